@@ -1,0 +1,31 @@
+# Two commands for a stranger, each doing its whole set-up: `make demo` and `make test`.
+PRESET ?= release
+BUILD = build/$(PRESET)
+
+.PHONY: all setup build test test-long demo format check clean
+all: build
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
+	@cmake --build $(BUILD)
+
+# Fast tests; the long ones carry a label of their own and run with `make test-long`.
+test: build
+	@scripts/check_includes.py
+	@scripts/check_format.sh
+	ctest --test-dir $(BUILD) --output-on-failure --label-exclude long
+
+test-long: build
+	ctest --test-dir $(BUILD) --output-on-failure --label-regex long
+
+demo: build
+	@scripts/demo.sh $(BUILD)/adjoint
+
+format:
+	@clang-format -i $$(git ls-files --cached --others --exclude-standard '*.cpp' '*.h')
+
+clean:
+	rm -rf build

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs what the build, the tests and the demo need, from the distribution's packages alone.
+# Does nothing, and needs no rights, when all of it is already there.
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build python3 git        # build
+  libdnnl-dev                              # matrix products on the CPU
+  libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev
+  libgtest-dev clang-format                # tests
+  bible-kjv                                # the demo's text, public domain
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [[ $status == "install ok installed" ]] || missing+=("$package")
+done
+[[ ${#missing[@]} == 0 ]] && exit 0
+
+echo "setup: installing ${missing[*]}"
+as_root=()
+if [[ $(id -u) != 0 ]]; then
+  command -v sudo >/dev/null || { echo "setup: run as root: apt-get install ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
+"${as_root[@]}" apt-get update -qq
+DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq "${missing[@]}" >/dev/null
