@@ -1,0 +1,21 @@
+// Small things with text that several rooms need.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace adjoint {
+
+std::string join(const std::vector<std::string>& parts, std::string_view between);
+
+// The candidate with the smallest edit distance, for "did you mean"; empty when none is near.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+// "; did you mean 'x'?" or nothing.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+// Shortest decimal text that reads back as the same double.
+std::string shortest(double number);
+
+}  // namespace adjoint
