@@ -1,0 +1,156 @@
+#include "scheme/cursor.h"
+
+#include <cctype>
+#include <charconv>
+
+#include "base/error.h"
+
+namespace adjoint {
+
+namespace {
+bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
+bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+}  // namespace
+
+void Cursor::advance() {
+  if (text_[at_++] == '\n') {
+    ++line_;
+    column_ = 1;
+  } else {
+    ++column_;
+  }
+}
+
+void Cursor::skip_blank() {
+  while (!at_end()) {
+    const char c = peek();
+    if (c == '#') {
+      while (!at_end() && peek() != '\n') advance();
+    } else if (c == ' ' || c == '\t' || c == '\r' || (c == '\n' && depth_ > 0)) {
+      advance();
+    } else {
+      return;
+    }
+  }
+}
+
+void Cursor::skip_blank_lines() {
+  for (skip_blank(); !at_end() && peek() == '\n'; skip_blank()) advance();
+}
+
+bool Cursor::at_line_end() {
+  skip_blank();
+  return at_end() || peek() == '\n';
+}
+
+bool Cursor::looking_at(std::string_view token) {
+  skip_blank();
+  return text_.substr(at_).starts_with(token);
+}
+
+bool Cursor::accept(std::string_view token) {
+  if (!looking_at(token)) return false;
+  for (size_t i = 0; i < token.size(); ++i) advance();
+  return true;
+}
+
+bool Cursor::accept_word(std::string_view word) {
+  if (!looking_at(word) || in_name(peek(word.size()))) return false;
+  return accept(word);
+}
+
+void Cursor::expect(std::string_view token, std::string_view why) {
+  if (!accept(token)) fail_wanted("'" + std::string(token) + "' " + std::string(why));
+}
+
+void Cursor::expect_line_end() {
+  if (!at_line_end()) fail_wanted("the end of the line");
+}
+
+bool Cursor::at_name() {
+  skip_blank();
+  return starts_name(peek());
+}
+
+bool Cursor::at_number() {
+  skip_blank();
+  const auto digit = [&](size_t i) { return std::isdigit(static_cast<unsigned char>(peek(i))); };
+  return digit(0) || (peek() == '.' && digit(1));
+}
+
+std::string Cursor::take_name(std::string_view wanted) {
+  if (!at_name()) fail_wanted(wanted);
+  std::string name;
+  while (in_name(peek())) {
+    name += peek();
+    advance();
+  }
+  return name;
+}
+
+double Cursor::take_number(std::string_view wanted) {
+  skip_blank();
+  double number = 0;
+  const char* begin = text_.data() + at_;
+  const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), number);
+  if (error != std::errc() || (!at_number() && peek() != '-')) fail_wanted(wanted);
+  while (text_.data() + at_ < end) advance();
+  return number;
+}
+
+int64_t Cursor::take_integer(std::string_view wanted) {
+  skip_blank();
+  int64_t number = 0;
+  const char* begin = text_.data() + at_;
+  const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), number);
+  if (error != std::errc()) fail_wanted(wanted);
+  while (text_.data() + at_ < end) advance();
+  return number;
+}
+
+std::string Cursor::take_text() {
+  expect("\"", "to begin a text");
+  std::string text;
+  while (!at_end() && peek() != '"' && peek() != '\n') {
+    text += peek();
+    advance();
+  }
+  if (peek() != '"') fail_wanted("'\"' to end the text");
+  advance();
+  return text;
+}
+
+std::string Cursor::take_run(std::string_view allowed, std::string_view wanted) {
+  skip_blank();
+  std::string run;
+  while (!at_end() && (in_name(peek()) || allowed.find(peek()) != std::string_view::npos)) {
+    run += peek();
+    advance();
+  }
+  if (run.empty()) fail_wanted(wanted);
+  return run;
+}
+
+std::string Cursor::found() {
+  skip_blank();
+  if (at_end()) return "the end of the text";
+  if (peek() == '\n') return "the end of the line";
+  std::string token(1, peek());
+  if (in_name(peek())) {
+    for (size_t i = 1; in_name(peek(i)); ++i) token += peek(i);
+  }
+  // A character of several bytes (UTF-8) is shown whole.
+  for (size_t i = token.size(); (peek(i) & 0xC0) == 0x80; ++i) token += peek(i);
+  return "'" + token + "'";
+}
+
+void Cursor::fail_wanted(std::string_view wanted) {
+  const std::string what = found();
+  fail_at(position(), "wanted " + std::string(wanted) + ", found " + what);
+}
+
+void Cursor::fail_at(Position where, std::string_view message) const {
+  fail(file_, ":", where.line, ":", where.column, ": ", message);
+}
+
+}  // namespace adjoint

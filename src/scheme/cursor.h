@@ -1,0 +1,57 @@
+// Reads text token by token and knows where it is, so that every complaint can name file, line,
+// column, what was wanted and what was found. Both notations are read through it.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace adjoint {
+
+// A place in a text. Places never make two parsed things differ.
+struct Position {
+  int line = 0, column = 0;
+  bool operator==(const Position&) const { return true; }
+};
+
+class Cursor {
+ public:
+  Cursor(std::string_view text, std::string_view file) : text_(text), file_(file) {}
+
+  // Spaces and comments; newlines too while inside brackets.
+  void skip_blank();
+  void skip_blank_lines();  // up to the first character of the next line that has something
+  bool at_end() const { return at_ >= text_.size(); }
+  bool at_line_end();
+  Position position() const { return {line_, column_}; }
+
+  char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : 0; }
+  bool looking_at(std::string_view token);
+  bool accept(std::string_view token);  // after blanks
+  bool accept_word(std::string_view word);
+  void expect(std::string_view token, std::string_view why);
+  void expect_line_end();
+
+  bool at_name();
+  bool at_number();
+  std::string take_name(std::string_view wanted);
+  double take_number(std::string_view wanted);
+  int64_t take_integer(std::string_view wanted);
+  std::string take_text();  // "..."
+  // The longest run of characters that `allowed` holds.
+  std::string take_run(std::string_view allowed, std::string_view wanted);
+
+  void open_bracket() { ++depth_; }
+  void close_bracket() { --depth_; }
+
+  [[noreturn]] void fail_wanted(std::string_view wanted);
+  [[noreturn]] void fail_at(Position where, std::string_view message) const;
+
+ private:
+  void advance();
+  std::string found();
+  std::string_view text_;
+  std::string file_;
+  size_t at_ = 0;
+  int line_ = 1, column_ = 1, depth_ = 0;
+};
+
+}  // namespace adjoint

@@ -1,0 +1,343 @@
+// The flat notation of a Scheme. One line per input, per morphism, and one each for what is carried
+// over and returned:
+//   parameter %1 wte.weight: f32[vocab=65, hidden=128] init=normal(0.02)
+//   %7 block[0].qkv: f32[batch=4, seq=8, 3*hidden=384] = linear(%3, %1, %2) {k=1} @block[0].qkv
+//   carry %1 -> %9
+//   return %7
+// Only what differs from the default is written.
+#include <charconv>
+#include <limits>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "scheme/cursor.h"
+#include "scheme/scheme.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr std::string_view kPathChars = ".[]#'+-*/^";
+
+std::string ref(Value v) { return "%" + std::to_string(v); }
+
+std::string refs(const std::vector<Value>& values) {
+  std::vector<std::string> out;
+  for (const Value v : values) out.push_back(ref(v));
+  return join(out, ", ");
+}
+
+std::string print_placement(const Placement& p) {
+  const char* spreads[] = {"replicated", "sharded", "partial"};
+  std::string out = " place=" + p.mesh_axis + "/" + spreads[static_cast<int>(p.spread)];
+  return p.spread == Spread::kSharded ? out + "/" + std::to_string(p.axis) : out;
+}
+
+// %7 path:facet: type, then whatever is not the default.
+std::string print_object(const Scheme& scheme, Value v, bool is_input) {
+  const Object& o = scheme[v];
+  std::string out = ref(v) + " " + to_string(o.source) + ": " + to_string(o.type);
+  if (!is_input && o.role != Role::kActivation) out += " " + std::string(name(o.role));
+  if (o.frozen) out += " frozen";
+  if (o.init) out += " init=" + to_string(*o.init);
+  const Attributes& a = o.attributes;
+  if (!a.precision.empty()) out += " precision=\"" + a.precision + "\"";
+  if (a.residence == Residence::kRecomputed) out += " recomputed";
+  if (a.tier == Tier::kHost) out += " host";
+  for (const Placement& p : a.placement) out += print_placement(p);
+  if (a.stage) out += " stage=" + std::to_string(a.stage);
+  if (a.parts) out += " parts";
+  return out;
+}
+
+class FlatParser {
+ public:
+  FlatParser(std::string_view text, std::string_view file)
+      : in_(text, file), most_objects_(static_cast<int64_t>(text.size())) {}
+
+  Scheme parse() {
+    in_.skip_blank_lines();
+    if (!in_.accept_word("scheme")) in_.fail_wanted("'scheme' to begin a scheme");
+    if (!in_.looking_at(":")) scheme_.name = in_.take_run(".-*", "the name of the scheme");
+    in_.expect(":", "after the name of the scheme");
+    in_.expect_line_end();
+    for (in_.skip_blank_lines(); !in_.at_end(); in_.skip_blank_lines()) line();
+    for (size_t i = 0; i < written_.size(); ++i) {
+      if (!written_[i]) in_.fail_at(in_.position(), "nothing defines %" + std::to_string(i));
+    }
+    return std::move(scheme_);
+  }
+
+ private:
+  void line() {
+    const Position at = in_.position();
+    if (in_.accept_word("carry")) {
+      const Value from = use();
+      in_.expect("->", "between what is carried and where");
+      scheme_.carries.push_back({from, use()});
+    } else if (in_.accept_word("return")) {
+      if (!in_.at_line_end()) scheme_.outputs = uses();
+    } else if (in_.looking_at("%")) {
+      morphism();
+    } else {
+      const std::string word = in_.take_name("a role, '%', 'carry' or 'return'");
+      const auto role = role_named(word);
+      if (!role) in_.fail_at(at, "wanted a role, '%', 'carry' or 'return', found '" + word + "'");
+      const Value v = object();
+      scheme_[v].role = *role;
+      scheme_.inputs.push_back(v);
+    }
+    in_.expect_line_end();
+  }
+
+  void morphism() {
+    Morphism m;
+    do {
+      m.outputs.push_back(object());
+    } while (in_.accept(","));
+    in_.expect("=", "after the objects that a morphism makes");
+    m.op = in_.take_run(".", "the name of an op");
+    in_.expect("(", "after the name of an op");
+    if (!in_.looking_at(")")) m.inputs = uses();
+    in_.expect(")", "after the operands");
+    if (in_.accept("{")) attrs(m.attrs);
+    in_.expect("@", "before the source of a morphism");
+    m.source = source();
+    if (in_.accept_word("backward")) m.phase = Phase::kBackward;
+    if (in_.accept_word("update")) m.phase = Phase::kUpdate;
+    if (in_.accept_word("epoch")) {
+      in_.expect("=", "after 'epoch'");
+      m.epoch = small_integer("an epoch");
+    }
+    scheme_.morphisms.push_back(std::move(m));
+  }
+
+  Value id() {
+    in_.expect("%", "before the number of an object");
+    const Position at = in_.position();
+    const int64_t v = in_.take_integer("the number of an object");
+    // Every object below the largest number is written somewhere, in several characters.
+    if (v < 0 || v >= most_objects_) in_.fail_at(at, "nothing defines %" + std::to_string(v));
+    if (static_cast<size_t>(v) >= scheme_.objects.size()) {
+      scheme_.objects.resize(v + 1);
+      written_.resize(v + 1);
+    }
+    return static_cast<Value>(v);
+  }
+
+  Value use() {
+    in_.skip_blank();
+    const Position at = in_.position();
+    const Value v = id();
+    if (!written_[v]) in_.fail_at(at, ref(v) + " is read before anything makes it");
+    return v;
+  }
+
+  std::vector<Value> uses() {
+    std::vector<Value> values;
+    do {
+      values.push_back(use());
+    } while (in_.accept(","));
+    return values;
+  }
+
+  Source source() {
+    Source s;
+    s.path = in_.take_run(kPathChars, "a source path");
+    if (in_.peek() == ':' && in_.peek(1) != ' ') {
+      in_.accept(":");
+      s.facet = in_.take_run(kPathChars, "what of the source it is");
+    }
+    return s;
+  }
+
+  Value object() {
+    in_.skip_blank();
+    const Position at = in_.position();
+    const Value v = id();
+    if (written_[v]) in_.fail_at(at, ref(v) + " is made twice");
+    Object o;
+    o.source = source();
+    in_.expect(":", "after the source of an object");
+    o.type = type();
+    qualifiers(o);
+    scheme_[v] = std::move(o);
+    written_[v] = true;
+    return v;
+  }
+
+  Type type() {
+    Type t;
+    in_.skip_blank();
+    const Position at = in_.position();
+    const std::string word = in_.take_name("a dtype");
+    const auto dtype = dtype_named(word);
+    if (!dtype) in_.fail_at(at, "wanted a dtype, found '" + word + "'");
+    t.dtype = *dtype;
+    in_.expect("[", "after a dtype");
+    if (in_.accept("]")) return t;
+    do {
+      Axis axis;
+      axis.name = in_.take_run("*/+-.() ", "the name of an axis");
+      in_.expect("=", "after the name of an axis");
+      in_.skip_blank();
+      const Position where = in_.position();
+      axis.size = in_.take_integer("the size of an axis");
+      if (in_.accept("~")) axis.padded = in_.take_integer("the padded size of an axis");
+      if (axis.size < 1 || (axis.padded && axis.padded < axis.size)) {
+        in_.fail_at(where, "wanted a size of at least 1, and padding that only adds");
+      }
+      t.axes.push_back(std::move(axis));
+    } while (in_.accept(","));
+    in_.expect("]", "after the axes");
+    if (!is_countable(t)) in_.fail_at(at, to_string(t) + " has more bytes than can be counted");
+    return t;
+  }
+
+  void qualifiers(Object& o) {
+    Attributes& a = o.attributes;
+    while (in_.at_name()) {
+      const Position at = in_.position();
+      const std::string word = in_.take_name("a qualifier");
+      if (const auto role = role_named(word)) {
+        o.role = *role;
+      } else if (word == "frozen") {
+        o.frozen = true;
+      } else if (word == "recomputed") {
+        a.residence = Residence::kRecomputed;
+      } else if (word == "host") {
+        a.tier = Tier::kHost;
+      } else if (word == "parts") {
+        a.parts = true;
+      } else if (word == "init") {
+        in_.expect("=", "after 'init'");
+        o.init = init();
+      } else if (word == "precision") {
+        in_.expect("=", "after 'precision'");
+        a.precision = in_.take_text();
+      } else if (word == "stage") {
+        in_.expect("=", "after 'stage'");
+        a.stage = small_integer("a stage");
+      } else if (word == "place") {
+        in_.expect("=", "after 'place'");
+        a.placement.push_back(placement());
+      } else {
+        in_.fail_at(at, "wanted a role or an attribute, found '" + word + "'");
+      }
+    }
+  }
+
+  Init init() {
+    in_.skip_blank();
+    const Position at = in_.position();
+    const std::string word = in_.take_name("an initialization");
+    if (word == "zeros") return {.kind = Init::Kind::kZeros};
+    if (word == "ones") return {.kind = Init::Kind::kOnes};
+    if (word != "normal" && word != "uniform") {
+      in_.fail_at(at, "wanted zeros, ones, normal(...) or uniform(...), found '" + word + "'");
+    }
+    in_.expect("(", "after the kind of initialization");
+    const double scale = in_.take_number("a number");
+    in_.expect(")", "after the scale");
+    return {.kind = word == "normal" ? Init::Kind::kNormal : Init::Kind::kUniform, .scale = scale};
+  }
+
+  Placement placement() {
+    Placement p;
+    p.mesh_axis = in_.take_name("a mesh axis");
+    in_.expect("/", "after the mesh axis");
+    const Position at = in_.position();
+    const std::string word = in_.take_name("replicated, sharded or partial");
+    if (word == "sharded") {
+      p.spread = Spread::kSharded;
+      in_.expect("/", "after 'sharded'");
+      p.axis = small_integer("an axis");
+    } else if (word == "partial") {
+      p.spread = Spread::kPartial;
+    } else if (word != "replicated") {
+      in_.fail_at(at, "wanted replicated, sharded or partial, found '" + word + "'");
+    }
+    return p;
+  }
+
+  void attrs(Attrs& into) {
+    do {
+      const std::string key = in_.take_name("the name of an attribute");
+      in_.expect("=", "after the name of an attribute");
+      into[key] = attr();
+    } while (in_.accept(","));
+    in_.expect("}", "after the attributes");
+  }
+
+  Attr attr() {
+    if (in_.looking_at("\"")) return in_.take_text();
+    if (in_.accept("[")) {
+      std::vector<int64_t> list;
+      if (in_.accept("]")) return list;
+      do {
+        list.push_back(in_.take_integer("an integer"));
+      } while (in_.accept(","));
+      in_.expect("]", "after a list");
+      return list;
+    }
+    const Position at = in_.position();
+    const std::string text = in_.take_run("+-.", "a number, a text or a list");
+    const char *begin = text.data(), *end = begin + text.size();
+    const auto read = [&](auto& number) {
+      const auto [stop, error] = std::from_chars(begin, end, number);
+      return stop == end && error == std::errc();
+    };
+    // A point, an exponent or a name (inf, nan) tells a real number from an integer.
+    const bool is_real = text.find_first_of(".en") != std::string::npos;
+    int64_t whole = 0;
+    double real = 0;
+    if (!is_real && read(whole)) return whole;
+    if (is_real && read(real)) return real;
+    in_.fail_at(at, "wanted a number, a text or a list, found '" + text + "'");
+  }
+
+  int small_integer(std::string_view wanted) {
+    in_.skip_blank();
+    const Position at = in_.position();
+    const int64_t number = in_.take_integer(wanted);
+    if (number < 0 || number > std::numeric_limits<int>::max()) {
+      in_.fail_at(at, "wanted " + std::string(wanted) + ", found " + std::to_string(number));
+    }
+    return static_cast<int>(number);
+  }
+
+  Cursor in_;
+  int64_t most_objects_;
+  Scheme scheme_;
+  std::vector<bool> written_;
+};
+
+}  // namespace
+
+std::string print(const Scheme& scheme) {
+  std::string out = "scheme";
+  out += scheme.name.empty() ? ":\n" : " " + scheme.name + ":\n";
+  for (const Value in : scheme.inputs) {
+    out += "  " + std::string(name(scheme[in].role)) + " " + print_object(scheme, in, true) + "\n";
+  }
+  for (const Morphism& m : scheme.morphisms) {
+    std::vector<std::string> made;
+    for (const Value v : m.outputs) made.push_back(print_object(scheme, v, false));
+    out += "  " + join(made, ", ") + " = " + m.op + "(" + refs(m.inputs) + ")";
+    std::vector<std::string> attrs;
+    for (const auto& [key, attr] : m.attrs) attrs.push_back(key + "=" + to_string(attr));
+    if (!attrs.empty()) out += " {" + join(attrs, ", ") + "}";
+    out += " @" + to_string(m.source);
+    if (m.phase != Phase::kForward) out += " " + std::string(name(m.phase));
+    if (m.epoch) out += " epoch=" + std::to_string(m.epoch);
+    out += "\n";
+  }
+  for (const Carry& c : scheme.carries) out += "  carry " + ref(c.in) + " -> " + ref(c.out) + "\n";
+  return out + "  return " + refs(scheme.outputs) + "\n";
+}
+
+Scheme parse_scheme(std::string_view text, std::string_view file) {
+  return FlatParser(text, file).parse();
+}
+
+}  // namespace adjoint

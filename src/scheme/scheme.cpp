@@ -1,0 +1,247 @@
+#include "scheme/scheme.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace adjoint {
+
+std::string to_string(const Source& source) {
+  return source.facet.empty() ? source.path : source.path + ":" + source.facet;
+}
+
+namespace {
+constexpr std::array<std::string_view, 7> kRoles = {"input",      "parameter", "state", "control",
+                                                    "activation", "gradient",  "metric"};
+}  // namespace
+
+std::string_view name(Role role) { return kRoles[static_cast<size_t>(role)]; }
+
+std::optional<Role> role_named(std::string_view name) {
+  for (size_t i = 0; i < kRoles.size(); ++i) {
+    if (kRoles[i] == name) return static_cast<Role>(i);
+  }
+  return std::nullopt;
+}
+
+std::string_view name(Phase phase) {
+  constexpr std::string_view names[] = {"forward", "backward", "update"};
+  return names[static_cast<size_t>(phase)];
+}
+
+std::string to_string(const Init& init) {
+  switch (init.kind) {
+    case Init::Kind::kZeros:
+      return "zeros";
+    case Init::Kind::kOnes:
+      return "ones";
+    case Init::Kind::kNormal:
+      return "normal(" + shortest(init.scale) + ")";
+    case Init::Kind::kUniform:
+      return "uniform(" + shortest(init.scale) + ")";
+  }
+  return "";
+}
+
+std::string to_string(const Attr& attr) {
+  if (const auto* integer = std::get_if<int64_t>(&attr)) return std::to_string(*integer);
+  if (const auto* real = std::get_if<double>(&attr)) {
+    const std::string text = shortest(*real);  // a point or exponent tells it from an integer
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+  }
+  if (const auto* word = std::get_if<std::string>(&attr)) return "\"" + *word + "\"";
+  std::string out = "[";
+  for (const int64_t n : std::get<std::vector<int64_t>>(attr)) {
+    out += (out.size() > 1 ? ", " : "") + std::to_string(n);
+  }
+  return out + "]";
+}
+
+Value Scheme::add(Object object) {
+  objects.push_back(std::move(object));
+  return static_cast<Value>(objects.size() - 1);
+}
+
+Value Scheme::add_input(Object object) {
+  inputs.push_back(add(std::move(object)));
+  return inputs.back();
+}
+
+std::optional<Value> Scheme::find(const Source& source) const {
+  for (size_t i = 0; i < objects.size(); ++i) {
+    if (objects[i].source == source) return static_cast<Value>(i);
+  }
+  return std::nullopt;
+}
+
+std::vector<int> producers(const Scheme& scheme) {
+  std::vector<int> made_by(scheme.objects.size(), -1);
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    for (const Value out : scheme.morphisms[i].outputs) made_by[out] = static_cast<int>(i);
+  }
+  return made_by;
+}
+
+std::vector<std::vector<int>> readers(const Scheme& scheme) {
+  std::vector<std::vector<int>> read_by(scheme.objects.size());
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    for (const Value in : scheme.morphisms[i].inputs) {
+      if (read_by[in].empty() || read_by[in].back() != static_cast<int>(i)) {
+        read_by[in].push_back(static_cast<int>(i));
+      }
+    }
+  }
+  return read_by;
+}
+
+namespace {
+
+// Copies `from` into `into`; `known` maps objects that are already there.
+std::vector<Value> copy_into(Scheme& into, const Scheme& from, std::map<Value, Value> known) {
+  std::vector<Value> renamed(from.objects.size());
+  for (size_t v = 0; v < from.objects.size(); ++v) {
+    const auto found = known.find(static_cast<Value>(v));
+    renamed[v] = found != known.end() ? found->second : into.add(from.objects[v]);
+  }
+  for (const Value in : from.inputs) {
+    if (!known.count(in)) into.inputs.push_back(renamed[in]);
+  }
+  for (Morphism m : from.morphisms) {
+    for (Value& v : m.inputs) v = renamed[v];
+    for (Value& v : m.outputs) v = renamed[v];
+    into.morphisms.push_back(std::move(m));
+  }
+  for (const Carry& c : from.carries) into.carries.push_back({renamed[c.in], renamed[c.out]});
+  return renamed;
+}
+
+// Parameters and control that both schemes name by one source are one object.
+std::map<Value, Value> shared_inputs(const Scheme& into, const Scheme& from) {
+  std::map<Value, Value> known;
+  for (const Value in : from.inputs) {
+    if (from[in].role == Role::kInput || from[in].role == Role::kActivation) continue;
+    for (const Value other : into.inputs) {
+      if (into[other].source != from[in].source) continue;
+      if (into[other].type != from[in].type) {
+        fail("compose: ", to_string(from[in].source), " is ", to_string(into[other].type),
+             " in one and ", to_string(from[in].type), " in the other");
+      }
+      known[in] = other;
+    }
+  }
+  return known;
+}
+
+}  // namespace
+
+Scheme compose(const Scheme& f, const Scheme& g) {
+  if (g.inputs.size() < f.outputs.size()) {
+    fail("compose: ", f.name, " gives ", f.outputs.size(), " objects, ", g.name, " takes ",
+         g.inputs.size());
+  }
+  Scheme result;
+  const std::vector<Value> from_f = copy_into(result, f, {});
+  std::map<Value, Value> known = shared_inputs(result, g);
+  for (size_t i = 0; i < f.outputs.size(); ++i) {
+    const Value mine = f.outputs[i], yours = g.inputs[i];
+    if (!same_shape(f[mine].type, g[yours].type) || f[mine].type.dtype != g[yours].type.dtype) {
+      fail("compose: output ", i, " of ", f.name, " is ", to_string(f[mine].type), ", input ", i,
+           " of ", g.name, " wants ", to_string(g[yours].type));
+    }
+    known[yours] = from_f[mine];
+  }
+  const std::vector<Value> from_g = copy_into(result, g, known);
+  for (const Value out : g.outputs) result.outputs.push_back(from_g[out]);
+  result.name = g.name + "." + f.name;
+  return result;
+}
+
+Scheme product(const Scheme& f, const Scheme& g) {
+  Scheme result;
+  const std::vector<Value> from_f = copy_into(result, f, {});
+  const std::vector<Value> from_g = copy_into(result, g, shared_inputs(result, g));
+  for (const Value out : f.outputs) result.outputs.push_back(from_f[out]);
+  for (const Value out : g.outputs) result.outputs.push_back(from_g[out]);
+  result.name = f.name + "*" + g.name;
+  return result;
+}
+
+Scheme compact(const Scheme& scheme) {
+  std::vector<bool> used(scheme.objects.size(), false);
+  for (const Value in : scheme.inputs) used[in] = true;
+  for (const Morphism& m : scheme.morphisms) {
+    for (const Value out : m.outputs) used[out] = true;
+  }
+  Scheme result = scheme;
+  result.objects.clear();
+  std::vector<Value> renamed(scheme.objects.size(), -1);
+  for (size_t v = 0; v < used.size(); ++v) {
+    if (used[v]) renamed[v] = result.add(scheme.objects[v]);
+  }
+  const auto rename = [&](std::vector<Value>& values) {
+    for (Value& v : values) v = renamed[v];
+  };
+  rename(result.inputs);
+  rename(result.outputs);
+  for (Morphism& m : result.morphisms) rename(m.inputs), rename(m.outputs);
+  for (Carry& c : result.carries) c = {renamed[c.in], renamed[c.out]};
+  return result;
+}
+
+Scheme without_dead(const Scheme& scheme) {
+  std::vector<bool> live(scheme.objects.size(), false);
+  for (const Value out : scheme.outputs) live[out] = true;
+  for (const Carry& c : scheme.carries) live[c.out] = true;
+  Scheme result = scheme;
+  result.morphisms.clear();
+  for (size_t i = scheme.morphisms.size(); i-- > 0;) {
+    const Morphism& m = scheme.morphisms[i];
+    bool needed = false;
+    for (const Value out : m.outputs) needed = needed || live[out];
+    if (!needed) continue;
+    for (const Value in : m.inputs) live[in] = true;
+    result.morphisms.push_back(m);
+  }
+  std::reverse(result.morphisms.begin(), result.morphisms.end());
+  return compact(result);
+}
+
+void verify_structure(const Scheme& scheme) {
+  const auto inside = [&](Value v) {
+    return v >= 0 && v < static_cast<Value>(scheme.objects.size());
+  };
+  std::vector<bool> made(scheme.objects.size(), false);
+  for (const Value in : scheme.inputs) {
+    CHECK(inside(in), "an input is an object of the scheme");
+    CHECK(!made[in], "an input is listed once: " + to_string(scheme[in].source));
+    made[in] = true;
+  }
+  for (const Morphism& m : scheme.morphisms) {
+    const std::string where = m.op + " at " + to_string(m.source);
+    for (const Value in : m.inputs) {
+      CHECK(inside(in), "an operand is an object of the scheme: " + where);
+      CHECK(made[in], "an object is made before it is read: " + where);
+    }
+    for (const Value out : m.outputs) {
+      CHECK(inside(out), "a result is an object of the scheme: " + where);
+      CHECK(!made[out], "an object is made once: " + where);
+      made[out] = true;
+    }
+  }
+  for (const Value out : scheme.outputs) CHECK(inside(out) && made[out], "an output is made");
+  for (const Carry& c : scheme.carries) {
+    CHECK(inside(c.in) && inside(c.out) && made[c.in] && made[c.out], "a carry's ends are made");
+    CHECK(scheme[c.in].type == scheme[c.out].type,
+          "state keeps its type: " + to_string(scheme[c.in].source));
+  }
+  for (const Object& object : scheme.objects) {
+    CHECK(!object.source.path.empty(), "every object says where it came from");
+    for (const Axis& axis : object.type.axes) {
+      CHECK(axis.size > 0 && (axis.padded == 0 || axis.padded >= axis.size), "axes have sizes");
+    }
+  }
+}
+
+}  // namespace adjoint

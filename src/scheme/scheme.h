@@ -1,0 +1,148 @@
+// The category: objects are typed tensors, morphisms are ops, and one Scheme is one whole training
+// step (or a model, or any piece of either). A Scheme is a value: functors take one and return one.
+#pragma once
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "scheme/type.h"
+
+namespace adjoint {
+
+// Where an object or morphism came from: a path with repetition indices that no functor changes
+// (`block[3].linear#2.weight`), and what of that path it is: "" the thing itself, "grad" its
+// gradient, "grad.2" a part of it, "adamw.m" a state of the optimizer's.
+struct Source {
+  std::string path;
+  std::string facet = {};
+  bool operator==(const Source&) const = default;
+};
+std::string to_string(const Source& source);  // block[3].qkv.weight:grad
+
+// What an object is in the step.
+enum class Role : uint8_t {
+  kInput,       // a batch's tokens and targets
+  kParameter,   // learned, or frozen
+  kState,       // the optimizer's
+  kControl,     // varies from step to step and is no data: step, rate, random counter
+  kActivation,  // computed on the way forward
+  kGradient,    // computed on the way back
+  kMetric,      // small results of the step: loss, count, norm
+};
+std::string_view name(Role role);
+std::optional<Role> role_named(std::string_view name);
+
+// How a parameter or state begins. Random values are keyed by its source path.
+struct Init {
+  enum class Kind : uint8_t { kZeros, kOnes, kNormal, kUniform } kind = Kind::kZeros;
+  double scale = 0;  // normal: standard deviation; uniform: half width
+  bool operator==(const Init&) const = default;
+};
+std::string to_string(const Init& init);  // normal(0.02)
+
+// What most optimizations set and one realization each acts on (design.md section 2). Each default
+// means "nothing to realize".
+enum class Residence : uint8_t { kKept, kRecomputed };
+enum class Tier : uint8_t { kDevice, kHost };
+enum class Spread : uint8_t { kReplicated, kSharded, kPartial };
+struct Placement {
+  std::string mesh_axis;  // "data", "tensor", ...
+  Spread spread = Spread::kReplicated;
+  int axis = 0;  // which axis of the object is sharded
+  bool operator==(const Placement&) const = default;
+};
+struct Attributes {
+  std::string precision = {};  // "": as typed; else a dtype or a code, "bf16", "nf4/64"
+  Residence residence = Residence::kKept;
+  Tier tier = Tier::kDevice;
+  std::vector<Placement> placement = {};
+  int stage = 0;       // of a pipeline
+  bool parts = false;  // lives once per part of the batch
+  bool operator==(const Attributes&) const = default;
+};
+
+// An object is named by its position in Scheme::objects.
+using Value = int32_t;
+
+struct Object {
+  Type type;
+  Source source;
+  Role role = Role::kActivation;
+  bool frozen = false;
+  std::optional<Init> init = {};  // parameters and states
+  Attributes attributes = {};
+  bool operator==(const Object&) const = default;
+};
+
+// A constant of one call of an op: eps, a rate, an axis, an index map.
+using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+using Attrs = std::map<std::string, Attr, std::less<>>;
+std::string to_string(const Attr& attr);
+
+enum class Phase : uint8_t { kForward, kBackward, kUpdate };
+std::string_view name(Phase phase);
+
+struct Morphism {
+  std::string op;
+  std::vector<Value> inputs = {};
+  std::vector<Value> outputs = {};
+  Attrs attrs = {};
+  Source source = {};
+  Phase phase = Phase::kForward;
+  int epoch = 0;  // of recomputation; part of its identity, so no clone merges with its original
+  bool operator==(const Morphism&) const = default;
+};
+
+// State that goes in and comes out of a step shares one buffer.
+struct Carry {
+  Value in = 0, out = 0;
+  bool operator==(const Carry&) const = default;
+};
+
+struct Scheme {
+  std::string name = {};
+  std::vector<Object> objects = {};
+  std::vector<Morphism> morphisms = {};  // in topological order
+  std::vector<Value> inputs = {};        // parameters, state, control and data, in order
+  std::vector<Value> outputs = {};
+  std::vector<Carry> carries = {};
+
+  const Object& operator[](Value value) const { return objects[value]; }
+  Object& operator[](Value value) { return objects[value]; }
+  Value add(Object object);
+  Value add_input(Object object);
+  std::optional<Value> find(const Source& source) const;
+  bool operator==(const Scheme&) const = default;
+};
+
+// For every object the morphism that makes it, or -1.
+std::vector<int> producers(const Scheme& scheme);
+// For every object the morphisms that read it, in order.
+std::vector<std::vector<int>> readers(const Scheme& scheme);
+
+// g after f: f's outputs become g's inputs, in order. The rest of g's inputs (`g.inputs` past
+// f's outputs) stay inputs; a parameter that both have under one source is one parameter.
+Scheme compose(const Scheme& f, const Scheme& g);
+// f beside g: the inputs and outputs of both.
+Scheme product(const Scheme& f, const Scheme& g);
+
+// The same scheme without objects that nothing makes or reads.
+Scheme compact(const Scheme& scheme);
+
+// The same scheme without morphisms whose results nobody reads, returns or carries.
+Scheme without_dead(const Scheme& scheme);
+
+// Ours to keep after every transformation: every object is made once, before it is read, and
+// every reference is inside the scheme. Throws nothing: a violation is a bug of ours.
+void verify_structure(const Scheme& scheme);
+
+// The flat notation: one line per input and per morphism. print(parse(text)) == text.
+std::string print(const Scheme& scheme);
+Scheme parse_scheme(std::string_view text, std::string_view file = "scheme");
+
+}  // namespace adjoint
