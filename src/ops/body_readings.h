@@ -1,0 +1,19 @@
+// The readings of a body, one file each: body_reference.cpp, body_cpu.cpp, body_facts.cpp.
+#pragma once
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+IndexMap body_index_map(const OpCall& call);
+std::vector<std::pair<int, int>> body_may_overwrite(const OpCall& call);
+
+Launch prepare_body_reference(const KernelCall& call, const Pointers& at);
+Launch prepare_body_cpu(const KernelCall& call, const Pointers& at);
+Bytes body_workspace(const KernelCall& call);
+
+// The strides of an operand of type `type` along each axis of `space`, 0 where it is stretched.
+Strides stretch(const Strides& strides, const Type& type, const std::vector<Axis>& space);
+// The strides of an output, 0 along the axes that it sums or drops.
+Strides stretch_output(const Strides& strides, const BodyOutput& output, size_t space_rank);
+
+}  // namespace adjoint

@@ -1,0 +1,221 @@
+#include "ops/builder.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+
+namespace adjoint {
+
+std::vector<Value> Builder::emit_all(std::string_view op, std::vector<Value> inputs, Attrs attrs) {
+  OpCall call{.op = op, .inputs = {}, .attrs = std::move(attrs)};
+  for (const Value in : inputs) call.inputs.push_back(type(in));
+  const OpDef& def = op_named(op);
+  const std::vector<Type> types = infer_types(call);
+  Morphism m{.op = std::string(op),
+             .inputs = std::move(inputs),
+             .attrs = std::move(call.attrs),
+             .source = source_,
+             .phase = phase_};
+  for (size_t i = 0; i < types.size(); ++i) {
+    Source source = source_;
+    if (i > 0) {
+      const std::string suffix =
+          i <= def.output_names.size() ? std::string(def.output_names[i - 1]) : std::to_string(i);
+      source.path += "." + suffix;
+    }
+    m.outputs.push_back(scheme_.add({.type = types[i], .source = source, .role = role_}));
+  }
+  scheme_.morphisms.push_back(std::move(m));
+  return scheme_.morphisms.back().outputs;
+}
+
+Value Builder::control(std::string_view path, Type type) {
+  for (const Value in : scheme_.inputs) {
+    if (scheme_[in].source.path == path && scheme_[in].role == Role::kControl) return in;
+  }
+  return scheme_.add_input(
+      {.type = std::move(type), .source = {std::string(path)}, .role = Role::kControl});
+}
+
+namespace {
+
+// The gradient of a body op: one morphism for all wanted operands, or none where the gradient of
+// an operand is that of the output itself.
+void body_grad(GradCall& g) {
+  const Body body = body_of(g.call);
+  const std::vector<Axis> space = space_of(g.call);
+  std::vector<int> present, wanted;
+  std::vector<Value> operands;
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    if (!g.output_grads[i]) continue;
+    present.push_back(static_cast<int>(i));
+    operands.push_back(*g.output_grads[i]);
+  }
+  for (size_t i = 0; i < g.inputs.size(); ++i) {
+    if (g.wants[i]) wanted.push_back(static_cast<int>(i));
+  }
+  operands.insert(operands.end(), g.inputs.begin(), g.inputs.end());
+
+  Body grad = differentiate(body, space, g.call.inputs, present, wanted);
+  std::vector<int> rest;
+  std::vector<BodyOutput> outputs;
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    const BodyOutput& out = grad.outputs[k];
+    const ExprNode& n = grad.nodes[out.node];
+    const Type& want = g.call.inputs[wanted[k]];
+    if (n.kind == ExprKind::kInput && g.builder.type(operands[n.index]) == want) {
+      g.input_grads[wanted[k]] = operands[n.index];
+    } else {
+      rest.push_back(wanted[k]);
+      outputs.push_back(out);
+    }
+  }
+  if (rest.empty()) return;
+  grad.outputs = outputs;
+  grad = without_dead_nodes(grad);
+  std::vector<Value> used;
+  for (const int index : drop_unused_inputs(grad)) used.push_back(operands[index]);
+  // The iteration space must come out of the operands that are left; where it would not (the
+  // gradient of a sum), the space is said.
+  std::vector<Type> types;
+  for (const Value v : used) types.push_back(g.builder.type(v));
+  Attrs attrs;
+  const std::vector<Axis> implied = broadcast("map", types);
+  bool same = implied.size() == space.size();
+  for (size_t i = 0; same && i < space.size(); ++i) same = implied[i].size == space[i].size;
+  if (!same) {
+    std::vector<int64_t> sizes;
+    for (const Axis& axis : space) sizes.push_back(axis.size);
+    attrs["shape"] = sizes;
+  }
+  attrs["body"] = print(grad);
+  const std::vector<Value> made = g.builder.emit_all("map", used, std::move(attrs));
+  for (size_t k = 0; k < rest.size(); ++k) g.input_grads[rest[k]] = made[k];
+}
+
+}  // namespace
+
+std::vector<std::optional<Value>> backpropagate(Builder& builder, int first, int last,
+                                                std::span<const std::pair<Value, Value>> seeds,
+                                                std::span<const Value> wanted) {
+  // Needed: reachable from what is wanted.
+  std::set<Value> needed(wanted.begin(), wanted.end());
+  for (int i = first; i < last; ++i) {
+    const Morphism& m = builder.scheme().morphisms[i];
+    if (!op_named(m.op).differentiable) continue;
+    bool leads = false;
+    for (const Value in : m.inputs) leads = leads || needed.count(in);
+    if (!leads) continue;
+    for (const Value out : m.outputs) {
+      if (is_float(builder.type(out).dtype)) needed.insert(out);
+    }
+  }
+
+  std::map<Value, std::vector<Value>> parts;
+  for (const auto& [of, gradient] : seeds) parts[of].push_back(gradient);
+  const Source outer = builder.source();
+  const auto total = [&](Value of) -> std::optional<Value> {
+    const auto found = parts.find(of);
+    if (found == parts.end()) return std::nullopt;
+    std::vector<Value>& list = found->second;
+    while (list.size() > 1) {
+      // By value: adding a morphism moves the objects.
+      const std::string path = builder.scheme()[of].source.path;
+      Object& first_part = builder.scheme()[list[0]];
+      if (first_part.source == Source{path, "grad"}) first_part.source.facet = "grad.part1";
+      builder.at({path, "grad"}, Phase::kBackward, Role::kGradient);
+      const Value sum = builder.emit("add", {list[0], list[1]});
+      list.erase(list.begin());
+      list[0] = sum;
+    }
+    return list[0];
+  };
+
+  for (int i = last; i-- > first;) {
+    const Morphism m = builder.scheme().morphisms[i];
+    const OpDef& def = op_named(m.op);
+    if (!def.differentiable) continue;
+    std::vector<bool> wants;
+    bool any_wanted = false, any_given = false;
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      const Value in = m.inputs[k];
+      const bool constant = std::count(def.constants.begin(), def.constants.end(), k) > 0;
+      wants.push_back(needed.count(in) && is_float(builder.type(in).dtype) && !constant);
+      any_wanted = any_wanted || wants.back();
+    }
+    std::vector<std::optional<Value>> given;
+    if (any_wanted) {
+      for (const Value out : m.outputs) {
+        given.push_back(needed.count(out) ? total(out) : std::nullopt);
+        any_given = any_given || given.back();
+      }
+    }
+    if (!any_wanted || !any_given) continue;
+    const OpCall call = call_of(builder.scheme(), m);
+    builder.at({m.source.path, "grad"}, Phase::kBackward, Role::kGradient);
+    const Value first_new = static_cast<Value>(builder.scheme().objects.size());
+    GradCall g{.builder = builder,
+               .call = call,
+               .inputs = m.inputs,
+               .outputs = m.outputs,
+               .output_grads = given,
+               .wants = wants,
+               .input_grads = std::vector<std::optional<Value>>(m.inputs.size())};
+    if (def.grad) {
+      def.grad(g);
+    } else {
+      CHECK(def.body, "an op has a gradient or a body: " + m.op);
+      body_grad(g);
+    }
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      if (!wants[k] || !g.input_grads[k]) continue;
+      const Value of = m.inputs[k], gradient = *g.input_grads[k];
+      std::vector<Value>& list = parts[of];
+      list.push_back(gradient);
+      // A gradient is named after what it is the gradient of, by whoever makes it.
+      if (gradient < first_new) continue;
+      const std::string part = list.size() > 1 ? "grad.part" + std::to_string(list.size()) : "grad";
+      builder.scheme()[gradient].source = {builder.scheme()[of].source.path, part};
+    }
+  }
+  std::vector<std::optional<Value>> result;
+  for (const Value want : wanted) result.push_back(total(want));
+  builder.at(outer, builder.phase(), builder.role());
+  return result;
+}
+
+Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&)) {
+  Scheme result = scheme;
+  result.morphisms.clear();
+  std::map<Value, Value> renamed;
+  for (const Morphism& original : scheme.morphisms) {
+    Morphism m = original;
+    for (Value& in : m.inputs) {
+      if (const auto found = renamed.find(in); found != renamed.end()) in = found->second;
+    }
+    const OpDef& def = op_named(m.op);
+    if (!def.meaning || !expand(def)) {
+      result.morphisms.push_back(std::move(m));
+      continue;
+    }
+    Builder builder(result);
+    builder.at({m.source.path + ".meaning", m.source.facet}, m.phase, result[m.outputs[0]].role);
+    const std::vector<Value> made = def.meaning(builder, m.inputs, m.attrs);
+    CHECK(made.size() == m.outputs.size(), "a meaning gives as many outputs as its op: " + m.op);
+    for (size_t i = 0; i < made.size(); ++i) {
+      renamed[m.outputs[i]] = made[i];
+      result[made[i]].source = result[m.outputs[i]].source;
+      result[made[i]].role = result[m.outputs[i]].role;
+    }
+  }
+  const auto rename = [&](Value& v) {
+    if (const auto found = renamed.find(v); found != renamed.end()) v = found->second;
+  };
+  for (Value& out : result.outputs) rename(out);
+  for (Carry& carry : result.carries) rename(carry.out);
+  return compact(result);
+}
+
+}  // namespace adjoint

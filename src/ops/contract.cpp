@@ -1,0 +1,150 @@
+// The matrix product of any two objects, by an index map in Einstein's manner: "bsi,oi->bso" sums
+// over i. Its gradient is two more of itself, so one op serves linear maps, their gradients and the
+// meaning of attention.
+#include <map>
+
+#include "base/error.h"
+#include "ops/builder.h"
+#include "ops/matmul.h"
+#include "ops/samples.h"
+
+namespace adjoint {
+
+namespace {
+
+struct Letters {
+  std::string a, b, c;
+};
+Letters letters(const OpCall& call) {
+  const std::string map = call.text("map");
+  const size_t comma = map.find(','), arrow = map.find("->");
+  if (comma == std::string::npos || arrow == std::string::npos || comma > arrow) {
+    fail("contract: wants an index map such as \"bsi,oi->bso\", found \"", map, "\"");
+  }
+  return {map.substr(0, comma), map.substr(comma + 1, arrow - comma - 1), map.substr(arrow + 2)};
+}
+
+std::vector<Type> infer(const OpCall& call) {
+  const Letters l = letters(call);
+  if (call.inputs.size() != 2) fail("contract: wants two operands, found ", call.inputs.size());
+  std::map<char, Axis> axes;
+  const auto bind = [&](const std::string& in, const Type& t, const char* which) {
+    if (static_cast<int>(in.size()) != t.rank()) {
+      fail("contract: ", which, " has ", t.rank(), " axes ", shape_string(t), ", the map \"",
+           call.text("map"), "\" gives it ", in.size());
+    }
+    for (size_t i = 0; i < in.size(); ++i) {
+      const auto [at, fresh] = axes.emplace(in[i], t.axes[i]);
+      if (!fresh && at->second.size != t.axes[i].size) {
+        fail("contract: axes do not fit: ", at->second.name, "=", at->second.size, " against ",
+             t.axes[i].name, "=", t.axes[i].size, ", both '", in[i], "' of \"", call.text("map"),
+             "\"");
+      }
+    }
+  };
+  bind(l.a, call.inputs[0], "the first operand");
+  bind(l.b, call.inputs[1], "the second operand");
+  if (call.inputs[0].dtype != call.inputs[1].dtype || !is_float(call.inputs[0].dtype)) {
+    fail("contract: operands have one floating dtype, found ", name(call.inputs[0].dtype), " and ",
+         name(call.inputs[1].dtype));
+  }
+  const auto dtype = dtype_named(call.text("dtype", name(call.inputs[0].dtype)));
+  if (!dtype) fail("contract: '", call.text("dtype"), "' is no dtype");
+  Type out{.dtype = *dtype};
+  for (const char c : l.c) {
+    const auto found = axes.find(c);
+    if (found == axes.end()) fail("contract: '", c, "' of the result is in no operand");
+    out.axes.push_back(found->second);
+  }
+  return {out};
+}
+
+int64_t flops(const OpCall& call) {
+  const Letters l = letters(call);
+  int64_t product = 2;
+  for (size_t i = 0; i < l.a.size(); ++i) product *= call.inputs[0].dim(static_cast<int>(i));
+  for (size_t i = 0; i < l.b.size(); ++i) {
+    if (l.a.find(l.b[i]) == std::string::npos) product *= call.inputs[1].dim(static_cast<int>(i));
+  }
+  return product;
+}
+
+void grad(GradCall& g) {
+  const Letters l = letters(g.call);
+  const auto give = [&](int i, const std::string& mine, const std::string& other, Value with) {
+    if (!g.wants[i]) return;
+    Attrs attrs = {{"map", l.c + "," + other + "->" + mine}};
+    if (g.call.inputs[i].dtype != g.builder.type(g.dout()).dtype) {
+      attrs["dtype"] = std::string(name(g.call.inputs[i].dtype));
+    }
+    g.input_grads[i] = g.builder.emit("contract", {g.dout(), with}, std::move(attrs));
+  };
+  // The second operand is mostly the weight: its gradient first, so that the activation it reads
+  // can go.
+  give(1, l.b, l.a, g.inputs[0]);
+  give(0, l.a, l.b, g.inputs[1]);
+}
+
+std::optional<Product> product_of(const KernelCall& k) {
+  const OpCall& call = k.call;
+  if (call.inputs[0].dtype == Dtype::kF64) return std::nullopt;
+  return as_product(call.text("map"), call.inputs[0], k.in_strides[0], call.inputs[1],
+                    k.in_strides[1], k.outputs[0], k.out_strides[0]);
+}
+
+Launch cpu(const KernelCall& k, const Pointers& at) {
+  const auto product = product_of(k);
+  if (!product) return prepare_naive_contract(k.call.text("map"), k, at);
+  return prepare_product(*product, at.in[0], at.in[1], nullptr, at.out[0], at.workspace);
+}
+
+Launch reference(const KernelCall& k, const Pointers& at) {
+  return prepare_naive_contract(k.call.text("map"), k, at);
+}
+
+std::vector<Sample> samples() {
+  const auto with = [](Type a, Type b, const char* map) {
+    return Sample{.inputs = {std::move(a), std::move(b)}, .attrs = {{"map", std::string(map)}}};
+  };
+  return {with(of({3, 5}), of({5, 7}), "mk,kn->mn"),
+          with(of({2, 3, 5}), of({7, 5}), "bsi,oi->bso"),
+          with(of({2, 3, 7}), of({2, 3, 5}), "bso,bsi->oi"),
+          with(of({2, 3, 2, 5}), of({2, 4, 2, 5}), "bihd,bjhd->bhij"),
+          with(of({1, 1}), of({1, 1}), "mk,kn->mn"),
+          with(of({1, 5}), of({7, 5}), "mk,nk->mn"),
+          with(of({3, 1}), of({3, 33}), "km,kn->mn")};
+}
+
+std::vector<Sample> refused() {
+  const auto with = [](Type a, Type b, const char* map) {
+    return Sample{.inputs = {std::move(a), std::move(b)}, .attrs = {{"map", std::string(map)}}};
+  };
+  return {with(of({3, 5}), of({6, 7}), "mk,kn->mn"), with(of({3, 5}), of({5, 7}), "mk,kn->mz"),
+          with(of({3, 5}), of({5}), "mk,kn->mn"), with(of({3, 5}), of({5, 7}), "mk-kn")};
+}
+
+}  // namespace
+
+extern const OpDef op_contract = {
+    .name = "contract",
+    .summary = "a product of two objects summed over the axes that the result lacks",
+    .infer = infer,
+    .index_map =
+        [](const OpCall& call) {
+          const Letters l = letters(call);
+          return IndexMap{{l.a, l.b}, {l.c}};
+        },
+    .flops = flops,
+    .grad = grad,
+    .reference = reference,
+    .cpu = cpu,
+    .cpu_workspace =
+        [](const KernelCall& k) {
+          const auto product = product_of(k);
+          return product ? product_workspace(*product) : Bytes{0};
+        },
+    .samples = samples,
+    .refused = refused,
+};
+
+}  // namespace adjoint

@@ -1,0 +1,171 @@
+// sum = sum over rows of log(sum(exp(logits))) - logits[target], count = rows that are not ignored.
+// The loss is this pair: whatever splits a batch adds pairs, and the step divides once. The log of
+// the row's sum is kept (one number a row), so the gradient reads the logits once and no
+// probabilities are ever stored.
+#include "ops/cross_entropy.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "device/parallel.h"
+#include "ops/builder.h"
+#include "ops/elements.h"
+#include "ops/samples.h"
+#include "ops/surface.h"
+#include "ops/vector_math.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr int64_t kBlocks = 64;  // partial sums, a number that no thread count changes
+
+std::vector<Type> infer(const OpCall& call) {
+  check_cross_entropy_operands(call);
+  const Type& logits = call.inputs[0];
+  const Dtype sums = logits.dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
+  Type lse{.dtype = sums, .axes = logits.axes};
+  lse.axes.pop_back();
+  return {{sums, {}}, {sums, {}}, lse};
+}
+
+void grad(GradCall& g) {
+  if (!g.wants[0] || !g.output_grads[0]) return;
+  g.input_grads[0] =
+      g.builder.emit("cross_entropy_grad", {g.inputs[0], g.inputs[1], g.outputs[2], g.dout(0)},
+                     {{"ignore", g.call.integer("ignore", -1)}});
+}
+
+ADJOINT_SIMD double log_sum_exp(const float* x, int64_t n) {
+  float highest = -INFINITY;
+  for (int64_t i = 0; i < n; ++i) highest = highest < x[i] ? x[i] : highest;
+  float lanes[16] = {};
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (int k = 0; k < 16; ++k) lanes[k] += fast_exp(x[i + k] - highest);
+  }
+  for (int k = 0; i < n; ++i, ++k) lanes[k] += fast_exp(x[i] - highest);
+  double sum = 0;
+  for (const float lane : lanes) sum += lane;
+  return highest + std::log(sum);
+}
+
+template <class T>
+double log_sum_exp(const T* x, int64_t n) {
+  double highest = -INFINITY, sum = 0;
+  for (int64_t i = 0; i < n; ++i) highest = std::max(highest, static_cast<double>(x[i]));
+  for (int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(x[i]) - highest);
+  return highest + std::log(sum);
+}
+
+template <class T>
+Launch prepare(const KernelCall& k, const Pointers& at) {
+  const CrossEntropyRows rows(k.call, k.in_strides[0]);
+  const auto* logits = static_cast<const T*>(at.in[0]);
+  const auto* targets = static_cast<const int32_t*>(at.in[1]);
+  const Dtype sums = k.outputs[0].dtype;
+  auto* partial = static_cast<double*>(at.workspace);
+  const Pointers to = at;
+  return [=] {
+    parallel_for(kBlocks, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t block = begin; block < end; ++block) {
+        double sum = 0, count = 0;
+        const int64_t last = rows.count * (block + 1) / kBlocks;
+        for (int64_t r = rows.count * block / kBlocks; r < last; ++r) {
+          const T* row = logits + r * rows.step;
+          const double lse = log_sum_exp(row, rows.classes);
+          store_element(to.out[2], sums, r, lse);
+          if (targets[r] == rows.ignore) continue;
+          const int64_t target = std::clamp<int64_t>(targets[r], 0, rows.classes - 1);
+          sum += lse - static_cast<double>(row[target]);
+          count += 1;
+        }
+        partial[2 * block] = sum;
+        partial[2 * block + 1] = count;
+      }
+    });
+    double sum = 0, count = 0;
+    for (int64_t block = 0; block < kBlocks; ++block) {
+      sum += partial[2 * block];
+      count += partial[2 * block + 1];
+    }
+    store_element(to.out[0], sums, 0, sum);
+    store_element(to.out[1], sums, 0, count);
+  };
+}
+
+Launch kernel(const KernelCall& k, const Pointers& at) {
+  return with_float_type(k.call.inputs[0].dtype, [&]<class T>() { return prepare<T>(k, at); });
+}
+
+}  // namespace
+
+void check_cross_entropy_operands(const OpCall& call) {
+  if (call.inputs.size() < 2) fail(call.op, ": wants logits and targets");
+  const Type &logits = call.inputs[0], &targets = call.inputs[1];
+  bool fits = targets.dtype == Dtype::kI32 && logits.rank() == targets.rank() + 1;
+  for (int i = 0; fits && i < targets.rank(); ++i) fits = logits.dim(i) == targets.dim(i);
+  if (!fits) {
+    fail(call.op, ": targets ", to_string(targets), " do not fit logits ", to_string(logits),
+         ": one i32 target a row is wanted");
+  }
+}
+
+CrossEntropyRows::CrossEntropyRows(const OpCall& call, const Strides& strides)
+    : count(call.inputs[1].num_elements()),
+      classes(call.inputs[0].dim(-1)),
+      step(call.inputs[0].axes.back().physical()),
+      ignore(call.integer("ignore", -1)) {
+  CHECK(strides == dense_strides(call.inputs[0]), "logits are dense");
+}
+
+extern const OpDef op_cross_entropy = {
+    .name = "cross_entropy",
+    .summary =
+        "(sum, count) of -log softmax(logits)[target] over rows whose target is not `ignore`",
+    .params = {{"logits"}, {"targets"}, {"ignore", Param::Kind::kNumber, "-1"}},
+    .surface =
+        [](SurfaceCall& call) {
+          const double ignore = call.number("ignore");
+          if (std::floor(ignore) != ignore || std::abs(ignore) > 0x7fffffff) {
+            fail("cross_entropy: ignore must be a whole number that a target can be, found ",
+                 ignore);
+          }
+          const auto made = call.builder.emit_all("cross_entropy",
+                                                  {call.tensor("logits"), call.tensor("targets")},
+                                                  {{"ignore", static_cast<int64_t>(ignore)}});
+          return std::vector<Value>{made[0], made[1]};  // the pair; lse is the gradient's business
+        },
+    .infer = infer,
+    .index_map =
+        [](const OpCall& call) {
+          const std::string rows = std::string("abcdefgh").substr(0, call.inputs[1].rank());
+          return IndexMap{{rows + "v", rows}, {"", "", rows}, "v"};
+        },
+    .flops = [](const OpCall& call) { return 4 * call.inputs[0].num_elements(); },
+    .grad = grad,
+    .output_names = {"count", "lse"},
+    .reference = kernel,
+    .cpu = kernel,
+    .cpu_workspace = [](const KernelCall&) { return Bytes{kBlocks * 16}; },
+    .samples =
+        [] {
+          const auto at = [](std::vector<int64_t> rows, int64_t classes, int64_t ignore) {
+            Type targets = of(rows, Dtype::kI32), logits = of(rows);
+            logits.axes.push_back({"v", classes});
+            return Sample{.inputs = {logits, targets},
+                          .attrs = {{"ignore", ignore}},
+                          .fills = {Sample::Fill::kNormal, Sample::Fill::kIds},
+                          .ids_below = classes,
+                          .ignored_id = ignore};
+          };
+          return std::vector<Sample>{at({3}, 5, -1), at({2, 3}, 37, -100), at({97}, 2, 1)};
+        },
+    .refused =
+        [] {
+          return std::vector<Sample>{{.inputs = {of({3, 5}), of({4}, Dtype::kI32)}},
+                                     {.inputs = {of({3, 5}), of({3})}}};
+        },
+};
+
+}  // namespace adjoint

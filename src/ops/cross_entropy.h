@@ -1,0 +1,14 @@
+// What the cross entropy and its gradient share.
+#pragma once
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+void check_cross_entropy_operands(const OpCall& call);  // Error
+
+struct CrossEntropyRows {
+  CrossEntropyRows(const OpCall& call, const Strides& logits_strides);
+  int64_t count, classes, step, ignore;
+};
+
+}  // namespace adjoint

@@ -1,0 +1,104 @@
+// dlogits = dsum * (exp(logits - lse) - onehot(target)), 0 on ignored rows. May take the logits'
+// place.
+#include <cmath>
+
+#include "base/error.h"
+#include "device/parallel.h"
+#include "ops/builder.h"
+#include "ops/cross_entropy.h"
+#include "ops/elements.h"
+#include "ops/samples.h"
+#include "ops/vector_math.h"
+
+namespace adjoint {
+
+namespace {
+
+std::vector<Type> infer(const OpCall& call) {
+  check_cross_entropy_operands(call);
+  if (call.inputs.size() != 4 || !same_shape(call.inputs[2], call.inputs[1]) ||
+      call.inputs[3].rank() != 0) {
+    fail("cross_entropy_grad: wants logits, targets, lse and the gradient of the sum");
+  }
+  return {call.inputs[0]};
+}
+
+// y may be x.
+ADJOINT_SIMD void scaled_softmax(float* y, const float* x, int64_t n, float lse, float scale) {
+  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) y[i] = scale * fast_exp(x[i] - lse);
+}
+template <class T>
+void scaled_softmax(T* y, const T* x, int64_t n, double lse, double scale) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double p = scale * std::exp(static_cast<double>(x[i]) - lse);
+    if constexpr (std::is_same_v<T, double>) {
+      y[i] = p;
+    } else {
+      y[i] = T(static_cast<float>(p));
+    }
+  }
+}
+
+template <class T>
+Launch prepare(const KernelCall& k, const Pointers& at) {
+  const CrossEntropyRows rows(k.call, k.in_strides[0]);
+  const auto* logits = static_cast<const T*>(at.in[0]);
+  const auto* targets = static_cast<const int32_t*>(at.in[1]);
+  const Dtype lse_dtype = k.call.inputs[2].dtype, scale_dtype = k.call.inputs[3].dtype;
+  const void *lse = at.in[2], *dsum = at.in[3];
+  auto* out = static_cast<T*>(at.out[0]);
+  return [=] {
+    const double scale = load_element(dsum, scale_dtype, 0);
+    parallel_for(rows.count, 4, [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) {
+        T* y = out + r * rows.step;
+        if (targets[r] == rows.ignore) {
+          std::fill(y, y + rows.classes, T(0.0f));
+          continue;
+        }
+        using W = typename Wide<T>::type;
+        scaled_softmax(y, logits + r * rows.step, rows.classes,
+                       static_cast<W>(load_element(lse, lse_dtype, r)), static_cast<W>(scale));
+        const int64_t target = std::clamp<int64_t>(targets[r], 0, rows.classes - 1);
+        y[target] = static_cast<T>(static_cast<W>(y[target]) - static_cast<W>(scale));
+      }
+    });
+  };
+}
+
+Launch kernel(const KernelCall& k, const Pointers& at) {
+  return with_float_type(k.call.inputs[0].dtype, [&]<class T>() { return prepare<T>(k, at); });
+}
+
+}  // namespace
+
+extern const OpDef op_cross_entropy_grad = {
+    .name = "cross_entropy_grad",
+    .summary = "the gradient of cross_entropy's logits",
+    .infer = infer,
+    .index_map =
+        [](const OpCall& call) {
+          const std::string rows = std::string("abcdefgh").substr(0, call.inputs[1].rank());
+          return IndexMap{{rows + "v", rows, rows, ""}, {rows + "v"}, "v"};
+        },
+    .flops = [](const OpCall& call) { return 3 * call.inputs[0].num_elements(); },
+    .differentiable = false,
+    .may_overwrite = {{0, 0}},
+    .reference = kernel,
+    .cpu = kernel,
+    .samples =
+        [] {
+          return std::vector<Sample>{
+              {.inputs = {of({3, 5}), of({3}, Dtype::kI32), of({3}), of({})},
+               .attrs = {{"ignore", int64_t{-1}}},
+               .fills = {Sample::Fill::kNormal, Sample::Fill::kIds, Sample::Fill::kPositive},
+               .ids_below = 5}};
+        },
+    .refused =
+        [] {
+          return std::vector<Sample>{
+              {.inputs = {of({3, 5}), of({4}, Dtype::kI32), of({3}), of({})}}};
+        },
+};
+
+}  // namespace adjoint

@@ -1,0 +1,100 @@
+// dtable[r, :] = sum of dy over the places whose id is r. Threads share out the rows of the table,
+// so no two write one row, no atomics are needed, and the order of every sum is that of the data.
+#include <cstring>
+
+#include "base/error.h"
+#include "device/parallel.h"
+#include "ops/builder.h"
+#include "ops/elements.h"
+#include "ops/samples.h"
+
+namespace adjoint {
+
+namespace {
+
+std::vector<Type> infer(const OpCall& call) {
+  if (call.inputs.size() != 2) fail("embed_grad: wants ids and the gradient of the rows");
+  const Type &ids = call.inputs[0], &dy = call.inputs[1];
+  if (ids.dtype != Dtype::kI32 || dy.rank() != ids.rank() + 1) {
+    fail("embed_grad: ids ", to_string(ids), " do not fit rows ", to_string(dy));
+  }
+  return {{dy.dtype, {{"rows", call.integer("rows")}, dy.axes.back()}}};
+}
+
+template <class T>
+void add_row(T* sum, const T* row, int64_t width) {
+  for (int64_t c = 0; c < width; ++c) sum[c] = static_cast<T>(sum[c] + row[c]);
+}
+ADJOINT_SIMD void add_float_row(float* sum, const float* row, int64_t width) {
+  for (int64_t c = 0; c < width; ++c) sum[c] += row[c];
+}
+
+template <class T>
+Launch prepare(const KernelCall& k, const Pointers& at) {
+  const Type &ids_type = k.call.inputs[0], &dy_type = k.call.inputs[1];
+  CHECK(k.in_strides[0] == dense_strides(ids_type), "ids are dense");
+  CHECK(k.in_strides[1] == dense_strides(dy_type), "the gradient of the rows is dense");
+  const int64_t count = ids_type.num_elements(), rows = k.call.integer("rows");
+  const int64_t width = dy_type.dim(-1), from_step = dy_type.axes.back().physical();
+  const int64_t to_step = k.out_strides[0][0];
+  const auto* ids = static_cast<const int32_t*>(at.in[0]);
+  const auto* dy = static_cast<const T*>(at.in[1]);
+  auto* table = static_cast<T*>(at.out[0]);
+  return [=] {
+    parallel_for(rows, 16, [&](int64_t begin, int64_t end, int) {
+      std::memset(static_cast<void*>(table + begin * to_step), 0,
+                  (end - begin) * to_step * sizeof(T));
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t row = std::clamp<int64_t>(ids[i], 0, rows - 1);
+        if (row < begin || row >= end) continue;
+        if constexpr (std::is_same_v<T, float>) {
+          add_float_row(table + row * to_step, dy + i * from_step, width);
+        } else {
+          add_row(table + row * to_step, dy + i * from_step, width);
+        }
+      }
+    });
+  };
+}
+
+Launch kernel(const KernelCall& k, const Pointers& at) {
+  return with_float_type(k.outputs[0].dtype, [&]<class T>() { return prepare<T>(k, at); });
+}
+
+}  // namespace
+
+extern const OpDef op_embed_grad = {
+    .name = "embed_grad",
+    .summary = "sums of rows by their ids: the gradient of embed's table",
+    .infer = infer,
+    .index_map =
+        [](const OpCall& call) {
+          const std::string ids = std::string("abcdefgh").substr(0, call.inputs[0].rank());
+          return IndexMap{{ids, ids + "w"}, {".w"}};
+        },
+    .flops = [](const OpCall& call) { return call.inputs[1].num_elements(); },
+    .grad =
+        [](GradCall& g) {
+          if (!g.wants[1]) return;
+          g.input_grads[1] = g.builder.emit("embed", {g.inputs[0], g.dout()});
+        },
+    .reference = kernel,
+    .cpu = kernel,
+    .samples =
+        [] {
+          return std::vector<Sample>{{.inputs = {of({2, 3}, Dtype::kI32), of({2, 3, 5})},
+                                      .attrs = {{"rows", int64_t{4}}},
+                                      .fills = {Sample::Fill::kIds}},
+                                     {.inputs = {of({97}, Dtype::kI32), of({97, 3})},
+                                      .attrs = {{"rows", int64_t{40}}},
+                                      .fills = {Sample::Fill::kIds},
+                                      .ids_below = 40}};
+        },
+    .refused =
+        [] {
+          return std::vector<Sample>{
+              {.inputs = {of({2, 3}, Dtype::kI32), of({2, 3})}, .attrs = {{"rows", int64_t{4}}}}};
+        },
+};
+
+}  // namespace adjoint

@@ -1,0 +1,43 @@
+// y = x * P(X <= x) for a standard normal X (Hendrycks and Gimpel, 2016). GPT-2 uses the tanh
+// approximation, which is the default here; approximate=none is the exact one.
+#include "base/error.h"
+#include "ops/samples.h"
+
+namespace adjoint {
+
+extern const OpDef op_gelu = {
+    .name = "gelu",
+    .summary = "x * P(X <= x) for a standard normal X, exact or by tanh",
+    .params = {{"x"}, {"approximate", Param::Kind::kWord, "tanh"}},
+    .body =
+        [](const OpCall& call) {
+          const std::string kind = call.text("approximate", "tanh");
+          if (kind != "tanh" && kind != "none") {
+            fail("gelu: approximate must be tanh or none, found '", kind, "'");
+          }
+          Body body;
+          const Expr x = input(body, 0);
+          const Expr y =
+              kind == "none"
+                  ? 0.5 * x * (1.0 - (-erf(x * 0.7071067811865476)))
+                  : 0.5 * x * (1.0 - (-tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))));
+          body.outputs = {{.node = y.node}};
+          return body;
+        },
+    .samples =
+        [] {
+          auto samples = one_operand_samples();
+          samples.push_back(
+              {.inputs = {of({3, 5})}, .attrs = {{"approximate", std::string("none")}}});
+          return samples;
+        },
+    .refused =
+        [] {
+          return std::vector<Sample>{
+              {.inputs = {}},
+              {.inputs = {of({3})}, .attrs = {{"approximate", std::string("maybe")}}},
+          };
+        },
+};
+
+}  // namespace adjoint

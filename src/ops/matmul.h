@@ -1,0 +1,34 @@
+// Matrix products through oneDNN, for whatever op needs one. A product is prepared once: its
+// primitive, its layouts and its scratchpad, which is ours to place (user mode).
+#pragma once
+#include <optional>
+
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+// c[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n] (+ bias[n]), any strides.
+struct Product {
+  std::vector<int64_t> batch;
+  int64_t m = 1, n = 1, k = 1;
+  std::vector<int64_t> a_batch, b_batch, c_batch;  // strides
+  int64_t a_m = 0, a_k = 0, b_k = 0, b_n = 0, c_m = 0, c_n = 0;
+  Dtype dtype = Dtype::kF32;      // of a and b
+  Dtype out_dtype = Dtype::kF32;  // of c
+  bool bias = false;
+};
+
+// The product that an index map such as "bsi,oi->bso" asks for, or nothing when its axes do not
+// merge into one m, one n and one k.
+std::optional<Product> as_product(const std::string& map, const Type& a, const Strides& a_strides,
+                                  const Type& b, const Strides& b_strides, const Type& c,
+                                  const Strides& c_strides);
+
+Bytes product_workspace(const Product& product);
+Launch prepare_product(const Product& product, const void* a, const void* b, const void* bias,
+                       void* c, void* workspace);
+
+// In plain loops, any index map, sums in float64 (or float32 for float32).
+Launch prepare_naive_contract(const std::string& map, const KernelCall& call, const Pointers& at);
+
+}  // namespace adjoint

@@ -1,0 +1,138 @@
+// What this house knows about one op, all of it in the op's one file. Elementwise and row ops give
+// a `body` and samples; the rest of their fields derive from it (a null field is that decision).
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "ops/body.h"
+#include "scheme/scheme.h"
+
+namespace adjoint {
+
+// One call of an op as the scheme sees it: types and constants, no data.
+struct OpCall {
+  std::string_view op;
+  std::vector<Type> inputs;
+  Attrs attrs = {};
+
+  int64_t integer(std::string_view key) const;
+  int64_t integer(std::string_view key, int64_t otherwise) const;
+  double number(std::string_view key) const;
+  double number(std::string_view key, double otherwise) const;
+  std::string text(std::string_view key, std::string_view otherwise = "") const;
+  std::vector<int64_t> list(std::string_view key) const;
+};
+
+// Which axes of the operands are which: one letter per axis. A letter of the outputs is parallel
+// unless it stands in `whole`; a letter that only operands have is summed; '1' is stretched, '.' is
+// an axis that no split may touch. Splitting a batch, sharding a weight and slicing a sequence all
+// derive from this.
+struct IndexMap {
+  std::vector<std::string> inputs, outputs;
+  std::string whole = {};
+};
+std::string to_string(const IndexMap& map);  // bsi, oi -> bso; i summed
+
+// What a repetition of the op would do: nothing, draw the same bits again, choose again, or write.
+enum class Effect : uint8_t { kPure, kRandom, kChoosing, kWritesState };
+std::string_view name(Effect effect);
+
+// One call as a kernel sees it: where each tensor's elements are.
+struct KernelCall {
+  const OpCall& call;
+  std::vector<Type> outputs;
+  std::vector<Strides> in_strides, out_strides;
+  int threads = 1;
+};
+struct Pointers {
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  void* workspace = nullptr;
+};
+
+// A prepared call: everything that can fail or allocate has done so; running it does neither.
+using Launch = std::function<void()>;
+
+class Builder;
+class GradCall;
+class SurfaceCall;
+
+// An operand or constant as the notation takes it, by position or by name.
+struct Param {
+  enum class Kind : uint8_t {
+    kTensor,
+    kTensors,
+    kMaybeTensor,
+    kSize,
+    kNumber,
+    kFlag,
+    kInit,
+    kWord
+  };
+  std::string_view name;
+  Kind kind = Kind::kTensor;
+  std::string_view otherwise = {};  // the default, as written in the notation; "" is: required
+};
+
+// A call for tests: how its operands are filled.
+struct Sample {
+  enum class Fill : uint8_t { kNormal, kPositive, kIds, kCounter, kOne };
+  std::vector<Type> inputs;
+  Attrs attrs = {};
+  std::vector<Fill> fills = {};  // past the end: kNormal
+  int64_t ids_below = 4;
+  int64_t ignored_id = -1;  // one id in five is this one, if it is not -1
+};
+
+struct OpDef {
+  std::string_view name;
+  std::string_view summary;
+  std::vector<Param> params = {};  // how the notation calls it; none: it can't
+  std::vector<Value> (*surface)(SurfaceCall&) =
+      nullptr;                            // else: tensors are operands, the rest attrs
+  Body (*body)(const OpCall&) = nullptr;  // elementwise and row ops
+  std::vector<Axis> (*space)(const OpCall&) = nullptr;  // of a body without operands
+  std::vector<Type> (*infer)(const OpCall&) = nullptr;  // throws Error
+  IndexMap (*index_map)(const OpCall&) = nullptr;
+  int64_t (*flops)(const OpCall&) = nullptr;
+  void (*grad)(GradCall&) = nullptr;  // emits morphisms, no kernels
+  bool differentiable = true;         // false: no operand has a gradient
+  std::vector<int> constants = {};    // operands that get no gradient
+  Effect effect = Effect::kPure;
+  std::vector<std::string_view> output_names = {};  // of outputs past the first
+  // Outputs that are operand 0 seen with other strides; nothing when these strides cannot say it.
+  std::optional<Strides> (*view)(const OpCall&, const Strides&, int64_t& offset) = nullptr;
+  std::vector<std::pair<int, int>> may_overwrite = {};  // (output, operand)
+  std::vector<Value> (*meaning)(Builder&, std::span<const Value>, const Attrs&) = nullptr;
+  Launch (*reference)(const KernelCall&, const Pointers&) = nullptr;  // float64, plain loops
+  Launch (*cpu)(const KernelCall&, const Pointers&) = nullptr;
+  Bytes (*cpu_workspace)(const KernelCall&) = nullptr;
+  std::vector<Sample> (*samples)() = nullptr;
+  std::vector<Sample> (*refused)() = nullptr;  // calls that `infer` must refuse
+};
+
+std::span<const OpDef* const> all_ops();
+const OpDef* find_op(std::string_view name);
+const OpDef& op_named(std::string_view name);  // CHECKs that there is one
+
+// The fields, derived from the body where the op leaves them out.
+std::vector<Type> infer_types(const OpCall& call);
+int64_t count_flops(const OpCall& call);
+IndexMap index_map_of(const OpCall& call);
+std::vector<std::pair<int, int>> overwrites(const OpCall& call);
+Bytes workspace_bytes(const KernelCall& call);
+Launch prepare_cpu(const KernelCall& call, const Pointers& at);
+Launch prepare_reference(const KernelCall& call, const Pointers& at);
+Body body_of(const OpCall& call);                // of an op that has one
+std::vector<Axis> space_of(const OpCall& call);  // what a body runs over
+
+OpCall call_of(const Scheme& scheme, const Morphism& morphism);
+
+// Every call's types are what its op infers. After verify_structure, after every transformation.
+void verify(const Scheme& scheme);
+
+}  // namespace adjoint

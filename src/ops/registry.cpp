@@ -1,0 +1,185 @@
+// The list of ops, and the readings of a body that stand in for fields an op leaves out.
+#include <map>
+
+#include "base/error.h"
+#include "ops/body_readings.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+#define OP(name) extern const OpDef op_##name;
+#include "ops/ops.inc"
+#undef OP
+
+std::span<const OpDef* const> all_ops() {
+  static const OpDef* const ops[] = {
+#define OP(name) &op_##name,
+#include "ops/ops.inc"
+#undef OP
+  };
+  return ops;
+}
+
+const OpDef* find_op(std::string_view name) {
+  static const std::map<std::string_view, const OpDef*> by_name = [] {
+    std::map<std::string_view, const OpDef*> map;
+    for (const OpDef* op : all_ops()) map[op->name] = op;
+    return map;
+  }();
+  const auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
+}
+
+const OpDef& op_named(std::string_view name) {
+  const OpDef* op = find_op(name);
+  CHECK(op, "an op that exists: " + std::string(name));
+  return *op;
+}
+
+namespace {
+template <class T>
+const T* attr(const OpCall& call, std::string_view key) {
+  const auto found = call.attrs.find(key);
+  return found == call.attrs.end() ? nullptr : std::get_if<T>(&found->second);
+}
+}  // namespace
+
+int64_t OpCall::integer(std::string_view key) const {
+  const int64_t* value = attr<int64_t>(*this, key);
+  if (!value) fail(op, ": wants a whole number '", key, "'");
+  return *value;
+}
+int64_t OpCall::integer(std::string_view key, int64_t otherwise) const {
+  const int64_t* value = attr<int64_t>(*this, key);
+  return value ? *value : otherwise;
+}
+double OpCall::number(std::string_view key) const {
+  if (const int64_t* whole = attr<int64_t>(*this, key)) return static_cast<double>(*whole);
+  const double* value = attr<double>(*this, key);
+  if (!value) fail(op, ": wants a number '", key, "'");
+  return *value;
+}
+double OpCall::number(std::string_view key, double otherwise) const {
+  return attrs.count(key) ? number(key) : otherwise;
+}
+std::string OpCall::text(std::string_view key, std::string_view otherwise) const {
+  const std::string* value = attr<std::string>(*this, key);
+  return value ? *value : std::string(otherwise);
+}
+std::vector<int64_t> OpCall::list(std::string_view key) const {
+  const auto* value = attr<std::vector<int64_t>>(*this, key);
+  return value ? *value : std::vector<int64_t>{};
+}
+
+std::string to_string(const IndexMap& map) {
+  std::string out, summed;
+  for (size_t i = 0; i < map.inputs.size(); ++i) out += (i ? ", " : "") + map.inputs[i];
+  out += " -> ";
+  std::string all;
+  for (size_t i = 0; i < map.outputs.size(); ++i) {
+    out += (i ? ", " : "") + (map.outputs[i].empty() ? "()" : map.outputs[i]);
+    all += map.outputs[i];
+  }
+  for (const std::string& in : map.inputs) {
+    for (const char c : in) {
+      if (std::isalpha(c) && all.find(c) == std::string::npos &&
+          summed.find(c) == std::string::npos) {
+        summed += c;
+      }
+    }
+  }
+  if (!summed.empty()) out += "; summed " + summed;
+  if (!map.whole.empty()) out += "; whole " + map.whole;
+  return out;
+}
+
+std::string_view name(Effect effect) {
+  constexpr std::string_view names[] = {"pure", "random", "choosing", "writes state"};
+  return names[static_cast<size_t>(effect)];
+}
+
+Body body_of(const OpCall& call) { return op_named(call.op).body(call); }
+
+std::vector<Axis> space_of(const OpCall& call) {
+  const OpDef& def = op_named(call.op);
+  return def.space ? def.space(call) : broadcast(call.op, call.inputs);
+}
+
+std::vector<Type> infer_types(const OpCall& call) {
+  const OpDef& def = op_named(call.op);
+  if (def.infer) return def.infer(call);
+  const Body body = def.body(call);
+  if (body.num_inputs() > static_cast<int>(call.inputs.size())) {
+    fail(call.op, ": wants ", body.num_inputs(), " operands, found ", call.inputs.size());
+  }
+  return output_types(body, space_of(call), call.inputs);
+}
+
+int64_t count_flops(const OpCall& call) {
+  const OpDef& def = op_named(call.op);
+  if (def.flops) return def.flops(call);
+  if (!def.body) return 0;
+  // One per arithmetic node and element; a node that is the same along the row counts once a row,
+  // which is to say not at all.
+  int64_t elements = 1, per_element = 0;
+  for (const Axis& axis : space_of(call)) elements *= axis.size;
+  for (const ExprNode& n : body_of(call).nodes) per_element += facts(n.kind).arity > 0;
+  return elements * per_element;
+}
+
+IndexMap index_map_of(const OpCall& call) {
+  const OpDef& def = op_named(call.op);
+  if (def.index_map) return def.index_map(call);
+  return body_index_map(call);
+}
+
+std::vector<std::pair<int, int>> overwrites(const OpCall& call) {
+  const OpDef& def = op_named(call.op);
+  return def.body ? body_may_overwrite(call) : def.may_overwrite;
+}
+
+Bytes workspace_bytes(const KernelCall& call) {
+  const OpDef& def = op_named(call.call.op);
+  if (def.cpu_workspace) return def.cpu_workspace(call);
+  return def.body ? body_workspace(call) : Bytes{0};
+}
+
+Launch prepare_cpu(const KernelCall& call, const Pointers& at) {
+  const OpDef& def = op_named(call.call.op);
+  if (def.cpu) return def.cpu(call, at);
+  CHECK(def.body, "an op has a CPU kernel or a body: " + std::string(def.name));
+  for (const Type& t : call.outputs) {
+    if (t.dtype == Dtype::kF64) return prepare_body_reference(call, at);
+  }
+  return prepare_body_cpu(call, at);
+}
+
+Launch prepare_reference(const KernelCall& call, const Pointers& at) {
+  const OpDef& def = op_named(call.call.op);
+  if (def.reference) return def.reference(call, at);
+  CHECK(def.body, "an op has a reference, a meaning or a body: " + std::string(def.name));
+  return prepare_body_reference(call, at);
+}
+
+OpCall call_of(const Scheme& scheme, const Morphism& morphism) {
+  OpCall call{.op = op_named(morphism.op).name, .inputs = {}, .attrs = morphism.attrs};
+  for (const Value in : morphism.inputs) call.inputs.push_back(scheme[in].type);
+  return call;
+}
+
+void verify(const Scheme& scheme) {
+  verify_structure(scheme);
+  for (const Morphism& m : scheme.morphisms) {
+    CHECK(find_op(m.op), "an op that exists: " + m.op);
+    const std::vector<Type> types = infer_types(call_of(scheme, m));
+    const std::string where = m.op + " at " + to_string(m.source);
+    CHECK(types.size() == m.outputs.size(), "as many outputs as the op gives: " + where);
+    for (size_t i = 0; i < types.size(); ++i) {
+      const Type& have = scheme[m.outputs[i]].type;
+      CHECK(same_shape(types[i], have) && types[i].dtype == have.dtype,
+            where + " makes " + to_string(types[i]) + ", the scheme says " + to_string(have));
+    }
+  }
+}
+
+}  // namespace adjoint

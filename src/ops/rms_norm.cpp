@@ -1,0 +1,58 @@
+// y = weight * x / sqrt(mean(x^2) + eps) over the last axis (Zhang and Sennrich, 2019).
+#include "base/error.h"
+#include "ops/samples.h"
+#include "ops/surface.h"
+
+namespace adjoint {
+
+namespace {
+
+std::vector<Value> surface(SurfaceCall& call) {
+  if (call.type("x").rank() < 1) fail("rms_norm: x must have an axis, found a single number");
+  const Axis width = call.type("x").axes.back();
+  const Value weight = call.parameter("weight", {width}, {.kind = Init::Kind::kOnes});
+  return call.builder.emit_all("rms_norm", {call.tensor("x"), weight},
+                               {{"eps", call.number("eps")}});
+}
+
+Body body(const OpCall& call) {
+  if (call.inputs.size() != 2 || call.inputs[0].rank() < 1 || call.inputs[1].rank() != 1 ||
+      call.inputs[1].dim(0) != call.inputs[0].dim(-1)) {
+    fail("rms_norm: wants x and a weight as long as a row of x, found ", call.inputs.size(),
+         " operands",
+         call.inputs.size() == 2
+             ? ": " + shape_string(call.inputs[0]) + " and " + shape_string(call.inputs[1])
+             : "");
+  }
+  Body body;
+  const Expr x = input(body, 0);
+  const Expr mean_square = row_sum(x * x) / static_cast<double>(call.inputs[0].dim(-1));
+  const Expr y = x * rsqrt(mean_square + call.number("eps", 1e-5)) * input(body, 1);
+  body.outputs = {{.node = y.node, .dtype = call.inputs[0].dtype}};
+  return body;
+}
+
+std::vector<Sample> samples() {
+  const auto at = [](int64_t rows, int64_t width) {
+    return Sample{.inputs = {of({2, rows, width}), of({width})}};
+  };
+  return {at(1, 1), at(3, 5), at(2, 257)};
+}
+
+std::vector<Sample> refused() {
+  return {{.inputs = {of({4, 6}), of({5})}}, {.inputs = {of({4, 6})}}};
+}
+
+}  // namespace
+
+extern const OpDef op_rms_norm = {
+    .name = "rms_norm",
+    .summary = "weight * x / sqrt(mean(x^2) + eps) over the last axis",
+    .params = {{"x"}, {"eps", Param::Kind::kNumber, "1e-5"}},
+    .surface = surface,
+    .body = body,
+    .samples = samples,
+    .refused = refused,
+};
+
+}  // namespace adjoint

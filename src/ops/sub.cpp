@@ -1,0 +1,15 @@
+// y = a - b
+#include "ops/samples.h"
+
+namespace adjoint {
+
+extern const OpDef op_sub = {
+    .name = "sub",
+    .summary = "a - b",
+    .params = {{"a"}, {"b"}},
+    .body = [](const OpCall&) { return binary_body([](Expr a, Expr b) { return a - b; }); },
+    .samples = two_operand_samples,
+    .refused = two_operand_refusals,
+};
+
+}  // namespace adjoint

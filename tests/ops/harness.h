@@ -1,0 +1,108 @@
+// Runs pieces of scheme on given numbers, by the kernels or by the float64 reference.
+#pragma once
+#include <cmath>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "device/parallel.h"
+#include "functors/functor.h"
+#include "ops/builder.h"
+#include "ops/elements.h"
+#include "run/run.h"
+
+namespace adjoint {
+
+using Numbers = std::vector<double>;
+
+// Writes numbers, in logical order, into an object of a run.
+inline void write_numbers(Run& run, Value v, const Numbers& numbers) {
+  const Type& type = run.scheme()[v].type;
+  const Strides& strides = run.plan().places[v].strides;
+  for (size_t k = 0; k < numbers.size(); ++k) {
+    int64_t rest = static_cast<int64_t>(k), offset = 0;
+    for (int a = type.rank(); a-- > 0;) {
+      offset += rest % type.dim(a) * strides[a];
+      rest /= type.dim(a);
+    }
+    store_element(run.data(v), type.dtype, offset, numbers[k]);
+  }
+}
+
+// One run of a scheme: inputs in order to outputs in order.
+inline std::vector<Numbers> run_scheme(const Scheme& scheme, const std::vector<Numbers>& inputs,
+                                       bool reference) {
+  const Scheme s = reference ? to_reference(scheme) : scheme;
+  Run run(s, make_plan(s, {.threads = num_threads()}), {.reference = reference, .poison = true});
+  run.fill_arena(std::byte{0xff});  // NaNs: what is read before it is written shows
+  for (size_t i = 0; i < inputs.size(); ++i) write_numbers(run, s.inputs[i], inputs[i]);
+  run.step();
+  std::vector<Numbers> outputs;
+  for (const Value out : s.outputs) outputs.push_back(run.values(out));
+  return outputs;
+}
+
+// |a - b| / |b| over a whole tensor.
+inline double relative_error(const Numbers& a, const Numbers& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  if (!std::isfinite(difference)) return INFINITY;
+  return std::sqrt(difference / std::max(size, 1e-30));
+}
+
+// A sample as a scheme: its operands are the inputs.
+inline Scheme sample_scheme(std::string_view op, const Sample& sample, Dtype dtype) {
+  Scheme scheme;
+  scheme.name = std::string(op);
+  std::vector<Value> operands;
+  for (Type type : sample.inputs) {
+    if (type.dtype == Dtype::kF32) type.dtype = dtype;
+    operands.push_back(scheme.add_input(
+        {.type = type, .source = {"x" + std::to_string(operands.size())}, .role = Role::kInput}));
+  }
+  Builder builder(scheme);
+  builder.at({std::string(op)}, Phase::kForward, Role::kActivation);
+  scheme.outputs = builder.emit_all(op, operands, sample.attrs);
+  return scheme;
+}
+
+inline std::vector<Numbers> sample_numbers(const Sample& sample, Dtype dtype, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<Numbers> numbers;
+  for (size_t i = 0; i < sample.inputs.size(); ++i) {
+    const Type& type = sample.inputs[i];
+    const auto fill = i < sample.fills.size() ? sample.fills[i] : Sample::Fill::kNormal;
+    Numbers x(type.num_elements());
+    for (size_t k = 0; k < x.size(); ++k) {
+      switch (fill) {
+        case Sample::Fill::kNormal:
+          x[k] = normal(random);
+          break;
+        case Sample::Fill::kPositive:
+          x[k] = 0.5 + std::abs(normal(random));
+          break;
+        case Sample::Fill::kOne:
+          x[k] = 1;
+          break;
+        case Sample::Fill::kCounter:
+          x[k] = std::vector<double>{7, 3, 2}[k % 3];
+          break;
+        case Sample::Fill::kIds: {
+          const bool ignored = sample.ignored_id != -1 && random() % 5 == 0;
+          x[k] = ignored ? static_cast<double>(sample.ignored_id)
+                         : static_cast<double>(random() % sample.ids_below);
+          break;
+        }
+      }
+      if (is_float(type.dtype)) x[k] = round_element(x[k], dtype);
+    }
+    numbers.push_back(std::move(x));
+  }
+  return numbers;
+}
+
+}  // namespace adjoint
