@@ -1,0 +1,93 @@
+// The state of one elaboration. Boxes and terms are read in elaborate.cpp, calls of ops, whose
+// arguments depend on what the op says it takes, in op_calls.cpp.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "models/settings.h"
+#include "ops/surface.h"
+
+namespace adjoint {
+
+// What an axis is called whose size is written so, in characters that the flat notation reads back.
+std::string axis_label(const Term& size);
+
+class Elaborator {
+ public:
+  Elaborator(const Document& document, std::string_view file, const ModelConfig& config);
+  Scheme run();
+
+ private:
+  // One object, or several side by side: the loss is a pair.
+  using Objects = std::vector<Value>;
+  using Meaning = std::variant<double, Objects>;
+
+  // One call of a box.
+  struct Scope {
+    const Box& box;
+    std::string path = {};  // "" for the model
+    std::map<std::string, Meaning, std::less<>> locals = {};
+    std::map<std::string, int, std::less<>> calls = {};  // of each op and box so far
+    std::set<std::string, std::less<>> taken = {};       // components of paths
+  };
+
+  // elaborate.cpp
+  Objects run_box(const Box& box, std::string path, const Objects& inputs, Position at);
+  Objects run_body(Scope& scope);
+  void run_statement(Scope& scope, const Statement& statement);
+  void check_formal(const Scope& scope, const Formal& formal, Value found, Position at);
+  Type type_of(const Scope& scope, const Formal& formal);
+  Meaning evaluate(Scope& scope, const Term& term);
+  Meaning meaning_of_name(const Scope& scope, const Term& name);
+  Meaning combine(Scope& scope, const Term& binary);
+  Objects call(Scope& scope, const Term& call);
+  Objects call_box(Scope& scope, const Term& call, const Box& box);
+  double number(const Scope& scope, const Term& term);
+  int64_t whole_number(const Scope& scope, const Term& term, std::string_view what);
+  Value one_object(Scope& scope, const Term& term, std::string_view what);
+  Value position(Position at);
+  // The path of a call: its name, or a number among the calls of its kind in this box.
+  std::string call_path(Scope& scope, const Term& call, std::string_view kind, bool is_box);
+  void count_call(Position at);
+  void accept_objects(Value first, std::string_view maker, Position at);
+
+  // op_calls.cpp
+  using Arguments = std::map<std::string, SurfaceCall::Argument, std::less<>>;
+  Objects call_op(Scope& scope, const Term& call, const OpDef& op);
+  Objects emit(const OpDef& op, SurfaceCall& call, Position at);
+  Objects emit_infix(Scope& scope, const Term& term, std::string_view op, Arguments arguments);
+  std::vector<std::pair<const Param*, const Term*>> bind(Scope& scope, const Term& call,
+                                                         const OpDef& op);
+  void add_argument(Scope& scope, SurfaceCall& call, const OpDef& op, const Param& param,
+                    const Term& term);
+  void add_default(SurfaceCall& call, const OpDef& op, const Param& param, Position at);
+  bool is_named_here(const Scope& scope, const std::string& name) const {
+    return scope.locals.count(name) || settings_.count(name);
+  }
+  bool flag(const Scope& scope, const Term& term);
+  Init init(const Scope& scope, const Term& term);
+  Value parameter_of_call(const Scope& scope, const Term& name, std::string_view parameter);
+
+  template <class... Parts>
+  [[noreturn]] void fail_here(Position at, const Parts&... parts) const {
+    fail_at(file_, at, parts...);
+  }
+
+  const Document& document_;
+  std::string file_;
+  std::string name_;
+  Settings settings_;
+  Scheme scheme_;
+  Builder builder_;
+  std::vector<const Box*> open_boxes_;
+  std::unordered_map<std::string, Value> parameters_;  // by path
+  std::optional<Value> position_;
+  int64_t calls_ = 0, bytes_ = 0;
+};
+
+}  // namespace adjoint

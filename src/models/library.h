@@ -1,0 +1,27 @@
+// The models that come with Adjoint, as text inside the binary, and models by name or path.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace adjoint {
+
+struct LibraryText {
+  std::string_view name;  // gpt2.scheme
+  std::string_view text;
+};
+std::span<const LibraryText> library_texts();  // written by scripts/embed_texts.py
+
+struct ModelText {
+  std::string file;  // as errors name it
+  std::string text;
+  std::string preset = {};  // may be empty
+};
+
+// `model` is a preset's name ("gpt2-medium") or a path to a .scheme file, maybe with a preset of
+// its own (my.scheme:small). An Error lists the known presets and the nearest of them.
+ModelText find_model(std::string_view model);
+std::vector<std::string> known_presets();
+
+}  // namespace adjoint

@@ -1,0 +1,242 @@
+// Calls of ops: arguments meet the params that the op states, by position, by name or by default,
+// and are read as what each param takes: an object, a size, a number, a flag, a word.
+#include <algorithm>
+
+#include "base/text.h"
+#include "models/elaborator.h"
+
+namespace adjoint {
+
+namespace {
+
+// "x, out, bias=yes, init=normal(0.02), weight=own"
+std::string what_it_takes(const OpDef& op) {
+  std::vector<std::string> params;
+  for (const Param& p : op.params) {
+    params.push_back(std::string(p.name) +
+                     (p.otherwise.empty() ? "" : "=" + std::string(p.otherwise)));
+  }
+  return join(params, ", ") + " and name";
+}
+
+// Some params may be absent; the word that says so is their default.
+bool may_be_absent(const Param& param) {
+  return param.otherwise == "none" || param.otherwise == "own";
+}
+
+}  // namespace
+
+Elaborator::Objects Elaborator::call_op(Scope& scope, const Term& call, const OpDef& op) {
+  if (!call.repeat.empty()) fail_here(call.at, op.name, ": only a box can be repeated");
+  SurfaceCall surface{.builder = builder_, .path = {}, .arguments = {}, .size_names = {}};
+  const auto given = bind(scope, call, op);
+  for (const auto& [param, term] : given) add_argument(scope, surface, op, *param, *term);
+  for (const Param& param : op.params) {
+    const auto is_this = [&](const auto& pair) { return pair.first == &param; };
+    if (std::none_of(given.begin(), given.end(), is_this)) {
+      add_default(surface, op, param, call.at);
+    }
+  }
+  // After the operands, which may hold calls of the same op: the inner one is the first.
+  surface.path = call_path(scope, call, op.name, false);
+  return emit(op, surface, call.at);
+}
+
+Elaborator::Objects Elaborator::emit_infix(Scope& scope, const Term& term, std::string_view op,
+                                           Arguments arguments) {
+  SurfaceCall surface{.builder = builder_,
+                      .path = call_path(scope, term, op, false),
+                      .arguments = std::move(arguments),
+                      .size_names = {}};
+  return emit(op_named(op), surface, term.at);
+}
+
+Elaborator::Objects Elaborator::emit(const OpDef& op, SurfaceCall& call, Position at) {
+  count_call(at);
+  const Value first = static_cast<Value>(scheme_.objects.size());
+  builder_.at({call.path}, Phase::kForward, Role::kActivation);
+  Objects made;
+  try {
+    if (op.surface) {
+      made = op.surface(call);
+    } else {
+      Objects operands;
+      Attrs attrs;
+      for (const Param& param : op.params) {
+        const auto found = call.arguments.find(param.name);
+        if (found == call.arguments.end()) continue;
+        const SurfaceCall::Argument& argument = found->second;
+        const std::string key(param.name);
+        if (const auto* object = std::get_if<Value>(&argument)) operands.push_back(*object);
+        if (const auto* objects = std::get_if<Objects>(&argument)) {
+          operands.insert(operands.end(), objects->begin(), objects->end());
+        }
+        if (const auto* whole = std::get_if<int64_t>(&argument)) attrs[key] = *whole;
+        if (const auto* real = std::get_if<double>(&argument)) attrs[key] = *real;
+        if (const auto* yes = std::get_if<bool>(&argument)) attrs[key] = int64_t{*yes};
+        if (const auto* word = std::get_if<std::string>(&argument)) attrs[key] = *word;
+      }
+      made = builder_.emit_all(op.name, std::move(operands), std::move(attrs));
+    }
+  } catch (const Error& error) {
+    fail_here(at, error.what());
+  }
+  accept_objects(first, op.name, at);
+  return made;
+}
+
+std::vector<std::pair<const Param*, const Term*>> Elaborator::bind(Scope& scope, const Term& call,
+                                                                   const OpDef& op) {
+  std::vector<std::pair<const Param*, const Term*>> bound;
+  const auto is_bound = [&](const Param& param) {
+    return std::any_of(bound.begin(), bound.end(), [&](auto& b) { return b.first == &param; });
+  };
+  const auto param_named = [&](std::string_view name) -> const Param* {
+    for (const Param& p : op.params) {
+      if (p.name == name) return &p;
+    }
+    return nullptr;
+  };
+  for (const Term& arg : call.args) {
+    // A flag may be given by its bare name, wherever it stands: attention(qkv, heads, causal).
+    const bool is_word = arg.kind == Term::Kind::kName && !is_named_here(scope, arg.word);
+    const Param* param = is_word ? param_named(arg.word) : nullptr;
+    if (param && param->kind != Param::Kind::kFlag) param = nullptr;
+    for (const Param& p : op.params) {
+      if (!param && !is_bound(p)) param = &p;
+    }
+    if (!param) {
+      fail_here(call.at, op.name, ": too many arguments; it takes ", what_it_takes(op));
+    }
+    if (is_bound(*param)) fail_here(call.at, op.name, ": '", param->name, "' is given twice");
+    bound.emplace_back(param, &arg);
+  }
+  for (const auto& [word, value] : call.keywords) {
+    if (word == "name") continue;
+    const Param* param = param_named(word);
+    if (!param) {
+      std::vector<std::string> names = {"name"};
+      for (const Param& p : op.params) names.emplace_back(p.name);
+      fail_here(call.at, op.name, ": there is no argument '", word, "'; it takes ",
+                what_it_takes(op), did_you_mean(word, names));
+    }
+    if (is_bound(*param)) fail_here(call.at, op.name, ": '", word, "' is given twice");
+    const bool conditional = value.kind == Term::Kind::kWhen;
+    if (conditional && !flag(scope, value.args[1])) continue;
+    bound.emplace_back(param, conditional ? &value.args[0] : &value);
+  }
+  return bound;
+}
+
+void Elaborator::add_argument(Scope& scope, SurfaceCall& call, const OpDef& op, const Param& param,
+                              const Term& term) {
+  const std::string name(param.name), what = std::string(op.name) + ": '" + name + "'";
+  const bool is_word = term.kind == Term::Kind::kName && !is_named_here(scope, term.word);
+  if (is_word && may_be_absent(param) && term.word == param.otherwise) return;
+  switch (param.kind) {
+    case Param::Kind::kTensor:
+      call.arguments[name] = one_object(scope, term, what);
+      return;
+    case Param::Kind::kMaybeTensor:
+      call.arguments[name] = is_word && term.word != "position"
+                                 ? parameter_of_call(scope, term, param.name)
+                                 : one_object(scope, term, what);
+      return;
+    case Param::Kind::kTensors: {
+      const Meaning meaning = evaluate(scope, term);
+      const auto* objects = std::get_if<Objects>(&meaning);
+      if (!objects) fail_here(term.at, what, " wants objects, found the number ", print(term));
+      call.arguments[name] = *objects;
+      return;
+    }
+    case Param::Kind::kSize:
+      call.arguments[name] = whole_number(scope, term, what);
+      // A bare number is no label: there the param says what the axis is.
+      call.size_names[name] = term.kind == Term::Kind::kNumber ? name : axis_label(term);
+      return;
+    case Param::Kind::kNumber:
+      call.arguments[name] = number(scope, term);
+      return;
+    case Param::Kind::kFlag:
+      call.arguments[name] = (is_word && term.word == param.name) || flag(scope, term);
+      return;
+    case Param::Kind::kInit:
+      call.arguments[name] = init(scope, term);
+      return;
+    case Param::Kind::kWord:
+      if (term.kind != Term::Kind::kName && term.kind != Term::Kind::kText) {
+        fail_here(term.at, what, " must be a word, found ", print(term));
+      }
+      call.arguments[name] = term.word;
+      return;
+  }
+}
+
+void Elaborator::add_default(SurfaceCall& call, const OpDef& op, const Param& param, Position at) {
+  if (may_be_absent(param)) return;
+  const auto missing = [&](const std::string& why) {
+    fail_here(at, op.name, ": '", param.name, "' is missing", why, "; it takes ",
+              what_it_takes(op));
+  };
+  if (param.otherwise.empty()) missing("");
+  // A default speaks of the settings, never of what the calling box has named.
+  const Term term = parse_term(param.otherwise, op.name);
+  if (param.kind == Param::Kind::kSize && term.kind == Term::Kind::kName &&
+      !settings_.count(term.word)) {
+    missing(", for there is no axis '" + term.word + "'");
+  }
+  Scope nothing{.box = *open_boxes_.front()};
+  add_argument(nothing, call, op, param, term);
+}
+
+bool Elaborator::flag(const Scope& scope, const Term& term) {
+  if (term.kind == Term::Kind::kName && !is_named_here(scope, term.word)) {
+    if (term.word == "yes") return true;
+    if (term.word == "no") return false;
+    fail_here(term.at, "wanted yes or no, found '", term.word, "'");
+  }
+  const double value = number(scope, term);
+  if (value != 0 && value != 1) {
+    fail_here(term.at, "wanted yes or no (1 or 0), found ", shortest(value));
+  }
+  return value == 1;
+}
+
+Init Elaborator::init(const Scope& scope, const Term& term) {
+  if (term.kind == Term::Kind::kName && term.word == "zeros") return {.kind = Init::Kind::kZeros};
+  if (term.kind == Term::Kind::kName && term.word == "ones") return {.kind = Init::Kind::kOnes};
+  const bool normal = term.word == "normal", uniform = term.word == "uniform";
+  if (term.kind != Term::Kind::kCall || !(normal || uniform) || term.args.size() != 1 ||
+      !term.keywords.empty() || !term.repeat.empty()) {
+    fail_here(term.at, "wanted zeros, ones, normal(...) or uniform(...), found ", print(term));
+  }
+  const double scale = number(scope, term.args[0]);
+  if (scale < 0) fail_here(term.at, "wanted a scale of at least 0, found ", print(term));
+  return {.kind = normal ? Init::Kind::kNormal : Init::Kind::kUniform, .scale = scale};
+}
+
+// weight=wte: the weight of the call named wte, here or in the boxes around.
+Value Elaborator::parameter_of_call(const Scope& scope, const Term& name,
+                                    std::string_view parameter) {
+  const std::string ending = "." + std::string(parameter);
+  std::string around = scope.path;
+  while (true) {
+    const auto found = parameters_.find((around.empty() ? "" : around + ".") + name.word + ending);
+    if (found != parameters_.end()) return found->second;
+    if (around.empty()) break;
+    const size_t dot = around.rfind('.');
+    around.resize(dot == std::string::npos ? 0 : dot);
+  }
+  std::vector<std::string> known;
+  for (const auto& [path, value] : parameters_) {
+    if (!path.ends_with(ending)) continue;
+    const std::string call = path.substr(0, path.size() - ending.size());
+    known.push_back(call.substr(call.rfind('.') + 1));
+  }
+  for (const auto& [object, meaning] : scope.locals) known.push_back(object);
+  fail_here(name.at, "there is no object '", name.word,
+            "' here, nor a call of that name above with a ", parameter,
+            did_you_mean(name.word, known));
+}
+
+}  // namespace adjoint

@@ -1,0 +1,319 @@
+// Text and settings -> scheme, on models that no library has.
+#include "models/elaborate.h"
+
+#include <chrono>
+
+#include "base/error_text.h"
+#include "models/small_models.h"
+
+namespace adjoint {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+constexpr std::string_view kAxes = "axes hidden=8 heads=2 context=4 vocab=5\n";
+std::string with_axes(std::string_view rest) { return std::string(kAxes) + std::string(rest); }
+
+TEST(Settings, ValuesMayReferToEachOtherInAnyOrder) {
+  const Document document = parse_document(
+      "axes dim=hidden/heads hidden=64 heads=4 ffn=ceil(8*hidden/3) least=min(heads, dim) "
+      "most=max(heads, dim) context=16\n"
+      "numbers rate=1/hidden root=sqrt(hidden) less=-rate below=floor(hidden/10)\n"
+      "preset wide: hidden=2*heads*8\n"
+      "model x[batch]:\n  y = x\n",
+      "my.scheme");
+  const std::map<std::string, double> plain = {
+      {"batch", 1},   {"context", 16},     {"dim", 16},  {"ffn", 171}, {"heads", 4},
+      {"hidden", 64}, {"least", 4},        {"most", 16}, {"seq", 16},  {"rate", 1.0 / 64},
+      {"root", 8},    {"less", -1.0 / 64}, {"below", 6}};
+  EXPECT_EQ(resolve_settings(document, "my.scheme", {}), plain);
+
+  const auto changed = resolve_settings(
+      document, "my.scheme",
+      {.preset = "wide", .settings = {{"heads", 8}, {"batch", 3}, {"seq", 5}, {"rate", 0.5}}});
+  EXPECT_EQ(changed.at("hidden"), 128);
+  EXPECT_EQ(changed.at("dim"), 16);
+  EXPECT_EQ(changed.at("rate"), 0.5);
+  EXPECT_EQ(changed.at("less"), -0.5);
+  EXPECT_EQ(changed.at("batch"), 3);
+  EXPECT_EQ(changed.at("seq"), 5);
+}
+
+TEST(Settings, TheUsersWordIsAboveThePresets) {
+  const Document document =
+      parse_document("axes n=1\npreset p: n=2\nmodel x[n]:\n  y = x\n", "my.scheme");
+  const auto n = [&](const ModelConfig& config) {
+    return resolve_settings(document, "my.scheme", config).at("n");
+  };
+  EXPECT_EQ(n({}), 1);
+  EXPECT_EQ(n({.preset = "p"}), 2);
+  EXPECT_EQ(n({.preset = "p", .settings = {{"n", 3}}}), 3);
+}
+
+TEST(Settings, ADocumentMaySetBatchAndSeq) {
+  const Document document =
+      parse_document("axes batch=6 seq=7 context=9\nmodel x[batch, seq]:\n  y = x\n", "my.scheme");
+  const Scheme scheme = elaborate(document, "my.scheme", {});
+  EXPECT_EQ(to_string(scheme[scheme.inputs[0]].type), "i32[batch=6, seq=7]");
+}
+
+TEST(Elaborate, TheSmallestModel) {
+  const Scheme scheme = elaborate_text("model x f32[batch]:\n  y = x\n");
+  EXPECT_EQ(scheme.inputs, scheme.outputs);
+  EXPECT_TRUE(scheme.morphisms.empty());
+  EXPECT_EQ(scheme.name, "model");
+  EXPECT_EQ(count_parameters(scheme), 0);
+}
+
+TEST(Elaborate, AMultilayerPerceptron) {
+  const Scheme scheme = elaborate_text(
+      "axes pixels=6 classes=3\n"
+      "model image f32[batch, pixels], class[batch]:\n"
+      "  h = relu(linear(image, 2*pixels))\n"
+      "  loss = cross_entropy(linear(h, classes, init=zeros), class, ignore=-100)\n",
+      {.preset = "", .settings = {{"batch", 4}}});
+  EXPECT_EQ(count_parameters(scheme), 6 * 12 + 12 + 12 * 3 + 3);
+  EXPECT_EQ(to_string(object_at(scheme, "linear#1.weight").type), "f32[2*pixels=12, pixels=6]");
+  EXPECT_EQ(to_string(object_at(scheme, "linear#2").type), "f32[batch=4, classes=3]");
+  EXPECT_EQ(object_at(scheme, "linear#2.weight").init, Init{});
+  EXPECT_EQ(object_at(scheme, "class").type.dtype, Dtype::kI32);
+  EXPECT_EQ(object_at(scheme, "image").type.dtype, Dtype::kF32);
+  EXPECT_EQ(call_at(scheme, "cross_entropy#1").attrs.at("ignore"), Attr{int64_t{-100}});
+  EXPECT_EQ(parse_scheme(print(scheme)), scheme);
+}
+
+TEST(Elaborate, ARepeatedBoxFeedsAllItsOutputsBack) {
+  const Scheme scheme =
+      elaborate_text(with_axes("pair x[batch, seq, hidden], y[batch, seq, hidden]:\n"
+                               "  x, y = linear(y, hidden), x\n"
+                               "model tokens[batch, seq]:\n"
+                               "  e = embed(tokens, vocab)\n"
+                               "  a, b = pair^3(e, e)\n"
+                               "  out = a - b\n"));
+  EXPECT_EQ(count_parameters(scheme), 5 * 8 + 3 * (8 * 8 + 8));
+  const Value e = call_at(scheme, "embed#1").outputs[0];
+  const Morphism first = call_at(scheme, "pair[0].linear#1"),
+                 second = call_at(scheme, "pair[1].linear#1"),
+                 third = call_at(scheme, "pair[2].linear#1");
+  EXPECT_EQ(first.inputs[0], e);
+  EXPECT_EQ(second.inputs[0], e);  // y is what x was
+  EXPECT_EQ(third.inputs[0], first.outputs[0]);
+  EXPECT_EQ(call_at(scheme, "sub#1").inputs,
+            (std::vector<Value>{third.outputs[0], second.outputs[0]}));
+}
+
+TEST(Elaborate, ProductsComposeWithoutNames) {
+  const Scheme scheme = elaborate_text(
+      "swap x f32, y f32:\n  a, b = y, x\n"
+      "model x f32[batch], y f32[batch]:\n"
+      "  both = swap(swap(swap(x, y)))\n"
+      "  p, q = swap(both)\n"
+      "  r, s, t = swap(x, y), x\n"
+      "  u, v, w, z = p, q, r, t\n",
+      {.preset = "", .settings = {}});
+  const Value x = scheme.inputs[0], y = scheme.inputs[1];
+  EXPECT_EQ(scheme.outputs, (std::vector<Value>{x, y, y, x}));
+}
+
+TEST(Elaborate, PowersOneAndZero) {
+  const std::string text = with_axes(
+      "numbers n=1\n"
+      "step x:\n  x = linear(x, hidden)\n"
+      "model x f32[batch, hidden]:\n  y = step^n(x)\n  z = step^(n - 1)(y)\n");
+  const Scheme scheme = elaborate_text(text);
+  EXPECT_EQ(paths_of(scheme, Role::kParameter),
+            (Strings{"step[0].linear#1.weight", "step[0].linear#1.bias"}));
+  EXPECT_EQ(scheme.outputs, call_at(scheme, "step[0].linear#1").outputs);
+  const Scheme twice = elaborate_text(text, {.preset = "", .settings = {{"n", 2}}});
+  EXPECT_EQ(
+      paths_of(twice, Role::kParameter),
+      (Strings{"step[0].linear#1.weight", "step[0].linear#1.bias", "step[1].linear#1.weight",
+               "step[1].linear#1.bias", "step#2[0].linear#1.weight", "step#2[0].linear#1.bias"}));
+}
+
+TEST(Elaborate, BoxesInsideBoxesAndTheirPaths) {
+  const Scheme scheme =
+      elaborate_text(with_axes("norm x:\n  y = rms_norm(x)\n"
+                               "half x[batch, seq, hidden]:\n"
+                               "  x = x + linear(norm(x), hidden, bias=no)\n"
+                               "block x[batch, seq, hidden]:\n"
+                               "  x = half(half(x), name=second)\n"
+                               "  x = half(x)\n"
+                               "model tokens[batch, seq]:\n"
+                               "  x = block^2(embed(tokens, vocab, name=table))\n"
+                               "  x = block(x, name=last)\n"));
+  Strings wanted = {"table.weight"};
+  for (const std::string block : {"block[0]", "block[1]", "last"}) {
+    for (const std::string half : {"half", "second", "half#3"}) {
+      wanted.push_back(block + "." + half + ".norm.rms_norm#1.weight");
+      wanted.push_back(block + "." + half + ".linear#1.weight");
+    }
+  }
+  EXPECT_EQ(paths_of(scheme, Role::kParameter), wanted);
+  EXPECT_EQ(parse_scheme(print(scheme)), scheme);
+}
+
+TEST(Elaborate, NamesDoNotRenumberOtherCalls) {
+  const auto text = [](const char* name) {
+    return with_axes(std::string("model x f32[batch, hidden]:\n  x = linear(x, hidden") + name +
+                     ")\n  x = linear(x, hidden)\n");
+  };
+  EXPECT_EQ(paths_of(elaborate_text(text("")), Role::kParameter)[2], "linear#2.weight");
+  EXPECT_EQ(paths_of(elaborate_text(text(", name=first")), Role::kParameter)[2], "linear#2.weight");
+}
+
+TEST(Elaborate, InnerCallsComeFirst) {
+  const Scheme scheme = elaborate_text(
+      with_axes("model x f32[batch, hidden]:\n"
+                "  y = linear(linear(x, 3, bias=no) * linear(x, 3, bias=no), 7, bias=no)\n"));
+  EXPECT_EQ(object_at(scheme, "linear#1.weight").type.dim(1), 8);
+  EXPECT_EQ(object_at(scheme, "linear#2.weight").type.dim(1), 8);
+  EXPECT_EQ(object_at(scheme, "linear#3.weight").type.dim(0), 7);
+  // A bare number labels nothing, so the op's own word does.
+  EXPECT_EQ(to_string(object_at(scheme, "linear#3.weight").type), "f32[out=7, out=3]");
+}
+
+TEST(Elaborate, TiedWeightsAreFoundFromInsideOut) {
+  const Scheme scheme = elaborate_text(
+      with_axes("inner x:\n  y = linear(x, hidden, bias=no, weight=w)\n"
+                "outer x:\n  z = linear(x, hidden, bias=no, name=w)\n  y = inner(z)\n"
+                "model x f32[batch, hidden]:\n"
+                "  x = linear(x, hidden, bias=no, name=w)\n"
+                "  x = inner(x)\n"
+                "  x = outer(x)\n"));
+  EXPECT_EQ(call_at(scheme, "inner.linear#1").inputs[1], *scheme.find({"w.weight"}));
+  EXPECT_EQ(call_at(scheme, "outer.inner.linear#1").inputs[1], *scheme.find({"outer.w.weight"}));
+  EXPECT_EQ(count_parameters(scheme), 2 * 64);
+}
+
+TEST(Elaborate, AnObjectMayBeAWeight) {
+  const Scheme scheme = elaborate_text(
+      "axes n=3\nmodel x f32[batch, n], w f32[n, n]:\n  y = linear(x, n, bias=no, weight=w)\n");
+  EXPECT_EQ(call_at(scheme, "linear#1").inputs, scheme.inputs);
+}
+
+TEST(Elaborate, WhenAnArgumentIsNotGivenItsDefaultHolds) {
+  const std::string text = with_axes(
+      "numbers biased=0 tied=0\n"
+      "model x f32[batch, hidden]:\n"
+      "  x = linear(x, hidden, bias=no, name=a)\n"
+      "  x = linear(x, hidden, bias=biased, weight=a when tied, init=zeros when yes, name=b)\n");
+  EXPECT_EQ(paths_of(elaborate_text(text), Role::kParameter), (Strings{"a.weight", "b.weight"}));
+  EXPECT_EQ(object_at(elaborate_text(text), "b.weight").init, Init{});
+  EXPECT_EQ(
+      paths_of(elaborate_text(text, {.preset = "", .settings = {{"tied", 1}}}), Role::kParameter),
+      Strings{"a.weight"});
+  EXPECT_EQ(
+      paths_of(elaborate_text(text, {.preset = "", .settings = {{"biased", 1}}}), Role::kParameter),
+      (Strings{"a.weight", "b.weight", "b.bias"}));
+}
+
+TEST(Elaborate, ArithmeticOfNumbersAndObjects) {
+  const Scheme scheme = elaborate_text(
+      "numbers n=4\n"
+      "model x f32[batch], y f32[batch]:\n"
+      "  two = n/2\n"
+      "  a = (x + y) - (x * y) / y\n"
+      "  b = n*x\n"
+      "  c = x/two\n"
+      "  d = x + two\n"
+      "  e = x - 3\n"
+      "  f = 3 - x\n"
+      "  g = -x\n"
+      "  h = a + b + c + d + e + f + g\n");
+  const auto is_scale = [&](const char* path, double by, double plus) {
+    const Morphism m = call_at(scheme, path);
+    EXPECT_EQ(m.op, "scale");
+    EXPECT_EQ(m.attrs, (Attrs{{"by", by}, {"plus", plus}})) << path;
+    EXPECT_EQ(m.inputs, std::vector<Value>{scheme.inputs[0]}) << path;
+  };
+  is_scale("scale#1", 4, 0);
+  is_scale("scale#2", 0.5, 0);
+  is_scale("scale#3", 1, 2);
+  is_scale("scale#4", 1, -3);
+  is_scale("scale#5", -1, 3);
+  is_scale("scale#6", -1, 0);
+  const std::vector<Value> x_and_y = scheme.inputs;
+  EXPECT_EQ(call_at(scheme, "add#1").inputs, x_and_y);
+  EXPECT_EQ(call_at(scheme, "mul#1").inputs, x_and_y);
+  EXPECT_EQ(call_at(scheme, "div#1").inputs,
+            (std::vector<Value>{call_at(scheme, "mul#1").outputs[0], x_and_y[1]}));
+  EXPECT_EQ(call_at(scheme, "sub#1").inputs,
+            (std::vector<Value>{call_at(scheme, "add#1").outputs[0],
+                                call_at(scheme, "div#1").outputs[0]}));
+}
+
+TEST(Elaborate, FlagsWordsAndSizes) {
+  const Scheme scheme = elaborate_text(
+      with_axes("model x f32[batch, seq, hidden]:\n"
+                "  d = hidden/heads\n"
+                "  a = softmax(x, causal)\n"
+                "  b = softmax(a)\n"
+                "  c = gelu(b, approximate=none)\n"
+                "  e = slice(c, 0, d)\n"
+                "  f = split(x, heads)\n"
+                "  g = merge(f)\n"
+                "  h = attention(linear(g, 3*max(hidden, d)), heads, causal=no, kv_heads=none)\n"));
+  EXPECT_EQ(call_at(scheme, "softmax#1").attrs.at("causal"), Attr{int64_t{1}});
+  EXPECT_EQ(call_at(scheme, "softmax#2").attrs.at("causal"), Attr{int64_t{0}});
+  EXPECT_EQ(call_at(scheme, "gelu#1").attrs.at("approximate"), Attr{std::string("none")});
+  EXPECT_EQ(call_at(scheme, "slice#1").attrs, (Attrs{{"start", int64_t{0}}, {"size", int64_t{4}}}));
+  EXPECT_EQ(call_at(scheme, "split#1").attrs.at("parts"), Attr{int64_t{2}});
+  EXPECT_EQ(call_at(scheme, "attention#1").attrs.at("causal"), Attr{int64_t{0}});
+  EXPECT_EQ(call_at(scheme, "attention#1").attrs.at("kv_heads"), Attr{int64_t{2}});
+  EXPECT_EQ(object_at(scheme, "linear#1.weight").type.axes[0].name, "3*max(hidden d)");
+  EXPECT_EQ(parse_scheme(print(scheme)), scheme);
+}
+
+TEST(Elaborate, PositionIsMadeOnce) {
+  const Scheme scheme =
+      elaborate_text(with_axes("place x:\n  x = x + embed(position, context)\n"
+                               "model tokens[batch, seq]:\n"
+                               "  x = place^2(embed(tokens, vocab)) + embed(position, context)\n"));
+  int made = 0;
+  for (const Morphism& m : scheme.morphisms) made += m.op == "positions";
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(call_at(scheme, "position").attrs.at("shape"), Attr{std::vector<int64_t>{4}});
+}
+
+TEST(Elaborate, ABoxMayHaveTheNameOfAnOp) {
+  const Scheme scheme =
+      elaborate_text(with_axes("gelu x:\n  y = relu(x)\nmodel x f32[batch]:\n  y = gelu(x)\n"));
+  EXPECT_EQ(call_at(scheme, "gelu.relu#1").op, "relu");
+}
+
+TEST(Elaborate, UnusedBoxesMayBeWrong) {
+  EXPECT_EQ(elaborate_text("odd x:\n  y = no_such_op(x, z)\n"
+                           "again x:\n  y = again(x)\n"
+                           "model x[batch]:\n  y = x\n")
+                .inputs.size(),
+            1u);
+}
+
+TEST(Elaborate, TheLargestModelTakesNoTime) {
+  const ModelText model = find_model("gpt3-175b");
+  const auto begin = std::chrono::steady_clock::now();
+  const Scheme scheme = elaborate(parse_document(model.text, model.file), model.file,
+                                  {.preset = model.preset, .settings = {{"dropout", 0.1}}});
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  EXPECT_GT(scheme.morphisms.size(), 96u * 10);
+  EXPECT_LT(taken.count(), 1.0);
+}
+
+TEST(Elaborate, TimeGrowsWithTheDepthAndNotItsSquare) {
+  const auto seconds = [](double layers) {
+    double least = 1e9;
+    for (int i = 0; i < 3; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      elaborate_preset("char", {{"layers", layers}, {"dropout", 0.1}});
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      least = std::min(least, taken.count());
+    }
+    return least;
+  };
+  const double small = seconds(100), large = seconds(800);
+  EXPECT_LT(large, 30 * small) << "8 times the layers, " << large / small << " times the time";
+}
+
+}  // namespace
+}  // namespace adjoint

@@ -1,0 +1,308 @@
+// What is wrong in a model's text or settings is refused in one sentence that names the place.
+#include <random>
+
+#include "base/error_text.h"
+#include "models/small_models.h"
+
+namespace adjoint {
+namespace {
+
+struct Refusal {
+  const char* text;  // after the first line, which has the axes
+  std::vector<const char*> parts;
+};
+
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.text; }
+
+class Refused : public testing::TestWithParam<Refusal> {};
+
+TEST_P(Refused, NamesThePlaceAndWhatIsWrong) {
+  const std::string text =
+      std::string("axes hidden=6 heads=4 context=8 vocab=5 one=1\n") + GetParam().text;
+  const std::string found = error_text([&] { elaborate_text(text); });
+  EXPECT_NE(found, "") << "this was not refused:\n" << text;
+  for (const char* part : GetParam().parts) EXPECT_TRUE(has(found, part)) << found;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, Refused,
+    testing::Values(
+        Refusal{"axes hidden=7\nmodel x:\n  y = x\n", {"my.scheme:2:6", "'hidden' is set twice"}},
+        Refusal{"numbers hidden=7\nmodel x:\n  y = x\n",
+                {"my.scheme:2:9: ", "'hidden' is both an axis and a number"}},
+        Refusal{"axes dim=hidden/heads\nmodel x:\n  y = x\n",
+                {"my.scheme:2:6: ", "'dim'", "whole number", "hidden/heads = 1.5"}},
+        Refusal{"axes n=0\nmodel x:\n  y = x\n", {"my.scheme:2:6: ", "'n'", "found 0"}},
+        Refusal{"axes n=-1\nmodel x:\n  y = x\n", {"my.scheme:2:6: ", "'n'", "-1"}},
+        Refusal{"axes n=2000000000000\nmodel x:\n  y = x\n", {"my.scheme:2:6: ", "2^40"}},
+        Refusal{"axes n=hiden\nmodel x:\n  y = x\n",
+                {"my.scheme:2:8: ", "no axis or number 'hiden'", "did you mean 'hidden'?"}},
+        Refusal{"axes a=b b=c c=a\nmodel x:\n  y = x\n", {"my.scheme:2:6: ", "defined by itself"}},
+        Refusal{"numbers n=1/(one - one)\nmodel x:\n  y = x\n",
+                {"my.scheme:2:11: ", "1/(one - one) is inf", "finite"}},
+        Refusal{"numbers n=sqrt(-1)\nmodel x:\n  y = x\n", {"my.scheme:2:11: ", "sqrt(-1)"}},
+        Refusal{"numbers n=sqrt(1, 2)\nmodel x:\n  y = x\n",
+                {"my.scheme:2:11: ", "sqrt: wants one"}},
+        Refusal{"numbers n=min(1)\nmodel x:\n  y = x\n",
+                {"my.scheme:2:11: ", "min: wants numbers"}},
+        Refusal{"numbers n=srqt(1)\nmodel x:\n  y = x\n",
+                {"my.scheme:2:11: ", "call of 'srqt'", "did you mean 'sqrt'?"}},
+        Refusal{"numbers n=\"1\"\nmodel x:\n  y = x\n",
+                {"my.scheme:2:11: ", "wanted a number, found \"1\""}},
+        Refusal{"preset p: hiden=3\nmodel x:\n  y = x\n",
+                {"my.scheme:2:11: ", "preset p", "'hiden'", "did you mean 'hidden'?"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Boxes, Refused,
+    testing::Values(
+        Refusal{"model x f32[batch, hiden]:\n  y = x\n",
+                {"my.scheme:2:20: ", "no axis or number 'hiden'", "did you mean 'hidden'?"}},
+        Refusal{"model x f32[batch, x]:\n  y = x\n", {"my.scheme:2:20: ", "no axis or number 'x'"}},
+        Refusal{"model x f32[batch, hidden/heads]:\n  y = x\n",
+                {"my.scheme:2:20: ", "whole number", "hidden/heads = 1.5"}},
+        Refusal{"model x f32[one - one]:\n  y = x\n", {"my.scheme:2:7: ", "axis without size"}},
+        Refusal{"model x, x:\n  y = x\n", {"my.scheme:2:10: ", "'x' is already the name"}},
+        Refusal{"model position:\n  y = position\n", {"my.scheme:2:7: ", "'position' is already"}},
+        Refusal{"f x, x:\n  y = x\nmodel x:\n  y = f(x, x)\n", {"my.scheme:2:6: ", "named twice"}},
+        Refusal{"f x[batch, hidden]:\n  y = x\nmodel x f32[batch, vocab]:\n  y = f(x)\n",
+                {"my.scheme:5:7: ", "f: x wants [batch=1, hidden=6], found f32[batch=1, vocab=5]"}},
+        Refusal{"f x f32[batch]:\n  y = x\nmodel x[batch]:\n  y = f(x)\n",
+                {"my.scheme:5:7: ", "f: x wants f32[batch=1], found i32[batch=1]"}},
+        Refusal{"f x f32[seq, hidden]:\n  y = linear(x, vocab)\n"
+                "model x f32[seq, hidden]:\n  y = f^2(x)\n",
+                {"my.scheme:5:7: ", "f: x wants f32[seq=8, hidden=6], found f32[seq=8, vocab=5]"}},
+        Refusal{"f x, y:\n  z = x + y\nmodel x f32[batch]:\n  y = f(x)\n",
+                {"my.scheme:5:7: ", "f: wants 2 objects (x, y), found 1"}},
+        Refusal{"f x, y:\n  z = x + y\nmodel x f32[batch]:\n  y = f^2(x, x)\n",
+                {"my.scheme:5:7: ", "f: a box that is repeated", "2, found 1"}},
+        Refusal{"f x:\n  y = x\nmodel x f32[batch]:\n  y = f^(1/2)(x)\n",
+                {"my.scheme:5:10: ", "how often", "1/2 = 0.5"}},
+        Refusal{"f x:\n  y = x\nmodel x f32[batch]:\n  y = f^x(x)\n",
+                {"my.scheme:5:9: ", "wanted a number, found the object 'x'"}},
+        Refusal{"f x:\n  y = x\nmodel x f32[batch]:\n  y = f(3)\n",
+                {"my.scheme:5:9: ", "f: wants objects, found the number 3"}},
+        Refusal{"f x:\n  y = x\nmodel x f32[batch]:\n  y = f(x, width=3)\n",
+                {"my.scheme:5:7: ", "f: there is no argument 'width'"}},
+        Refusal{"f x:\n  y = g(x)\ng x:\n  y = f(x)\nmodel x:\n  y = f(x)\n",
+                {"my.scheme:5:7: ", "f: a box cannot call itself"}},
+        Refusal{"model x:\n  y = model(x)\n",
+                {"my.scheme:3:7: ", "model: a box cannot call itself"}},
+        Refusal{"f x:\n  y = 3\nmodel x f32[batch]:\n  y = f(x)\n",
+                {"my.scheme:3:3: ", "f: its value must be an object, 'y' is a number"}},
+        Refusal{"model x f32[batch]:\n  a, b = x\n", {"my.scheme:3:3: ", "2 names for 1 values"}},
+        Refusal{"model x f32[batch]:\n  a, b = x, x, x\n", {"my.scheme:3:3: ", "2 names for 3"}},
+        Refusal{"model x f32[batch]:\n  a, a = x, x\n", {"my.scheme:3:3: ", "'a' is named twice"}},
+        Refusal{"f x:\n  y = x\nmodel x f32[batch]:\n  y = f^300000(x)\n",
+                {"my.scheme:5:7: ", "more than 262144 calls"}},
+        Refusal{"f x:\n  y = x\n", {"my.scheme:4:1: ", "wanted a box named 'model'"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, Refused,
+    testing::Values(
+        Refusal{"model x f32[batch, hidden]:\n  y = linaer(x, hidden)\n",
+                {"my.scheme:3:7: linaer: ", "did you mean 'linear'?"}},
+        Refusal{"block x:\n  y = x\nmodel x f32[batch]:\n  y = blok(x)\n",
+                {"my.scheme:5:7: blok: ", "did you mean 'block'?"}},
+        Refusal{"model x f32[batch]:\n  y = contract(x, x)\n",
+                {"my.scheme:3:7: contract: ", "cannot be called"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, hidden, bais=no)\n",
+                {"my.scheme:3:7: linear: ", "no argument 'bais'", "bias=yes", "init=normal(0.02)",
+                 "did you mean 'bias'?"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x)\n",
+                {"my.scheme:3:7: linear: ", "'out' is missing"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear()\n",
+                {"my.scheme:3:7: linear: ", "'x' is missing"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = relu(x, x)\n",
+                {"my.scheme:3:7: relu: ", "too many arguments"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, 3, out=4)\n",
+                {"my.scheme:3:7: linear: ", "'out' is given twice"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = softmax(x, causal, causal)\n",
+                {"my.scheme:3:7: softmax: ", "'causal' is given twice"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(z, 3)\n",
+                {"my.scheme:3:14: ", "no object or number 'z'"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(3, 3)\n",
+                {"my.scheme:3:14: linear: 'x' must be an object, found the number 3"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, x)\n",
+                {"my.scheme:3:17: ", "wanted a number, found the object 'x'"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, relu(x))\n",
+                {"my.scheme:3:17: ", "wanted a number, found a call of 'relu'"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, hidden/heads)\n",
+                {"my.scheme:3:17: linear: 'out' must be a whole number", "hidden/heads = 1.5"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, one - one)\n",
+                {"my.scheme:3:7: linear: ", "linear#1.weight", "axis without size"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, 3, bias=maybe)\n",
+                {"my.scheme:3:25: ", "wanted yes or no, found 'maybe'"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, 3, bias=2)\n",
+                {"my.scheme:3:25: ", "wanted yes or no (1 or 0), found 2"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, 3, init=0.02)\n",
+                {"my.scheme:3:25: ", "wanted zeros, ones, normal(...)", "found 0.02"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, 3, init=normal(-1))\n",
+                {"my.scheme:3:25: ", "at least 0"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = gelu(x, 3)\n",
+                {"my.scheme:3:15: gelu: 'approximate' must be a word, found 3"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = gelu(x, approximate=erf)\n",
+                {"my.scheme:3:7: gelu: ", "tanh or none, found 'erf'"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, 3, weight=wte)\n",
+                {"my.scheme:3:27: ", "no object 'wte' here, nor a call of that name"}},
+        Refusal{"model t[batch, seq]:\n  x = embed(t, vocab, name=wte)\n"
+                "  y = linear(x, vocab, weight=wet)\n",
+                {"my.scheme:4:31: ", "'wet'", "did you mean 'wte'?"}},
+        Refusal{"model t[batch, seq]:\n  x = embed(t, vocab, name=wte)\n"
+                "  y = linear(x, hidden, bias=no, weight=wte)\n",
+                {"my.scheme:4:7: linear: ", "[vocab=5, hidden=6]", "hidden=6"}},
+        Refusal{"model x f32[batch, hidden]:\n  x = linear(x, 3, name=a)\n  y = relu(x, name=a)\n",
+                {"my.scheme:4:20: relu: ", "the name 'a' is taken in model"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = relu(x, name=x)\n",
+                {"my.scheme:3:20: relu: ", "the name 'x' is taken"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = relu(x, name=3)\n",
+                {"my.scheme:3:20: relu: ", "plain name, found 3"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = relu^2(x)\n",
+                {"my.scheme:3:7: relu: ", "only a box can be repeated"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = dropout(x, 1.5)\n",
+                {"my.scheme:3:7: dropout: ", "1.5"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = \"text\"\n", {"my.scheme:3:7: ", "\"text\""}},
+        Refusal{"model x f32[batch, hidden]:\n  y = linear(x, 3, bias=no when perhaps)\n",
+                {"my.scheme:3:33: ", "found 'perhaps'"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Ops, Refused,
+    testing::Values(
+        // Only the innermost call is named.
+        Refusal{"model x f32[batch, seq, hidden]:\n  y = relu(attention(x, heads))\n",
+                {"my.scheme:3:12: attention: ", "hidden=6", "12 heads of q, k and v"}},
+        Refusal{"f x:\n  y = attention(x, heads, k=x, v=x)\n"
+                "model x f32[batch, seq, hidden]:\n  y = f(x)\n",
+                {"my.scheme:3:7: attention: ", "4 heads"}},
+        Refusal{"model x f32[batch, seq, hidden]:\n  y = attention(x, heads, k=x)\n",
+                {"my.scheme:3:7: attention: k and v come together"}},
+        Refusal{"model x f32[batch, seq, hidden]:\n  y = rotary(x, heads)\n",
+                {"my.scheme:3:7: rotary: ", "6", "4 heads"}},
+        Refusal{"model x f32[batch, hidden], z f32[batch, vocab]:\n  y = x + z\n",
+                {"my.scheme:3:7: add: axes do not fit", "hidden=6", "vocab=5"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = 1/x\n", {"my.scheme:3:7: /: "}},
+        Refusal{"model x f32[batch, hidden]:\n  y = x/0\n", {"my.scheme:3:7: /: "}},
+        Refusal{"model x f32[batch, hidden], t[batch]:\n  l = cross_entropy(x, t)\n  y = -l\n",
+                {"my.scheme:4:7: -: wants one object, found 2"}},
+        Refusal{"model x f32[batch, hidden], t[batch]:\n  l = cross_entropy(x, t)\n  y = l + 1\n",
+                {"my.scheme:4:7: +: wants one object on each side, found 2"}},
+        Refusal{"model x f32[batch, hidden], t[batch]:\n  y = relu(cross_entropy(x, t))\n",
+                {"my.scheme:3:12: relu: 'x' must be one object, found 2"}},
+        Refusal{"model x f32[batch, hidden], t[batch]:\n  y = cross_entropy(x, t, ignore=0.5)\n",
+                {"my.scheme:3:7: cross_entropy: ignore must be a whole number", "0.5"}},
+        Refusal{"model t[batch, seq]:\n  x = embed(t, vocab) + embed(position, 4)\n",
+                {"my.scheme:3:25: embed: 8 positions do not fit"}},
+        Refusal{"model x f32[batch]:\n  y = embed(x, vocab)\n",
+                {"my.scheme:3:7: embed: ids must be i32"}},
+        Refusal{"model x f32:\n  y = linear(x, 3)\n",
+                {"my.scheme:3:7: linear: x must have an axis"}},
+        Refusal{"model x f32:\n  y = layer_norm(x)\n", {"my.scheme:3:7: layer_norm: x must have"}},
+        Refusal{"model x f32:\n  y = rms_norm(x)\n", {"my.scheme:3:7: rms_norm: x must have"}},
+        Refusal{"axes big=1024*1024*512\nmodel x f32[big, big]:\n  y = linear(x, big)\n"
+                "  z = split(y, 2)\n  s = softmax(x)\n",
+                {"my.scheme:5:7: split: ", "more bytes than can be counted"}},
+        Refusal{"axes big=1024*1024*1024\nmodel x f32[big, big, big]:\n  y = x\n",
+                {"my.scheme:3:7: model: x ", "more bytes than can be counted"}},
+        Refusal{"model x f32[one, one, one, one, one, one, one, one]:\n  y = split(x, one)\n",
+                {"my.scheme:3:7: split: ", "more than 8 axes"}}));
+
+TEST(Refused, SettingsThatAreNotThere) {
+  const auto with = [](std::map<std::string, double> settings) {
+    return error_text([&] { elaborate_preset("gpt2", settings); });
+  };
+  EXPECT_TRUE(has(with({{"layrs", 2}}), "models/gpt2.scheme: there is no axis or number 'layrs'"));
+  EXPECT_TRUE(has(with({{"layrs", 2}}), "did you mean 'layers'?"));
+  EXPECT_TRUE(
+      has(with({{"layers", 2.5}}),
+          "models/gpt2.scheme: axis 'layers' must be a whole number from 1 to 2^40, found 2.5"));
+  EXPECT_TRUE(has(with({{"layers", 0}}), "axis 'layers'"));
+  EXPECT_TRUE(has(with({{"batch", -1}}), "axis 'batch'"));
+  EXPECT_TRUE(has(with({{"seq", 0.5}}), "axis 'seq'"));
+  EXPECT_TRUE(has(with({{"eps", NAN}}), "'eps' must be a number"));
+  EXPECT_TRUE(has(with({{"heads", 7}}), "attention: "));
+  EXPECT_TRUE(has(with({{"heads", 7}}), "models/gpt2.scheme:17:14: "));
+  EXPECT_TRUE(has(with({{"seq", 2000}}), "embed: 2000 positions do not fit"));
+  EXPECT_TRUE(has(with({{"dropout", 1}}), "dropout: the rate must be"));
+  EXPECT_TRUE(has(with({{"hidden", 0x1p38}, {"vocab", 0x1p38}}), "more bytes than can be counted"));
+}
+
+TEST(Refused, PresetsThatAreNotThere) {
+  const Document document = parse_document("preset small:\nmodel x:\n  y = x\n", "my.scheme");
+  const std::string text =
+      error_text([&] { elaborate(document, "my.scheme", {.preset = "smal"}); });
+  EXPECT_TRUE(has(text, "my.scheme: there is no preset 'smal'; it has small")) << text;
+  EXPECT_TRUE(has(text, "did you mean 'small'?")) << text;
+}
+
+TEST(Refused, ASequenceWithoutLength) {
+  const std::string text = error_text([] { elaborate_text("model x[batch, seq]:\n  y = x\n"); });
+  EXPECT_TRUE(has(text, "my.scheme:1:16: 'seq' has no size")) << text;
+  const std::string there = "axes hidden=2\nmodel x[batch]:\n  y = embed(position, 3)\n";
+  EXPECT_TRUE(has(error_text([&] { elaborate_text(there); }), "my.scheme:3:13: 'seq' has no size"));
+  EXPECT_EQ(elaborate_text(there, {.preset = "", .settings = {{"seq", 3}}}).outputs.size(), 1u);
+}
+
+TEST(Refused, ADefaultThatSpeaksOfAnAxisThatIsNotThere) {
+  const std::string text =
+      error_text([] { elaborate_text("model x[batch]:\n  y = embed(x, 3)\n"); });
+  EXPECT_TRUE(has(text, "my.scheme:2:7: embed: 'width' is missing, for there is no axis 'hidden'"))
+      << text;
+}
+
+TEST(Refused, BoxesThatGrowWithoutEnd) {
+  std::string deep = "f0 x:\n  y = x\n", wide = deep;
+  for (int i = 1; i < 100; ++i) {
+    const std::string name = "f" + std::to_string(i), inner = "f" + std::to_string(i - 1);
+    deep += name + " x:\n  y = " + inner + "(x)\n";
+    wide += name + " x:\n  y = " + inner + "(" + inner + "(x))\n";
+  }
+  const auto said = [](const std::string& text, const char* last) {
+    return error_text([&] { elaborate_text(text + "model x:\n  y = " + last + "(x)\n"); });
+  };
+  EXPECT_TRUE(has(said(deep, "f99"), "more than 64 boxes inside each other"));
+  EXPECT_EQ(said(deep, "f40"), "");
+  EXPECT_TRUE(has(said(wide, "f40"), "more than 262144 calls"));
+}
+
+// Random changes to the library's texts: each is a model or an Error, never a crash.
+TEST(Refused, RandomChangesNeverCrash) {
+  std::mt19937 random(20240607);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  const std::string letters = "()[]=,.:^*/+-#\"\n 0159aexyz_";
+  int models = 0, errors = 0;
+  for (int round = 0; round < 600; ++round) {
+    const auto texts = library_texts();
+    std::string text(texts[below(texts.size())].text);
+    for (size_t change = 0, n = 1 + below(4); change < n; ++change) {
+      const size_t at = below(text.size()), length = 1 + below(6);
+      switch (below(4)) {
+        case 0:
+          text[at] = letters[below(letters.size())];
+          break;
+        case 1:
+          text.erase(at, length);
+          break;
+        case 2:
+          text.insert(at, 1, letters[below(letters.size())]);
+          break;
+        default:
+          text.insert(at, text.substr(below(text.size()), 2 * length));
+      }
+    }
+    try {
+      const Document document = parse_document(text, "my.scheme");
+      EXPECT_EQ(parse_document(print(document), "my.scheme"), document) << text;
+      const Scheme scheme =
+          elaborate(document, "my.scheme", {.preset = "", .settings = {{"layers", 1}}});
+      EXPECT_EQ(parse_scheme(print(scheme)), scheme) << text;
+      ++models;
+    } catch (const Error& error) {
+      EXPECT_TRUE(has(error.what(), "my.scheme:")) << error.what();
+      ++errors;
+    }
+  }
+  EXPECT_GT(models, 50);
+  EXPECT_GT(errors, 50);
+}
+
+}  // namespace
+}  // namespace adjoint
