@@ -1,0 +1,56 @@
+// loss(parameters)  ->  loss and its gradient by every parameter that is not frozen.
+// Reverse mode on the scheme: gradients are morphisms, so everything that transforms a scheme
+// transforms them too. What is differentiated is the loss's sum; the count divides once, later.
+#include "base/error.h"
+#include "functors/functor.h"
+#include "ops/builder.h"
+
+namespace adjoint {
+
+namespace {
+
+Scheme apply(const Scheme& forward, const StepOptions&) {
+  if (forward.outputs.size() != 2 || forward[forward.outputs[0]].type.rank() != 0 ||
+      forward[forward.outputs[1]].type.rank() != 0) {
+    fail(forward.name,
+         ": a model that is trained ends in a loss, the pair (sum, count) of a "
+         "cross_entropy; this one gives ",
+         forward.outputs.size(), " objects");
+  }
+  Scheme step = forward;
+  Builder builder(step);
+  const Value sum = forward.outputs[0];
+  builder.at({step[sum].source.path, "grad"}, Phase::kBackward, Role::kGradient);
+  const Value one = builder.emit("fill", {},
+                                 {{"shape", std::vector<int64_t>{}},
+                                  {"value", 1.0},
+                                  {"dtype", std::string(name(step[sum].type.dtype))}});
+
+  std::vector<Value> trained;
+  for (const Value in : step.inputs) {
+    if (step[in].role == Role::kParameter && !step[in].frozen) trained.push_back(in);
+  }
+  if (trained.empty()) fail(forward.name, ": nothing is trained: every parameter is frozen");
+  const std::pair<Value, Value> seeds[] = {{sum, one}};
+  const auto gradients =
+      backpropagate(builder, 0, static_cast<int>(forward.morphisms.size()), seeds, trained);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    if (!gradients[i]) {
+      fail(to_string(step[trained[i]].source), ": this parameter has no influence on the loss");
+    }
+    step.outputs.push_back(*gradients[i]);
+  }
+  return step;
+}
+
+}  // namespace
+
+extern const Functor functor_adjoint = {
+    .name = "adjoint",
+    .summary = "reverse mode: the gradient of the loss by every parameter that is not frozen",
+    .law = "exact: the forward pass is unchanged",
+    .phase = FunctorPhase::kAdjoint,
+    .apply = apply,
+};
+
+}  // namespace adjoint

@@ -1,0 +1,27 @@
+// Random ops become what they are on average, the identity of their first operand: the scheme that
+// is evaluated or sampled from.
+#include "functors/functor.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+Scheme without_randomness(const Scheme& forward) {
+  Scheme result = forward;
+  result.morphisms.clear();
+  std::vector<Value> renamed(forward.objects.size());
+  for (size_t v = 0; v < renamed.size(); ++v) renamed[v] = static_cast<Value>(v);
+  for (Morphism m : forward.morphisms) {
+    for (Value& in : m.inputs) in = renamed[in];
+    if (op_named(m.op).effect == Effect::kRandom) {
+      renamed[m.outputs[0]] = m.inputs[0];
+    } else {
+      result.morphisms.push_back(std::move(m));
+    }
+  }
+  for (Value& out : result.outputs) out = renamed[out];
+  result = without_dead(result);
+  verify(result);
+  return result;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,132 @@
+// loss and gradients  ->  the whole step: norm, clipping, one division, and every parameter updated
+// or, when nothing was counted or the norm is not finite, everything left as it was.
+// Parameters, moments and the count of steps go in and come out in one place (carries).
+#include "analysis/roles.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "functors/functor.h"
+#include "ops/builder.h"
+
+namespace adjoint {
+
+namespace {
+
+struct Rule {
+  std::string_view name;
+  std::vector<std::string_view> states;  // per parameter, zeros at first
+  bool counts_steps;
+};
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> all = {
+      {"sgd", {}, false}, {"momentum", {"v"}, false}, {"adamw", {"m", "v"}, true}};
+  return all;
+}
+
+const Rule& rule_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Rule& rule : rules()) {
+    if (rule.name == name) return rule;
+    names.emplace_back(rule.name);
+  }
+  fail("optimizer '", name, "' is not known", did_you_mean(name, names), " There are ",
+       join(names, ", "));
+}
+
+Attrs attrs_for(const Rule& rule, const StepOptions& options, bool decays) {
+  Attrs attrs = {{"decay", decays ? options.weight_decay : 0.0}};
+  if (rule.name == "momentum") attrs["momentum"] = options.momentum;
+  if (rule.name == "adamw") {
+    attrs["beta1"] = options.beta1;
+    attrs["beta2"] = options.beta2;
+    attrs["eps"] = options.eps;
+  }
+  return attrs;
+}
+
+Scheme apply(const Scheme& with_gradients, const StepOptions& options) {
+  const Rule& rule = rule_named(options.optimizer);
+  const std::vector<ParameterKind> kinds = parameter_kinds(with_gradients);
+  Scheme step = with_gradients;
+  const Value sum = step.outputs[0], count = step.outputs[1];
+  const std::vector<Value> gradients(step.outputs.begin() + 2, step.outputs.end());
+  std::vector<Value> trained;
+  for (const Value in : step.inputs) {
+    if (step[in].role == Role::kParameter && !step[in].frozen) trained.push_back(in);
+  }
+  CHECK(trained.size() == gradients.size(), "one gradient per trained parameter, in order");
+
+  Builder builder(step);
+  const auto at = [&](std::string path, Role role, std::string facet = {}) {
+    builder.at({std::move(path), std::move(facet)}, Phase::kUpdate, role);
+  };
+  at("loss", Role::kMetric);
+  const Value loss = builder.emit("mean_loss", {sum, count});
+  step.outputs = {loss, count};
+
+  std::vector<Value> factor_operands = {count};
+  Attrs factor_attrs;
+  if (options.clip > 0) {
+    std::vector<Value> squares;
+    for (const Value g : gradients) {
+      at(step[g].source.path, Role::kMetric, "grad.squares");
+      squares.push_back(builder.emit("square_sum", {g}));
+    }
+    at("gradient.squares", Role::kMetric);
+    factor_operands.push_back(builder.emit("sum_all", squares));
+    factor_attrs["clip"] = options.clip;
+  }
+  at("gradient.factor", Role::kMetric);
+  const auto made = builder.emit_all("gradient_factor", factor_operands, factor_attrs);
+  const Value factor = made[0], ok = made[1];
+  if (options.clip > 0) step.outputs.push_back(made[2]);
+
+  const Value rate = builder.control("rate", {Dtype::kF32, {}});
+  const auto state = [&](const std::string& path, std::string_view facet, Type type) {
+    return step.add_input({.type = std::move(type),
+                           .source = {path, std::string(rule.name) + "." + std::string(facet)},
+                           .role = Role::kState,
+                           .init = Init{}});
+  };
+  std::optional<Value> steps_taken;
+  if (rule.counts_steps) {
+    const Value before = state("optimizer", "steps", {Dtype::kF32, {}});
+    at("optimizer", Role::kState, std::string(rule.name) + ".steps");
+    steps_taken = builder.emit("add", {before, ok});
+    step.carries.push_back({before, *steps_taken});
+  }
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const Value p = trained[i];
+    const std::string path = step[p].source.path;
+    const Type type = step[p].type;
+    std::vector<Value> operands = {p, gradients[i]};
+    for (const std::string_view s : rule.states) operands.push_back(state(path, s, type));
+    const std::vector<Value> carried_in = [&] {
+      std::vector<Value> in = {p};
+      in.insert(in.end(), operands.begin() + 2, operands.end());
+      return in;
+    }();
+    operands.insert(operands.end(), {rate, factor, ok});
+    if (steps_taken) operands.push_back(*steps_taken);
+    at(path, Role::kState);
+    const bool decays = kinds[p] != ParameterKind::kVector;
+    const auto updated = builder.emit_all(rule.name, operands, attrs_for(rule, options, decays));
+    for (size_t k = 0; k < updated.size(); ++k) {
+      step[updated[k]].source = step[carried_in[k]].source;
+      step[updated[k]].role = step[carried_in[k]].role;
+      step.carries.push_back({carried_in[k], updated[k]});
+    }
+  }
+  return step;
+}
+
+}  // namespace
+
+extern const Functor functor_optimizer = {
+    .name = "optimizer",
+    .summary = "norm, clipping, one division, and the update of every trained parameter",
+    .law = "exact: gradients are unchanged",
+    .phase = FunctorPhase::kAdjoint,
+    .apply = apply,
+};
+
+}  // namespace adjoint
