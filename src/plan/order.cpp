@@ -1,0 +1,125 @@
+#include "plan/order.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "base/error.h"
+
+namespace adjoint {
+
+namespace {
+
+// Who must run before whom: makers before readers, and readers of state before its writer.
+struct Dependencies {
+  std::vector<std::vector<int>> after;  // per morphism: those that wait for it
+  std::vector<int> waits_for;           // per morphism: how many it still waits for
+};
+
+Dependencies dependencies(const Scheme& scheme) {
+  const std::vector<int> made_by = producers(scheme);
+  const std::vector<std::vector<int>> read_by = readers(scheme);
+  std::vector<std::set<int>> before(scheme.morphisms.size());
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    for (const Value in : scheme.morphisms[i].inputs) {
+      if (made_by[in] >= 0) before[i].insert(made_by[in]);
+    }
+  }
+  for (const Carry& c : scheme.carries) {
+    const int writer = made_by[c.out];
+    if (writer < 0) continue;
+    for (const int reader : read_by[c.in]) {
+      if (reader != writer) before[writer].insert(reader);
+    }
+  }
+  Dependencies d{std::vector<std::vector<int>>(before.size()), std::vector<int>(before.size(), 0)};
+  for (size_t i = 0; i < before.size(); ++i) {
+    for (const int b : before[i]) d.after[b].push_back(static_cast<int>(i));
+    d.waits_for[i] = static_cast<int>(before[i].size());
+  }
+  return d;
+}
+
+}  // namespace
+
+std::vector<int> written_order(const Scheme& scheme) {
+  Dependencies d = dependencies(scheme);
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (size_t i = 0; i < d.waits_for.size(); ++i) {
+    if (d.waits_for[i] == 0) ready.push(static_cast<int>(i));
+  }
+  std::vector<int> order;
+  while (!ready.empty()) {
+    const int next = ready.top();
+    ready.pop();
+    order.push_back(next);
+    for (const int follower : d.after[next]) {
+      if (--d.waits_for[follower] == 0) ready.push(follower);
+    }
+  }
+  CHECK(order.size() == scheme.morphisms.size(), "a scheme has no cycle");
+  return order;
+}
+
+std::vector<int> freeing_order(const Scheme& scheme) {
+  Dependencies d = dependencies(scheme);
+  std::vector<int> uses_left(scheme.objects.size(), 0);
+  const std::vector<std::vector<int>> read_by = readers(scheme);
+  for (size_t v = 0; v < read_by.size(); ++v) uses_left[v] = static_cast<int>(read_by[v].size());
+  std::vector<bool> stays(scheme.objects.size(), false);
+  for (const Value in : scheme.inputs) stays[in] = true;
+  for (const Value out : scheme.outputs) stays[out] = true;
+  std::vector<bool> carried(scheme.objects.size(), false);
+  for (const Carry& c : scheme.carries) carried[c.out] = true;
+
+  const auto growth = [&](int i) {
+    int64_t bytes = 0;
+    std::set<Value> seen;
+    for (const Value out : scheme.morphisms[i].outputs) {
+      if (!carried[out]) bytes += scheme[out].type.bytes().count;
+    }
+    for (const Value in : scheme.morphisms[i].inputs) {
+      if (stays[in] || uses_left[in] > 1 || !seen.insert(in).second) continue;
+      bytes -= scheme[in].type.bytes().count;
+    }
+    return bytes;
+  };
+
+  std::set<int> ready;
+  for (size_t i = 0; i < d.waits_for.size(); ++i) {
+    if (d.waits_for[i] == 0) ready.insert(static_cast<int>(i));
+  }
+  std::vector<int> order;
+  std::vector<int> fresh(ready.begin(), ready.end());  // ready, and not yet looked at
+  while (!ready.empty()) {
+    // A ready morphism can become a freeing one only when it is new or an operand lost a reader;
+    // the latter is rare, so only the new ones are looked at.
+    int next = -1;
+    int64_t best = 0;
+    for (const int candidate : fresh) {
+      if (!ready.count(candidate)) continue;
+      const int64_t bytes = growth(candidate);
+      if (bytes <= best && (next < 0 || bytes < best)) next = candidate, best = bytes;
+    }
+    if (next < 0) {
+      next = *ready.begin();
+      fresh.clear();
+    }
+    ready.erase(next);
+    order.push_back(next);
+    std::set<Value> seen;
+    for (const Value in : scheme.morphisms[next].inputs) {
+      if (seen.insert(in).second) --uses_left[in];
+    }
+    for (const int follower : d.after[next]) {
+      if (--d.waits_for[follower] == 0) {
+        ready.insert(follower);
+        fresh.push_back(follower);
+      }
+    }
+  }
+  CHECK(order.size() == scheme.morphisms.size(), "a scheme has no cycle");
+  return order;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,69 @@
+// Executes a plan on the CPU: one arena, every call prepared once, then steps that allocate
+// nothing.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/buffer.h"
+#include "ops/op_def.h"
+#include "plan/plan.h"
+
+namespace adjoint {
+
+struct RunOptions {
+  bool reference = false;  // the float64 reference's kernels
+#ifdef ADJOINT_POISON
+  bool poison = true;
+#else
+  bool poison = false;  // fill what the plan frees, and what is not yet made, with NaNs
+#endif
+};
+
+class Run {
+ public:
+  // With an arena of its own.
+  Run(Scheme scheme, Plan plan, RunOptions options = {});
+  // In another run's arena, below whose end this plan must lie: an evaluation beside training.
+  Run(Scheme scheme, Plan plan, Run& host, RunOptions options = {});
+
+  const Scheme& scheme() const { return scheme_; }
+  const Plan& plan() const { return plan_; }
+
+  // One step. Everything that can fail has failed before.
+  void step() noexcept;
+
+  // The value of an object: valid before a step for inputs, after it for outputs and state.
+  void* data(Value v) const;
+  double number(Value v) const;  // of one element
+  void set_number(Value v, double number);
+  std::vector<double> values(Value v) const;  // in logical order
+
+  std::byte* arena() const { return base_; }
+  // Called after every call with its place in the order; for tests and profiles.
+  std::function<void(int)> after_call = nullptr;
+
+  // The end of the highest byte that differs from `pattern`, with which the arena was filled.
+  Bytes touched(std::byte pattern) const;
+  void fill_arena(std::byte pattern);
+
+ private:
+  void prepare();
+  void poison(int at) noexcept;
+
+  Scheme scheme_;
+  Plan plan_;
+  RunOptions options_;
+  Buffer own_;
+  std::byte* base_ = nullptr;
+  std::vector<OpCall> calls_;  // kernels refer to them
+  std::vector<Launch> launches_;
+  std::vector<std::vector<int>> dies_after_;  // storages, per place in the order
+};
+
+// Begins every parameter and state as the scheme says: random values keyed by seed and source path.
+void initialize(Run& run, uint64_t seed);
+
+}  // namespace adjoint
