@@ -1,0 +1,226 @@
+// The order of the checks is the order of trust: the length of the header against the file, the
+// header against JSON, each entry against its dtype and shape, and only then its place in the data.
+#include "data/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace adjoint {
+
+namespace {
+
+using nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little,
+              "the format's bytes are used as they are");
+
+constexpr const char* kMetadata = "__metadata__";
+constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+
+const std::map<std::string, int64_t, std::less<>> kDtypeBytes = {
+    {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I8", 1},  {"U8", 1},
+    {"BF16", 2}, {"F16", 2},     {"I16", 2},     {"U16", 2}, {"F32", 4},
+    {"I32", 4},  {"U32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
+
+// dtype x shape; nothing when that does not fit 64 bits.
+std::optional<Bytes> bytes_of(int64_t element_bytes, const std::vector<int64_t>& shape) {
+  int64_t bytes = element_bytes;
+  for (const int64_t dim : shape) {
+    if (__builtin_mul_overflow(bytes, dim, &bytes)) return std::nullopt;
+  }
+  return Bytes{bytes};
+}
+
+std::string show(const std::vector<int64_t>& shape) { return json(shape).dump(); }
+
+std::shared_ptr<const std::byte> map_file(const std::filesystem::path& path, Bytes& size) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) fail(path.string(), ": there is no such file");
+  if (file < 0) fail(path.string(), ": cannot be read: ", std::strerror(errno));
+  struct stat info = {};
+  void* bytes = MAP_FAILED;
+  const bool plain = ::fstat(file, &info) == 0 && S_ISREG(info.st_mode);
+  size = {info.st_size};
+  if (plain && size.count >= 8) {
+    bytes = ::mmap(nullptr, size.count, PROT_READ, MAP_PRIVATE, file, 0);
+  }
+  const int error = errno;
+  ::close(file);
+  if (!plain) fail(path.string(), ": this is not a plain file");
+  if (size.count < 8) {
+    fail(path.string(), ": a safetensors file starts with 8 bytes that give the length of its ",
+         "header, but this one has ", size.count, " in all");
+  }
+  if (bytes == MAP_FAILED) fail(path.string(), ": cannot be read: ", std::strerror(error));
+  return {static_cast<const std::byte*>(bytes), [length = size.count](const std::byte* mapped) {
+            ::munmap(const_cast<std::byte*>(mapped), length);
+          }};
+}
+
+// A list of whole numbers that fit int64_t and are not negative, or nothing.
+std::optional<std::vector<int64_t>> whole_numbers(const json& entry, const char* field) {
+  const auto found = entry.find(field);
+  if (found == entry.end() || !found->is_array()) return std::nullopt;
+  std::vector<int64_t> numbers;
+  for (const json& number : *found) {
+    if (!number.is_number_unsigned()) return std::nullopt;
+    const auto value = number.get<uint64_t>();
+    if (value > uint64_t{std::numeric_limits<int64_t>::max()}) return std::nullopt;
+    numbers.push_back(static_cast<int64_t>(value));
+  }
+  return numbers;
+}
+
+// `place` is the file and the tensor, for the message.
+SafetensorView read_entry(const std::string& place, const std::string& name, const json& entry,
+                          const std::byte* data, Bytes data_size) {
+  if (!entry.is_object()) fail(place, " is not described by an object");
+  const auto dtype = entry.find("dtype");
+  if (dtype == entry.end() || !dtype->is_string()) fail(place, " has no dtype");
+  const auto known = kDtypeBytes.find(dtype->get_ref<const std::string&>());
+  if (known == kDtypeBytes.end()) {
+    std::vector<std::string> names;
+    names.reserve(kDtypeBytes.size());
+    for (const auto& [known_name, bytes] : kDtypeBytes) names.push_back(known_name);
+    fail(place, " has the unknown dtype ", dtype->dump(), ", not one of ", join(names, ", "));
+  }
+  auto shape = whole_numbers(entry, "shape");
+  if (!shape) fail(place, " has no shape, a list of whole numbers");
+  const auto offsets = whole_numbers(entry, "data_offsets");
+  if (!offsets || offsets->size() != 2) fail(place, " has no data_offsets, two whole numbers");
+
+  const auto wanted = bytes_of(known->second, *shape);
+  if (!wanted) fail(place, " has shape ", show(*shape), ", more than any memory holds");
+  const int64_t begin = (*offsets)[0], end = (*offsets)[1];
+  if (begin > end || end > data_size.count) {
+    fail(place, " lies at bytes ", begin, " to ", end, " of the data, but the file has only ",
+         data_size.count, " bytes of data");
+  }
+  if (end - begin != wanted->count) {
+    fail(place, " is ", known->first, show(*shape), " and needs ", wanted->count,
+         " bytes, but has ", end - begin);
+  }
+  return {.name = name,
+          .dtype = known->first,
+          .shape = std::move(*shape),
+          .data = data + begin,
+          .size = *wanted};
+}
+
+const std::byte* begin_of(const SafetensorView& view) {
+  return static_cast<const std::byte*>(view.data);
+}
+
+// Each tensor must start where the one before ends: no byte is shared and none is left over.
+void check_layout(const std::string& file, const std::vector<SafetensorView>& tensors,
+                  const std::byte* data, Bytes data_size) {
+  const std::byte* end = data;
+  for (const SafetensorView& tensor : tensors) {
+    if (begin_of(tensor) != end) {
+      fail(file, ": tensor '", tensor.name, "' starts at byte ", begin_of(tensor) - data,
+           " of the data, but the one before it ends at byte ", end - data);
+    }
+    end += tensor.size.count;
+  }
+  if (end != data + data_size.count) {
+    fail(file, ": the tensors end at byte ", end - data, " of the data, but the file has ",
+         data_size.count, " bytes of data");
+  }
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  Bytes size;
+  bytes_ = map_file(path, size);
+  uint64_t header_size = 0;
+  std::memcpy(&header_size, bytes_.get(), 8);
+  if (header_size > kMaxHeader || header_size > static_cast<uint64_t>(size.count) - 8) {
+    fail(file, ": the header is said to have ", header_size, " bytes, but the file has only ",
+         size.count - 8, " after the length, and a header at most ", kMaxHeader);
+  }
+  const char* header_text = reinterpret_cast<const char*>(bytes_.get()) + 8;
+  const std::byte* data = bytes_.get() + 8 + header_size;
+  const Bytes data_size{size.count - 8 - static_cast<int64_t>(header_size)};
+
+  const json header = json::parse(header_text, header_text + header_size, nullptr,
+                                  /*allow_exceptions=*/false);
+  if (!header.is_object()) fail(file, ": the header is not a JSON object");
+  for (const auto& [name, entry] : header.items()) {
+    if (name != kMetadata) {
+      const std::string place = join_parts(file, ": tensor '", name, "'");
+      tensors_.push_back(read_entry(place, name, entry, data, data_size));
+      continue;
+    }
+    if (!entry.is_object()) fail(file, ": ", kMetadata, " is not an object");
+    for (const auto& [key, value] : entry.items()) {
+      if (!value.is_string()) fail(file, ": ", kMetadata, " '", key, "' is not a string");
+      metadata_[key] = value;
+    }
+  }
+  // By end as well: an empty tensor comes before the one that starts at the same byte.
+  std::stable_sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) {
+    return std::pair(begin_of(a), a.size) < std::pair(begin_of(b), b.size);
+  });
+  check_layout(file, tensors_, data, data_size);
+  for (size_t i = 0; i < tensors_.size(); ++i) index_of_[tensors_[i].name] = i;
+}
+
+const SafetensorView* SafetensorsFile::find(std::string_view name) const {
+  const auto found = index_of_.find(name);
+  return found == index_of_.end() ? nullptr : &tensors_[found->second];
+}
+
+void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const auto element_bytes = [](const SafetensorView& tensor) {
+    const auto known = kDtypeBytes.find(tensor.dtype);
+    CHECK(known != kDtypeBytes.end(), tensor.name + " has the unknown dtype " + tensor.dtype);
+    return known->second;
+  };
+  std::vector<const SafetensorView*> order;
+  for (const SafetensorView& tensor : tensors) order.push_back(&tensor);
+  std::stable_sort(order.begin(), order.end(), [&](const auto* a, const auto* b) {
+    return element_bytes(*a) > element_bytes(*b);
+  });
+
+  json header = json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  int64_t offset = 0;
+  for (const SafetensorView* tensor : order) {
+    CHECK(bytes_of(element_bytes(*tensor), tensor->shape) == tensor->size,
+          tensor->name + " has another size than its shape " + show(tensor->shape));
+    CHECK(tensor->name != kMetadata && !header.contains(tensor->name),
+          "two tensors cannot both be called " + tensor->name);
+    header[tensor->name] = {{"dtype", tensor->dtype},
+                            {"shape", tensor->shape},
+                            {"data_offsets", {offset, offset + tensor->size.count}}};
+    offset += tensor->size.count;
+  }
+  // Metadata may quote what a user typed; bytes that are not UTF-8 must not lose a checkpoint.
+  std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t header_size = text.size();
+  file.write(&header_size, {8});
+  file.write(text);
+  for (const SafetensorView* tensor : order) {
+    if (tensor->size.count > 0) file.write(tensor->data, tensor->size);
+  }
+}
+
+}  // namespace adjoint
