@@ -1,0 +1,281 @@
+#include "train/config.h"
+
+#include <toml++/toml.h>
+
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "train/save.h"
+
+namespace adjoint {
+
+using nlohmann::json;
+using Kind = OptionSpec::Kind;
+
+std::span<const OptionSpec> train_options() {
+  static const std::vector<OptionSpec> options = {
+      {"model", Kind::kText, "char",
+       "a preset (char, ref, gpt2, llama3.2-1b, ...) or a .scheme file"},
+      {"data", Kind::kText, "", "a text file to train on"},
+      {"tokenizer",
+       Kind::kText,
+       "char",
+       "how the text becomes tokens",
+       -1e300,
+       1e300,
+       {"byte", "char", "word"}},
+      {"out", Kind::kText, "", "the folder to save to (default: runs/MODEL)"},
+      {"steps", Kind::kInteger, 2000, "how many steps the run has; the schedule ends there", 1,
+       1e12},
+      {"stop_after", Kind::kInteger, 0, "save and stop after this step of the schedule; 0: go on",
+       0, 1e12},
+      {"batch", Kind::kInteger, 12, "samples per step", 1, 1e6},
+      {"context", Kind::kInteger, 0, "tokens per sample; 0: the model's", 0, 1e7},
+      {"lr", Kind::kNumber, 1e-3, "the highest learning rate", 0, 1e3},
+      {"min_lr", Kind::kNumber, -1, "the last learning rate; -1: a tenth of lr", -1, 1e3},
+      {"schedule",
+       Kind::kText,
+       "cosine",
+       "warm-up, then: cosine to min_lr | wsd: constant, cooling down at the end | constant",
+       -1e300,
+       1e300,
+       {"cosine", "wsd", "constant"}},
+      {"warmup", Kind::kInteger, -1, "steps of warm-up; -1: a twentieth of the run, 100 at most",
+       -1, 1e12},
+      {"cooldown", Kind::kNumber, 0.2, "the part of the run that wsd cools down in", 0, 1},
+      {"lr_scaling",
+       Kind::kText,
+       "none",
+       "how lr grows with batch / base_batch",
+       -1e300,
+       1e300,
+       {"none", "linear", "sqrt"}},
+      {"base_batch", Kind::kInteger, 12, "the batch that lr was chosen for", 1, 1e6},
+      {"optimizer",
+       Kind::kText,
+       "adamw",
+       "who updates the parameters",
+       -1e300,
+       1e300,
+       {"adamw", "momentum", "sgd"}},
+      {"beta1", Kind::kNumber, 0.9, "AdamW's first moment", 0, 0.999999},
+      {"beta2", Kind::kNumber, 0.99, "AdamW's second moment", 0, 0.999999},
+      {"eps", Kind::kNumber, 1e-8, "AdamW's eps", 0, 1},
+      {"momentum", Kind::kNumber, 0.9, "the momentum of momentum", 0, 0.999999},
+      {"weight_decay", Kind::kNumber, 0.1, "of matrices and tables; gains and biases have none", 0,
+       100},
+      {"clip", Kind::kNumber, 1.0, "the largest norm of all gradients together; 0: no clipping", 0,
+       1e30},
+      {"seed", Kind::kInteger, 1, "decides initial weights, batches and dropout", 0, 1e15},
+      {"eval_every", Kind::kInteger, 250, "steps between evaluations; 0: only at the end", 0, 1e12},
+      {"eval_batches", Kind::kInteger, 20,
+       "batches per evaluation; 0: the whole validation part, once through", 0, 1e9},
+      {"save_every", Kind::kInteger, 500, "steps between saves; 0: only at the end", 0, 1e12},
+      {"log_every", Kind::kInteger, 10, "steps between lines of metrics.jsonl", 1, 1e12},
+      {"val_fraction", Kind::kNumber, 0.1, "the last part of the data, for validation", 0.0001,
+       0.9},
+      {"max_vocab", Kind::kInteger, 8192, "the most words of the word tokenizer", 2, 1e7},
+      {"threads", Kind::kInteger, 0, "CPU threads; 0: as many as there are cores", 0, 4096},
+      {"resume", Kind::kSwitch, false, "go on where the run in --out stopped"},
+      {"overwrite", Kind::kSwitch, false, "begin anew even if --out holds a run"},
+  };
+  return options;
+}
+
+namespace {
+
+const OptionSpec& option_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const OptionSpec& option : train_options()) {
+    if (option.name == name) return option;
+    names.emplace_back(option.name);
+  }
+  fail("there is no option '", name, "'", did_you_mean(name, names));
+}
+
+std::string describe(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void check(const OptionSpec& option, const json& value) {
+  const auto wrong = [&](const std::string& wanted) {
+    fail("option '", option.name, "': wanted ", wanted, ", found ", describe(value));
+  };
+  const auto range = [&] {
+    return " from " + shortest(option.least) + " to " + shortest(option.most);
+  };
+  switch (option.kind) {
+    case Kind::kText:
+      if (!value.is_string()) wrong("a text");
+      if (!option.choices.empty() && std::find(option.choices.begin(), option.choices.end(),
+                                               value.get<std::string>()) == option.choices.end()) {
+        wrong(join(option.choices, " or "));
+      }
+      return;
+    case Kind::kInteger:
+      if (!value.is_number_integer()) wrong("a whole number");
+      break;
+    case Kind::kNumber:
+      if (!value.is_number()) wrong("a number");
+      break;
+    case Kind::kSwitch:
+      if (!value.is_boolean()) wrong("true or false");
+      return;
+  }
+  const double number = value.get<double>();
+  if (!(number >= option.least && number <= option.most)) {
+    wrong((option.kind == Kind::kInteger ? "a whole number" : "a number") + range());
+  }
+}
+
+}  // namespace
+
+TrainConfig make_config(std::span<const json> layers) {
+  json all = json::object();
+  for (const OptionSpec& option : train_options()) all[std::string(option.name)] = option.otherwise;
+  json settings = json::object();
+  for (const json& layer : layers) {
+    if (layer.is_null()) continue;
+    for (const auto& [key, value] : layer.items()) {
+      if (key == "set") {
+        if (!value.is_object())
+          fail("option 'set': wanted names with numbers, found ", value.dump());
+        settings.update(value);
+        continue;
+      }
+      check(option_named(key), value);
+      all[key] = value;
+    }
+  }
+  for (const auto& [key, value] : settings.items()) {
+    if (!value.is_number()) fail("setting '", key, "': wanted a number, found ", describe(value));
+  }
+  all["set"] = settings;
+  const auto text = [&](const char* key) { return all[key].get<std::string>(); };
+  const auto integer = [&](const char* key) { return all[key].get<int64_t>(); };
+  const auto number = [&](const char* key) { return all[key].get<double>(); };
+  TrainConfig c{.model = text("model"),
+                .data = text("data"),
+                .tokenizer = text("tokenizer"),
+                .out = text("out"),
+                .steps = integer("steps"),
+                .stop_after = integer("stop_after"),
+                .batch = integer("batch"),
+                .context = integer("context"),
+                .seed = integer("seed"),
+                .threads = integer("threads"),
+                .lr = number("lr"),
+                .min_lr = number("min_lr"),
+                .cooldown = number("cooldown"),
+                .schedule = text("schedule"),
+                .lr_scaling = text("lr_scaling"),
+                .warmup = integer("warmup"),
+                .base_batch = integer("base_batch"),
+                .step = {.optimizer = text("optimizer"),
+                         .beta1 = number("beta1"),
+                         .beta2 = number("beta2"),
+                         .eps = number("eps"),
+                         .momentum = number("momentum"),
+                         .weight_decay = number("weight_decay"),
+                         .clip = number("clip")},
+                .eval_every = integer("eval_every"),
+                .eval_batches = integer("eval_batches"),
+                .save_every = integer("save_every"),
+                .log_every = integer("log_every"),
+                .val_fraction = number("val_fraction"),
+                .max_vocab = integer("max_vocab"),
+                .resume = all["resume"].get<bool>(),
+                .overwrite = all["overwrite"].get<bool>(),
+                .settings = settings,
+                .all = {}};
+  if (c.out.empty()) {
+    c.out = "runs/" + std::filesystem::path(c.model).stem().string();
+    all["out"] = c.out;
+  }
+  c.all = all;
+  return c;
+}
+
+namespace {
+
+json saved_layer(const SavePaths& paths) {
+  const json saved = read_json(paths.run());
+  if (!saved.contains("options") || !saved["options"].is_object()) {
+    fail(paths.run().string(), ": wanted the settings of a run under \"options\"");
+  }
+  return saved["options"];
+}
+
+ModelText saved_text(const SavePaths& paths) {
+  const json saved = read_json(paths.run());
+  if (!saved.contains("preset") || !saved["preset"].is_string()) {
+    fail(paths.run().string(), ": wanted the model's preset under \"preset\"");
+  }
+  return {.file = paths.text().string(),
+          .text = read_file(paths.text()),
+          .preset = saved["preset"].get<std::string>()};
+}
+
+}  // namespace
+
+ResolvedConfig resolve_config(const json& toml, const json& flags) {
+  const json asked[] = {toml, flags};
+  TrainConfig config = make_config(asked);
+  if (!config.resume) return {config, find_model(config.model)};
+  const SavePaths paths(config.out);
+  if (!std::filesystem::exists(paths.run())) {
+    fail(config.out, ": there is no run here to resume (no run.json)");
+  }
+  const json saved = saved_layer(paths);
+  const json layers[] = {saved, toml, flags};
+  config = make_config(layers);
+  config.out = paths.folder.string();  // the folder may have been moved
+  const bool same = config.model == saved.value("model", "");
+  return {config, same ? saved_text(paths) : find_model(config.model)};
+}
+
+ResolvedConfig saved_config(const std::filesystem::path& folder) {
+  const SavePaths paths(folder);
+  const json saved = saved_layer(paths);
+  return {make_config(std::span(&saved, 1)), saved_text(paths)};
+}
+
+json to_json(const TrainConfig& config, const ModelText& text) {
+  json options = config.all;
+  options["resume"] = options["overwrite"] = false;
+  options["stop_after"] = 0;
+  return {{"options", options}, {"preset", text.preset}};
+}
+
+json read_toml(const std::filesystem::path& file) {
+  const std::string text = read_file(file);
+  try {
+    const toml::table table = toml::parse(text, file.string());
+    std::ostringstream as_json;
+    as_json << toml::json_formatter{table};
+    return json::parse(as_json.str());
+  } catch (const toml::parse_error& e) {
+    fail(file.string(), ":", e.source().begin.line, ":", e.source().begin.column, ": ",
+         std::string(e.description()));
+  }
+}
+
+json parse_setting(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    fail("--set: wanted NAME=NUMBER, found '", text, "'");
+  }
+  const std::string name(text.substr(0, equals)), value(text.substr(equals + 1));
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number)) {
+    fail("--set ", name, ": wanted a number, found '", value, "'");
+  }
+  return {{name, number}};
+}
+
+}  // namespace adjoint

@@ -1,0 +1,92 @@
+// Every token runs the whole window once: causal attention makes what stands to the right harmless.
+// A cache of keys and values would spare the repetition; a scheme for it is work for later.
+#include "train/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/philox.h"
+#include "device/parallel.h"
+#include "functors/functor.h"
+#include "train/save.h"
+#include "train/trainer.h"
+
+namespace adjoint {
+
+namespace {
+
+int32_t sample(std::vector<double> logits, const SampleOptions& options, int64_t at) {
+  if (options.temperature <= 0) {
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const size_t keep =
+      options.top_k > 0 ? std::min<size_t>(options.top_k, order.size()) : order.size();
+  std::partial_sort(order.begin(), order.begin() + keep, order.end(),
+                    [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  const double highest = logits[order[0]];
+  double total = 0;
+  for (size_t i = 0; i < keep; ++i) {
+    total += logits[order[i]] = std::exp((logits[order[i]] - highest) / options.temperature);
+  }
+  double left = total * RandomStream{random_key(options.seed, "generate"), 0}.uniform(at);
+  for (size_t i = 0; i < keep; ++i) {
+    left -= logits[order[i]];
+    if (left < 0) return order[i];
+  }
+  return order[0];
+}
+
+}  // namespace
+
+Generator::Generator(const std::filesystem::path& folder) {
+  const SavePaths paths(folder);
+  if (!std::filesystem::is_directory(folder)) {
+    fail(folder.string(),
+         ": there is no such folder; --model takes the --out folder of a training run");
+  }
+  auto [config, text] = saved_config(folder);
+  tokenizer_ = load_tokenizer(paths.tokenizer());
+  model_ =
+      std::make_unique<BoundModel>(std::move(text), ModelSizes{.batch = 1,
+                                                               .context = config.context,
+                                                               .vocab = tokenizer_->vocab_size(),
+                                                               .settings = config.settings});
+  const Scheme scheme = logits_of(without_randomness(model_->forward()));
+  run_ = std::make_unique<Run>(scheme, make_plan(scheme, {.threads = num_threads()}));
+  load_state(paths, *run_, false);
+}
+
+std::string Generator::generate(const std::string& prompt, const SampleOptions& options,
+                                const std::function<void(std::string_view)>& on_text) {
+  std::vector<int32_t> tokens = tokenizer_->encode(prompt);
+  const size_t given = tokens.size();
+  if (tokens.empty()) tokens.push_back(0);
+  const Scheme& s = run_->scheme();
+  auto* input = static_cast<int32_t*>(run_->data(input_named(s, "tokens")));
+  const Value logits = s.outputs[0];
+  const int64_t context = model_->context(), vocab = s[logits].type.dim(-1);
+  std::string shown;
+  const size_t first = given == 0 ? 1 : given;
+  for (int64_t n = 0; n < options.tokens; ++n) {
+    const int64_t have = std::min<int64_t>(context, static_cast<int64_t>(tokens.size()));
+    std::fill(input, input + context, 0);
+    std::copy(tokens.end() - have, tokens.end(), input);
+    run_->step();
+    const auto* row = static_cast<const float*>(run_->data(logits)) + (have - 1) * vocab;
+    // The model may have more rows than the tokenizer has tokens.
+    const int64_t usable = std::min(vocab, tokenizer_->vocab_size());
+    tokens.push_back(sample({row, row + usable}, options, n));
+    const std::string text = tokenizer_->decode(std::span(tokens).subspan(first));
+    if (on_text) on_text(std::string_view(text).substr(shown.size()));
+    shown = text;
+  }
+  return shown;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,35 @@
+// Text from a trained model, one token at a time.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "data/tokenizer.h"
+#include "run/run.h"
+#include "train/bound_model.h"
+
+namespace adjoint {
+
+struct SampleOptions {
+  int64_t tokens = 200;
+  double temperature = 0.8;  // 0: always the likeliest
+  int64_t top_k = 0;         // 0: all
+  uint64_t seed = 1;
+};
+
+class Generator {
+ public:
+  explicit Generator(const std::filesystem::path& run_folder);
+
+  // The text that follows the prompt; `on_text` sees it as it grows.
+  std::string generate(const std::string& prompt, const SampleOptions& options,
+                       const std::function<void(std::string_view)>& on_text);
+
+ private:
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<BoundModel> model_;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace adjoint

@@ -1,0 +1,27 @@
+// A line that tells how far something is, on a terminal only.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace adjoint {
+
+class Progress {
+ public:
+  Progress(int64_t total, int64_t done);
+  ~Progress();
+  // Redraws at most ten times a second. `note` is what to say of this moment: a loss, a rate.
+  void show(int64_t done, const std::string& note);
+  // Clears the line, so that something else can be printed.
+  void clear();
+  double seconds() const;
+
+ private:
+  int64_t total_, began_with_;
+  bool terminal_, drawn_ = false;
+  std::chrono::steady_clock::time_point began_, last_;
+};
+
+std::string human_time(double seconds);  // 3m 20s
+
+}  // namespace adjoint

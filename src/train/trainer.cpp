@@ -1,0 +1,250 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "device/parallel.h"
+#include "functors/functor.h"
+#include "ops/builder.h"
+#include "train/progress.h"
+
+namespace adjoint {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePaths& paths,
+                                         const std::string& text) {
+  if (config.resume) return load_tokenizer(paths.tokenizer());
+  return make_tokenizer(config.tokenizer, text, config.max_vocab);
+}
+
+// Lines of steps that are still to come belong to a past that is being run again.
+void cut_metrics(const fs::path& file, int64_t step) {
+  if (!fs::exists(file)) return;
+  std::ifstream in(file);
+  std::string kept;
+  for (std::string line; std::getline(in, line);) {
+    const json entry = json::parse(line, nullptr, false);
+    if (entry.is_object() && entry.value("step", int64_t{0}) <= step) kept += line + "\n";
+  }
+  write_file_atomically(file, kept);
+}
+
+}  // namespace
+
+Value input_named(const Scheme& scheme, std::string_view path) {
+  for (const Value in : scheme.inputs) {
+    if (scheme[in].source.path == path && scheme[in].source.facet.empty()) return in;
+  }
+  return -1;
+}
+
+Trainer::~Trainer() = default;
+
+Trainer::Trainer(ResolvedConfig resolved)
+    : config_(std::move(resolved.config)), paths_(config_.out), schedule_(config_) {
+  if (config_.data.empty()) fail("which text to train on? Say --data FILE");
+  if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
+  const std::string text = load_text(config_.data);
+  tokenizer_ = tokenizer_for(config_, paths_, text);
+  std::vector<int32_t> tokens;
+  try {
+    tokens = tokenizer_->encode(text);
+  } catch (const Error& e) {
+    fail(config_.data, ": ", e.what());
+  }
+  corpus_ = split_corpus(std::move(tokens), config_.val_fraction);
+  model_ = std::make_unique<BoundModel>(std::move(resolved.text),
+                                        ModelSizes{.batch = config_.batch,
+                                                   .context = config_.context,
+                                                   .vocab = tokenizer_->vocab_size(),
+                                                   .settings = config_.settings});
+  const int64_t context = model_->context();
+  batches_ =
+      std::make_unique<Batches>(corpus_.train, config_.batch, context, config_.seed, "train");
+  val_batches_ = std::make_unique<Batches>(corpus_.validation, config_.batch, context, config_.seed,
+                                           "validation");
+
+  const Scheme forward = model_->forward();
+  const Scheme step = training_step(forward, config_.step);
+  const Plan plan = make_plan(step, {.threads = num_threads()});
+  const Scheme evaluation = without_randomness(forward);
+  Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
+  Plan train_plan = plan;
+  train_plan.arena = std::max(plan.arena, eval_plan.arena);
+
+  const auto saved = config_.resume ? std::nullopt : [&]() -> std::optional<int64_t> {
+    try {
+      return saved_step(paths_);
+    } catch (const Error&) {
+      return 0;  // damaged, and still not ours to overwrite unasked
+    }
+  }();
+  if (saved && !config_.overwrite) {
+    fail(config_.out, ": this folder already holds a run, at step ", *saved,
+         "; go on with --resume, begin anew with --overwrite, or choose another --out");
+  }
+  run_ = std::make_unique<Run>(step, train_plan);
+  eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
+  rate_ = input_named(step, "rate");
+  counter_ = input_named(step, kRandomCounter);
+  if (config_.resume) {
+    first_step_ = load_state(paths_, *run_, true);
+  } else {
+    initialize(*run_, config_.seed);
+  }
+}
+
+void Trainer::begin_folder() {
+  check_writable(paths_);
+  json settings = to_json(config_, model_->text());
+  settings["options"]["data"] = fs::absolute(config_.data).string();
+  settings["options"]["context"] = model_->context();
+  if (config_.resume) {
+    cut_metrics(paths_.metrics(), first_step_);
+  } else {
+    std::error_code ignored;
+    fs::remove(paths_.metrics(), ignored);
+    write_file_atomically(paths_.text(), model_->text().text);
+    save_tokenizer(*tokenizer_, paths_.tokenizer());
+  }
+  write_file_atomically(paths_.run(), settings.dump(2) + "\n");
+}
+
+void Trainer::set_control(int64_t step) {
+  run_->set_number(rate_, schedule_.rate(step));
+  if (counter_ >= 0) {
+    auto* counter = static_cast<int64_t*>(run_->data(counter_));
+    counter[0] = config_.seed;
+    counter[1] = step;
+    counter[2] = 0;
+  }
+}
+
+double Trainer::evaluate() {
+  const Scheme& s = eval_->scheme();
+  auto* tokens = static_cast<int32_t*>(eval_->data(input_named(s, "tokens")));
+  auto* targets = static_cast<int32_t*>(eval_->data(input_named(s, "targets")));
+  const int64_t batch = config_.batch, context = model_->context();
+  double sum = 0, count = 0;
+  const auto add = [&] {
+    eval_->step();
+    sum += eval_->number(s.outputs[0]);
+    count += eval_->number(s.outputs[1]);
+  };
+  if (config_.eval_batches > 0) {
+    for (int64_t i = 0; i < config_.eval_batches; ++i) {
+      val_batches_->fill(i, tokens, targets);
+      add();
+    }
+    return sum / count;
+  }
+  // Once through, window by window; what does not fill a window is left out, and rows of the last
+  // batch that have no window count for nothing.
+  const std::vector<int32_t>& all = corpus_.validation;
+  const int64_t windows = (static_cast<int64_t>(all.size()) - 1) / context;
+  for (int64_t first = 0; first < windows; first += batch) {
+    for (int64_t row = 0; row < batch; ++row) {
+      const int64_t window = std::min(first + row, windows - 1);
+      for (int64_t i = 0; i < context; ++i) {
+        tokens[row * context + i] = all[window * context + i];
+        targets[row * context + i] = first + row < windows ? all[window * context + i + 1] : -1;
+      }
+    }
+    add();
+  }
+  return sum / count;
+}
+
+TrainResult Trainer::train(const std::atomic<bool>& stop) {
+  begin_folder();
+  const Scheme& s = run_->scheme();
+  auto* tokens = run_->data(input_named(s, "tokens"));
+  auto* targets = run_->data(input_named(s, "targets"));
+  const int64_t last =
+      config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
+  TrainResult result{.step = first_step_, .predicted = run_->plan().arena};
+  int64_t saved_at = config_.resume ? first_step_ : -1;
+  const auto save = [&](int64_t step) {
+    if (saved_at == step) return;
+    try {
+      save_state(paths_, *run_, step);
+    } catch (const Error& e) {
+      const std::string kept = saved_at >= 0 ? fmt::format("; the save of step {} stays", saved_at)
+                                             : "; nothing was saved yet";
+      fail(e.what(), kept);
+    }
+    saved_at = step;
+  };
+  Prefetcher data(*batches_, first_step_);
+  std::ofstream metrics(paths_.metrics(), std::ios::app);
+  Progress progress(last, first_step_);
+  auto logged_at = std::chrono::steady_clock::now();
+  int64_t logged_step = first_step_;
+  double tokens_per_s = 0;
+  const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
+  for (int64_t step = first_step_; step < last && !stop; ++step) {
+    const Batch& batch = data.next();
+    std::memcpy(tokens, batch.tokens.data(), batch.tokens.size() * sizeof(int32_t));
+    std::memcpy(targets, batch.targets.data(), batch.targets.size() * sizeof(int32_t));
+    set_control(step);
+    run_->step();
+    result.step = step + 1;
+    result.loss = run_->number(s.outputs[0]);
+    if (!std::isfinite(result.loss)) {
+      progress.clear();
+      fail("the loss is no longer a number at step ", result.step, " (rate ", schedule_.rate(step),
+           "): try a lower --lr",
+           saved_at >= 0 ? fmt::format("; the save of step {} stays", saved_at) : "");
+    }
+    const bool ends = result.step == last || stop;
+    const bool evaluates =
+        ends || (config_.eval_every > 0 && result.step % config_.eval_every == 0);
+    const bool logs = evaluates || result.step % config_.log_every == 0;
+    if (logs) {
+      const auto now = std::chrono::steady_clock::now();
+      const double seconds = std::chrono::duration<double>(now - logged_at).count();
+      tokens_per_s = tokens_per_step * static_cast<double>(result.step - logged_step) /
+                     std::max(seconds, 1e-9);
+      json line = {{"step", result.step},
+                   {"loss", result.loss},
+                   {"lr", schedule_.rate(step)},
+                   {"tokens_per_s", tokens_per_s}};
+      if (s.outputs.size() > 2) line["grad_norm"] = run_->number(s.outputs[2]);
+      if (evaluates) {
+        result.val_loss = evaluate();
+        line["val_loss"] = *result.val_loss;
+        progress.clear();
+        std::cout << fmt::format(
+                         "step {:>6}  loss {:.4f}  val {:.4f}  lr {:.2e}  {:>7.0f} tokens/s\n",
+                         result.step, result.loss, *result.val_loss, schedule_.rate(step),
+                         tokens_per_s)
+                  << std::flush;
+      }
+      metrics << line.dump() << "\n" << std::flush;
+      logged_at = std::chrono::steady_clock::now();
+      logged_step = result.step;
+    }
+    if (!ends && config_.save_every > 0 && result.step % config_.save_every == 0) {
+      save(result.step);
+    }
+    progress.show(result.step,
+                  fmt::format("loss {:.4f}  {:.0f} tokens/s", result.loss, tokens_per_s));
+  }
+  progress.clear();
+  result.interrupted = stop;
+  save(result.step);
+  return result;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,63 @@
+// The training loop: a step, a rate, a batch; evaluation, metrics and saves in between.
+#pragma once
+#include <atomic>
+#include <memory>
+
+#include "data/batches.h"
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+#include "train/bound_model.h"
+#include "train/config.h"
+#include "train/save.h"
+#include "train/schedule.h"
+
+namespace adjoint {
+
+struct TrainResult {
+  int64_t step = 0;  // that the run stands at
+  double loss = 0;
+  std::optional<double> val_loss = {};
+  bool interrupted = false;
+  Bytes predicted = {0};
+};
+
+class Trainer {
+ public:
+  // Reads the data, binds and plans the model, fills the arena: everything that can be refused is
+  // refused here, before anything is written.
+  explicit Trainer(ResolvedConfig resolved);
+  ~Trainer();
+
+  // Until the last step, --stop-after, or `stop` becomes true; saves in every case.
+  TrainResult train(const std::atomic<bool>& stop);
+
+  // Mean loss on the validation part.
+  double evaluate();
+
+  const TrainConfig& config() const { return config_; }
+  const BoundModel& model() const { return *model_; }
+  const Run& run() const { return *run_; }
+  int64_t first_step() const { return first_step_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const Corpus& corpus() const { return corpus_; }
+
+ private:
+  void begin_folder();
+  void set_control(int64_t step);
+
+  TrainConfig config_;
+  SavePaths paths_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Corpus corpus_;
+  std::unique_ptr<BoundModel> model_;
+  std::unique_ptr<Batches> batches_, val_batches_;
+  std::unique_ptr<Run> run_, eval_;
+  Schedule schedule_;
+  int64_t first_step_ = 0;
+  Value rate_ = -1, counter_ = -1;
+};
+
+// Where a scheme's input of this path is; -1 when it has none.
+Value input_named(const Scheme& scheme, std::string_view path);
+
+}  // namespace adjoint

@@ -1,0 +1,68 @@
+// Settings come in layers; what is wrong is named.
+#include "train/config.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/error_text.h"
+#include "base/file.h"
+#include "base/temp_folder.h"
+
+namespace adjoint {
+namespace {
+
+using nlohmann::json;
+
+TEST(Config, LaterLayersOverride) {
+  const json layers[] = {{{"lr", 0.5}, {"batch", 3}, {"set", {{"layers", 2}, {"dropout", 0.1}}}},
+                         {{"lr", 0.25}, {"set", {{"layers", 5}}}}};
+  const TrainConfig c = make_config(layers);
+  EXPECT_EQ(c.lr, 0.25);
+  EXPECT_EQ(c.batch, 3);
+  EXPECT_EQ(c.settings["layers"], 5);
+  EXPECT_EQ(c.settings["dropout"], 0.1);
+}
+
+TEST(Config, NamesWhatIsWrong) {
+  const auto error = [](const json& layer) {
+    try {
+      make_config(std::span(&layer, 1));
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error({{"stpes", 5}}), "there is no option 'stpes'; did you mean 'steps'?");
+  EXPECT_NE(error({{"batch", 0}}).find("'batch': wanted a whole number from 1"), std::string::npos);
+  EXPECT_NE(error({{"batch", 1.5}}).find("found 1.5"), std::string::npos);
+  EXPECT_NE(error({{"lr", "fast"}}).find("wanted a number, found fast"), std::string::npos);
+  EXPECT_NE(error({{"tokenizer", "bpe"}}).find("byte or char or word"), std::string::npos);
+  EXPECT_NE(error({{"set", {{"layers", "two"}}}}).find("'layers'"), std::string::npos);
+}
+
+TEST(Config, ReadsToml) {
+  const TempFolder folder;
+  const auto file = folder / "run.toml";
+  write_file_atomically(file, "model = \"ref\"\nlr = 1e-2\nresume = true\n[set]\nlayers = 3\n");
+  const json toml = read_toml(file);
+  EXPECT_EQ(toml["model"], "ref");
+  EXPECT_EQ(toml["lr"], 1e-2);
+  EXPECT_EQ(toml["set"]["layers"], 3);
+  write_file_atomically(file, "model = \n");
+  try {
+    read_toml(file);
+    ADD_FAILURE() << "a broken TOML file was read";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("run.toml:1:"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Config, ParsesSettings) {
+  EXPECT_EQ(parse_setting("layers=2"), (json{{"layers", 2.0}}));
+  EXPECT_THROW(parse_setting("layers"), Error);
+  EXPECT_THROW(parse_setting("layers=two"), Error);
+  EXPECT_THROW(parse_setting("layers=2x"), Error);
+}
+
+}  // namespace
+}  // namespace adjoint

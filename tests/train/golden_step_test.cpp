@@ -1,0 +1,109 @@
+// Ten steps of a tiny GPT-2 and a tiny Llama, dropout on, beside the same ten steps of the float64
+// reference: two runs that share the scheme, the seed and the data, and no kernel.
+#include <gtest/gtest.h>
+
+#include "device/parallel.h"
+#include "functors/functor.h"
+#include "ops/builder.h"
+#include "ops/harness.h"
+#include "train/bound_model.h"
+#include "train/trainer.h"
+
+namespace adjoint {
+namespace {
+
+constexpr int kSteps = 10;
+constexpr int64_t kBatch = 3, kSeed = 11;
+
+// The step, with every parameter's gradient among its outputs so that it outlives the update.
+struct Traced {
+  Scheme step;
+  std::vector<std::string> names;  // of the gradients, which are the last outputs
+};
+
+Traced traced_step(const std::string& model, nlohmann::json settings, int64_t context) {
+  ModelSizes sizes{.batch = kBatch, .context = context, .settings = std::move(settings)};
+  Traced traced{training_step(BoundModel(find_model(model), sizes).forward(), {}), {}};
+  for (const Value in : std::vector<Value>(traced.step.inputs)) {
+    if (traced.step[in].role != Role::kParameter) continue;
+    const std::string path = traced.step[in].source.path;
+    const auto gradient = traced.step.find({path, "grad"});
+    EXPECT_TRUE(gradient) << path;
+    traced.step.outputs.push_back(*gradient);
+    traced.names.push_back(path);
+  }
+  return traced;
+}
+
+class TracedRun {
+ public:
+  TracedRun(const Scheme& step, bool reference)
+      : run_(step, make_plan(step, {.threads = num_threads()}),
+             {.reference = reference, .poison = true}) {}
+
+  Run& run() { return run_; }
+
+  void step(int number, int64_t vocab) {
+    const Scheme& s = run_.scheme();
+    std::mt19937 random(100 + number);
+    for (const char* name : {"tokens", "targets"}) {
+      const Value v = input_named(s, name);
+      auto* ids = static_cast<int32_t*>(run_.data(v));
+      for (int64_t i = 0; i < s[v].type.num_elements(); ++i) {
+        ids[i] = static_cast<int32_t>(random() % vocab);
+        if (name[1] == 'a' && random() % 7 == 0) ids[i] = -1;  // a masked target
+      }
+    }
+    run_.set_number(input_named(s, "rate"), 1e-3 * (1 + number));
+    if (const Value counter = input_named(s, kRandomCounter); counter >= 0) {
+      auto* c = static_cast<int64_t*>(run_.data(counter));
+      c[0] = kSeed, c[1] = number, c[2] = 0;
+    }
+    run_.step();
+  }
+
+ private:
+  Run run_;
+};
+
+void expect_golden(const std::string& model, const nlohmann::json& settings, int64_t context,
+                   int64_t vocab) {
+  const Traced traced = traced_step(model, settings, context);
+  TracedRun plain(traced.step, false), reference(to_reference(traced.step), true);
+  initialize(plain.run(), kSeed);
+  // Both begin with the same numbers: the float32 ones.
+  const Scheme &s = plain.run().scheme(), &r = reference.run().scheme();
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    if (!s[s.inputs[i]].init) continue;
+    ASSERT_EQ(s[s.inputs[i]].source, r[r.inputs[i]].source);
+    write_numbers(reference.run(), r.inputs[i], plain.run().values(s.inputs[i]));
+  }
+  double worst = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    plain.step(step, vocab);
+    reference.step(step, vocab);
+    const double loss = plain.run().number(s.outputs[0]),
+                 want = reference.run().number(r.outputs[0]);
+    EXPECT_LT(std::abs(loss - want) / want, 1e-5) << model << " loss of step " << step;
+    const size_t first = s.outputs.size() - traced.names.size();
+    for (size_t g = 0; g < traced.names.size(); ++g) {
+      const double error = relative_error(plain.run().values(s.outputs[first + g]),
+                                          reference.run().values(r.outputs[first + g]));
+      worst = std::max(worst, error);
+      EXPECT_LT(error, 1e-5) << model << " step " << step << ", gradient of " << traced.names[g];
+    }
+  }
+  std::printf("%s: worst relative error of a gradient over %d steps: %.2e\n", model.c_str(), kSteps,
+              worst);
+}
+
+TEST(GoldenStep, TinyGpt2) {
+  expect_golden("char",
+                {{"layers", 2}, {"hidden", 48}, {"heads", 3}, {"vocab", 37}, {"dropout", 0.1}}, 20,
+                37);
+}
+
+TEST(GoldenStep, TinyLlama) { expect_golden("llama-tiny", {{"layers", 2}, {"vocab", 41}}, 20, 41); }
+
+}  // namespace
+}  // namespace adjoint

@@ -1,0 +1,158 @@
+// Stop and go on: the same bytes as without the stop. And what a folder must survive.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/temp_folder.h"
+#include "train/trainer.h"
+
+namespace adjoint {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class TrainFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 400; ++i)
+      text += "the cat sat on mat " + std::to_string(i * 37 % 101) + "\n";
+    write_file_atomically(data(), text);
+  }
+  fs::path data() const { return folder_ / "text.txt"; }
+  fs::path out(const std::string& name) const { return folder_ / name; }
+
+  json options(const std::string& name, json more = json::object()) const {
+    json all = {{"model", "char"},
+                {"data", data().string()},
+                {"out", out(name).string()},
+                {"steps", 7},
+                {"batch", 2},
+                {"context", 16},
+                {"eval_batches", 2},
+                {"save_every", 0},
+                {"log_every", 1},
+                {"set", {{"layers", 2}, {"hidden", 32}, {"heads", 2}, {"dropout", 0.1}}}};
+    all.update(more);
+    return all;
+  }
+  static TrainResult train(const json& flags) {
+    Trainer trainer(resolve_config({}, flags));
+    return trainer.train(std::atomic<bool>(false));
+  }
+  json resume(const std::string& name, json more = json::object()) const {
+    json all = {{"resume", true}, {"out", out(name).string()}};
+    all.update(more);
+    return all;
+  }
+  static std::string error_of(const json& flags) {
+    try {
+      train(flags);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(TrainFolder, ResumeContinuesBitForBit) {
+  const TrainResult whole = train(options("whole"));
+  const TrainResult first = train(options("parts", {{"stop_after", 3}}));
+  EXPECT_EQ(first.step, 3);
+  const TrainResult second = train(resume("parts"));
+  EXPECT_EQ(second.step, 7);
+  EXPECT_EQ(second.loss, whole.loss);
+  EXPECT_EQ(second.val_loss, whole.val_loss);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(read_file(out("whole") / file), read_file(out("parts") / file)) << file;
+  }
+  // Every step has one line, and the lines of both runs say the same.
+  std::ifstream a(out("whole") / "metrics.jsonl"), b(out("parts") / "metrics.jsonl");
+  for (int step = 1; step <= 7; ++step) {
+    std::string line_a, line_b;
+    ASSERT_TRUE(std::getline(a, line_a) && std::getline(b, line_b)) << step;
+    const json x = json::parse(line_a), y = json::parse(line_b);
+    for (const char* key : {"step", "loss", "lr", "grad_norm"}) EXPECT_EQ(x[key], y[key]) << key;
+    EXPECT_EQ(x["step"], step);
+  }
+}
+
+TEST_F(TrainFolder, ARunThatEndedCanGoOnLonger) {
+  train(options("run"));
+  EXPECT_EQ(train(resume("run", {{"steps", 9}})).step, 9);
+}
+
+TEST_F(TrainFolder, InterruptSavesAndStops) {
+  Trainer trainer(resolve_config({}, options("run")));
+  const TrainResult result = trainer.train(std::atomic<bool>(true));
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.step, 0);
+  EXPECT_EQ(train(resume("run")).step, 7);
+}
+
+TEST_F(TrainFolder, AnotherRunIsNotOverwrittenUnasked) {
+  train(options("run"));
+  const std::string before = read_file(out("run") / "model.safetensors");
+  EXPECT_NE(error_of(options("run")).find("already holds a run, at step 7"), std::string::npos);
+  EXPECT_EQ(read_file(out("run") / "model.safetensors"), before);
+  EXPECT_EQ(train(options("run", {{"overwrite", true}})).step, 7);
+}
+
+TEST_F(TrainFolder, RefusesDamagedSaves) {
+  train(options("run"));
+  const fs::path model = out("run") / "model.safetensors";
+  const std::string whole = read_file(model);
+  for (const size_t keep : {size_t{0}, size_t{7}, size_t{300}, whole.size() - 1}) {
+    write_file_atomically(model, std::string_view(whole).substr(0, keep));
+    EXPECT_NE(error_of(resume("run", {{"steps", 9}})).find("model.safetensors"), std::string::npos);
+  }
+  write_file_atomically(model, whole);
+  write_file_atomically(out("run") / "run.json", "{");
+  EXPECT_NE(error_of(resume("run")).find("run.json"), std::string::npos);
+}
+
+TEST_F(TrainFolder, RefusesTheSaveOfAnotherModel) {
+  train(options("run"));
+  const std::string wide = error_of(resume("run", {{"steps", 9}, {"set", {{"hidden", 64}}}}));
+  EXPECT_NE(wide.find("save of another model"), std::string::npos) << wide;
+  const std::string other =
+      error_of(resume("run", {{"steps", 9}, {"model", "llama-tiny"}, {"set", json::object()}}));
+  EXPECT_NE(other, "no error");
+  EXPECT_NE(error_of(resume("nowhere")).find("no run here to resume"), std::string::npos);
+}
+
+TEST_F(TrainFolder, ACrashBetweenTheTwoMovesOfASaveIsFinished) {
+  train(options("run", {{"stop_after", 3}}));
+  const std::string model_3 = read_file(out("run") / "model.safetensors");
+  train(resume("run"));
+  const fs::path model = out("run") / "model.safetensors";
+  // As if the machine had stopped after the optimizer's state took its place.
+  fs::rename(model, AtomicFile::new_name(model));
+  write_file_atomically(out("run") / "old", model_3);
+  fs::rename(out("run") / "old", model);
+  EXPECT_EQ(train(resume("run", {{"steps", 8}})).step, 8);
+}
+
+TEST_F(TrainFolder, BadInputIsNamedBeforeAnythingIsWritten) {
+  const auto refused = [&](const json& more, const std::string& part) {
+    const std::string message = error_of(options("refused", more));
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_FALSE(fs::exists(out("refused"))) << message;
+  };
+  refused({{"data", (folder_ / "absent").string()}}, "absent: there is no such file");
+  write_file_atomically(folder_ / "empty", "");
+  refused({{"data", (folder_ / "empty").string()}}, "empty");
+  write_file_atomically(folder_ / "binary", std::string("ab\0\xff\xfe", 5));
+  refused({{"data", (folder_ / "binary").string()}}, "--tokenizer byte");
+  refused({{"context", 100000}}, "context of 100000");
+  refused({{"model", "chra"}}, "char");
+  refused({{"set", {{"heads", 5}}}}, "gpt2.scheme:");
+}
+
+}  // namespace
+}  // namespace adjoint

@@ -1,0 +1,48 @@
+// Rates at the places where a schedule's promises can be read off.
+#include "train/schedule.h"
+
+#include <gtest/gtest.h>
+
+namespace adjoint {
+namespace {
+
+Schedule schedule(const nlohmann::json& options) {
+  return Schedule(make_config(std::span(&options, 1)));
+}
+
+TEST(Schedule, WarmsUpLinearlyThenFallsAlongACosine) {
+  const Schedule s = schedule({{"steps", 1100}, {"lr", 1.0}, {"min_lr", 0.1}, {"warmup", 99}});
+  EXPECT_DOUBLE_EQ(s.rate(0), 0.01);
+  EXPECT_DOUBLE_EQ(s.rate(49), 0.5);
+  EXPECT_DOUBLE_EQ(s.rate(99), 1.0);
+  EXPECT_NEAR(s.rate(99 + 1001 / 2), 0.55, 2e-3);  // half way between 1 and 0.1
+  EXPECT_NEAR(s.rate(1100), 0.1, 1e-12);
+  for (int64_t i = 100; i < 1100; ++i) EXPECT_LT(s.rate(i), s.rate(i - 1));
+}
+
+TEST(Schedule, StaysConstantThenCoolsDown) {
+  const Schedule s = schedule({{"steps", 1000},
+                               {"lr", 2.0},
+                               {"min_lr", 0.0},
+                               {"warmup", 10},
+                               {"schedule", "wsd"},
+                               {"cooldown", 0.2}});
+  EXPECT_DOUBLE_EQ(s.rate(10), 2.0);
+  EXPECT_DOUBLE_EQ(s.rate(799), 2.0);
+  EXPECT_DOUBLE_EQ(s.rate(900), 1.0);
+  EXPECT_DOUBLE_EQ(s.rate(1000), 0.0);
+}
+
+TEST(Schedule, ScalesWithTheBatch) {
+  const nlohmann::json base = {
+      {"lr", 1.0}, {"batch", 48}, {"base_batch", 12}, {"warmup", 0}, {"schedule", "constant"}};
+  nlohmann::json linear = base, root = base;
+  linear["lr_scaling"] = "linear";
+  root["lr_scaling"] = "sqrt";
+  EXPECT_DOUBLE_EQ(schedule(base).rate(5), 1.0);
+  EXPECT_DOUBLE_EQ(schedule(linear).rate(5), 4.0);
+  EXPECT_DOUBLE_EQ(schedule(root).rate(5), 2.0);
+}
+
+}  // namespace
+}  // namespace adjoint
