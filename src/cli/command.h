@@ -1,0 +1,22 @@
+// A subcommand of `adjoint`: one file each, listed in main.cpp.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace adjoint {
+
+// Exit codes: the whole list.
+enum ExitCode { kDone = 0, kBadInput = 1, kUsage = 2, kMachineFailed = 3, kInterrupted = 130 };
+
+// Adds the subcommand; what runs it is put into `action` when the user chose it.
+using Action = std::function<int()>;
+using AddCommand = void (*)(CLI::App& app, Action& action);
+
+void add_train(CLI::App& app, Action& action);
+void add_generate(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
+void add_show(CLI::App& app, Action& action);
+void add_ops(CLI::App& app, Action& action);
+void add_functors(CLI::App& app, Action& action);
+
+}  // namespace adjoint

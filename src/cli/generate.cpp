@@ -1,0 +1,64 @@
+// adjoint generate: text from a trained model.
+#include "train/generate.h"
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "device/parallel.h"
+
+namespace adjoint {
+
+namespace {
+
+struct GenerateFlags {
+  std::string model, prompt = "\n";
+  SampleOptions sample;
+  int threads = 0;
+  bool json = false;
+};
+
+int run(const GenerateFlags& flags) {
+  if (flags.sample.tokens < 1) fail("--tokens: wanted at least 1, found ", flags.sample.tokens);
+  if (!(flags.sample.temperature >= 0)) {
+    fail("--temperature: wanted 0 or more, found ", flags.sample.temperature);
+  }
+  if (flags.sample.top_k < 0) fail("--top-k: wanted 0 or more, found ", flags.sample.top_k);
+  if (flags.threads > 0) set_num_threads(flags.threads);
+  Generator generator(flags.model);
+  if (flags.json) {
+    const std::string text = generator.generate(flags.prompt, flags.sample, nullptr);
+    const nlohmann::json out = {{"prompt", flags.prompt}, {"text", text}};
+    std::cout << out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    return kDone;
+  }
+  if (flags.prompt != "\n") std::cout << flags.prompt << std::flush;
+  generator.generate(flags.prompt, flags.sample,
+                     [](std::string_view text) { std::cout << text << std::flush; });
+  std::cout << "\n";
+  return kDone;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("generate", "sample text from a trained model");
+  auto flags = std::make_shared<GenerateFlags>();
+  command->add_option("--model", flags->model, "the --out folder of a training run")->required();
+  command->add_option("--prompt", flags->prompt, "the text to go on from (default: a new line)");
+  command->add_option("--tokens", flags->sample.tokens, "how many tokens to add")
+      ->capture_default_str();
+  command->add_option("--temperature", flags->sample.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  command->add_option("--top-k", flags->sample.top_k, "only the k likeliest tokens; 0: all")
+      ->capture_default_str();
+  command->add_option("--seed", flags->sample.seed, "another seed, another text")
+      ->capture_default_str();
+  command->add_option("--threads", flags->threads, "CPU threads; 0: as many as there are cores");
+  command->add_flag("--json", flags->json, "prompt and text as JSON");
+  command->footer("Example:\n  adjoint generate --model runs/book --prompt \"In the beginning\"");
+  command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace adjoint

@@ -1,0 +1,48 @@
+// adjoint: trains decoder-only language models. One binary, one subcommand per file.
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <new>
+
+#include "base/error.h"
+#include "cli/command.h"
+
+int main(int argc, char** argv) {
+  using namespace adjoint;
+  // A full disk is an error to report, not a signal to die of.
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_DFL);
+  CLI::App app{"Adjoint trains decoder-only language models written as text."};
+  app.name("adjoint");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "adjoint 0.1.0");
+  app.footer(
+      "Example:\n"
+      "  adjoint train --model char --data book.txt --out runs/book\n"
+      "Exit codes: 0 done, 1 the input is wrong, 2 usage, 3 the machine failed, 130 interrupted.");
+  Action action;
+  for (const AddCommand add :
+       {add_train, add_generate, add_plan, add_show, add_ops, add_functors}) {
+    add(app, action);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kDone : kUsage;
+  }
+  try {
+    return action();
+  } catch (const Error& e) {
+    std::cerr << "adjoint: " << e.what() << "\n";
+    return kBadInput;
+  } catch (const MachineError& e) {
+    std::cerr << "adjoint: " << e.what() << "\n";
+    return kMachineFailed;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "adjoint: the machine has no memory left\n";
+    return kMachineFailed;
+  } catch (const std::exception& e) {
+    std::cerr << "adjoint: " << e.what() << "\n";
+    return kMachineFailed;
+  }
+}

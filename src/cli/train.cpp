@@ -1,0 +1,138 @@
+// adjoint train: trains a model on a text, saves, evaluates, resumes.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <iostream>
+
+#include "analysis/totals.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "device/parallel.h"
+#include "train/progress.h"
+#include "train/trainer.h"
+
+namespace adjoint {
+
+namespace {
+
+std::atomic<bool> g_stop = false;
+void on_interrupt(int) {
+  g_stop = true;
+  std::signal(SIGINT, SIG_DFL);  // the second one ends at once
+}
+
+struct TrainFlags {
+  std::string config;
+  std::map<std::string, std::string> given;  // by option name
+  std::vector<std::string> set;
+  bool json = false;
+};
+
+nlohmann::json parse_value(const OptionSpec& option, const std::string& text) {
+  if (option.kind == OptionSpec::Kind::kText) return text;
+  if (option.kind == OptionSpec::Kind::kSwitch) return text != "false";
+  nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  if (value.is_number_float() && option.kind == OptionSpec::Kind::kInteger) {
+    const double number = value.get<double>();  // 1e3 is a whole number too
+    if (number == static_cast<double>(static_cast<int64_t>(number))) {
+      return static_cast<int64_t>(number);
+    }
+  }
+  return value.is_number() ? value : nlohmann::json(text);
+}
+
+nlohmann::json flags_layer(const TrainFlags& flags) {
+  nlohmann::json layer = nlohmann::json::object();
+  for (const OptionSpec& option : train_options()) {
+    const auto found = flags.given.find(std::string(option.name));
+    if (found != flags.given.end()) layer[found->first] = parse_value(option, found->second);
+  }
+  for (const std::string& setting : flags.set) layer["set"].update(parse_setting(setting));
+  return layer;
+}
+
+int run(const TrainFlags& flags) {
+  const nlohmann::json toml = flags.config.empty() ? nlohmann::json() : read_toml(flags.config);
+  Trainer trainer(resolve_config(toml, flags_layer(flags)));
+  const TrainConfig& c = trainer.config();
+  const Scheme& step = trainer.run().scheme();
+  if (trainer.first_step() >= c.steps) {
+    fail(c.out, ": this run is already at step ", trainer.first_step(), " of ", c.steps,
+         "; say a larger --steps to go on");
+  }
+  if (!flags.json) {
+    std::cout << fmt::format(
+        "{}: {} parameters; {} tokens to train on, {} to validate, {} in the vocabulary\n"
+        "batch {} x {} tokens, {} threads, memory {} (predicted)\n",
+        trainer.model().name(), with_commas(num_parameters(step)),
+        with_commas(static_cast<int64_t>(trainer.corpus().train.size())),
+        with_commas(static_cast<int64_t>(trainer.corpus().validation.size())),
+        with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),
+        num_threads(), human(trainer.run().plan().arena));
+    if (c.resume) std::cout << "resuming after step " << trainer.first_step() << "\n";
+    std::cout << std::flush;
+  }
+  std::signal(SIGINT, on_interrupt);
+  const Progress watch(1, 0);
+  const TrainResult result = trainer.train(g_stop);
+  if (flags.json) {
+    nlohmann::json out = {{"step", result.step},
+                          {"loss", result.loss},
+                          {"out", c.out},
+                          {"interrupted", result.interrupted},
+                          {"predicted_bytes", result.predicted.count}};
+    if (result.val_loss) out["val_loss"] = *result.val_loss;
+    std::cout << out.dump() << "\n";
+  } else {
+    std::cout << fmt::format("saved step {} of {} to {} ({})\n", result.step, c.steps, c.out,
+                             human_time(watch.seconds()));
+    if (result.step < c.steps) {
+      std::cout << "go on with: adjoint train --resume --out " << c.out << "\n";
+    }
+  }
+  return result.interrupted ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("train", "train a model on a text; save, evaluate, resume");
+  auto flags = std::make_shared<TrainFlags>();
+  command->add_option("--config", flags->config,
+                      "a TOML file with these options as keys (stop_after = 10) and [set]; "
+                      "flags override it");
+  for (const OptionSpec& option : train_options()) {
+    std::string name = "--" + std::string(option.name);
+    std::replace(name.begin(), name.end(), '_', '-');
+    std::string help(option.help);
+    if (!option.choices.empty()) help += " {" + join(option.choices, "|") + "}";
+    const std::string key(option.name);
+    if (option.kind == OptionSpec::Kind::kSwitch) {
+      command->add_flag_callback(
+          name, [flags, key] { flags->given[key] = "true"; }, help);
+      continue;
+    }
+    const std::string otherwise = option.otherwise.is_string() ? option.otherwise.get<std::string>()
+                                                               : option.otherwise.dump();
+    auto* added = command->add_option_function<std::string>(
+        name, [flags, key](const std::string& value) { flags->given[key] = value; }, help);
+    added->default_str(otherwise)->type_name(option.kind == OptionSpec::Kind::kText ? "TEXT"
+                                                                                    : "NUMBER");
+  }
+  command->add_option("--set", flags->set,
+                      "settings of the model by name, such as layers=2 dropout=0.1");
+  command->add_flag("--json", flags->json, "the result as JSON");
+  command->footer(
+      "Examples:\n"
+      "  adjoint train --model char --data book.txt --steps 2000 --out runs/book\n"
+      "  adjoint train --resume --out runs/book --steps 4000\n"
+      "  adjoint train --model my.scheme --data book.txt --set layers=6 dropout=0.1\n"
+      "Writes model.safetensors, optimizer.safetensors, metrics.jsonl, run.json, model.scheme and\n"
+      "tokenizer.json to --out. Ctrl-C saves and stops.");
+  command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace adjoint
