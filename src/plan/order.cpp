@@ -5,10 +5,15 @@
 #include <set>
 
 #include "base/error.h"
+#include "ops/op_def.h"
 
 namespace adjoint {
 
 namespace {
+
+// Results up to this size count as free: what waits for them (all updates, for the one factor) is
+// larger by far.
+constexpr Bytes kSmall{64};
 
 // Who must run before whom: makers before readers, and readers of state before its writer.
 struct Dependencies {
@@ -28,8 +33,14 @@ Dependencies dependencies(const Scheme& scheme) {
   for (const Carry& c : scheme.carries) {
     const int writer = made_by[c.out];
     if (writer < 0) continue;
-    for (const int reader : read_by[c.in]) {
-      if (reader != writer) before[writer].insert(reader);
+    std::vector<Value> old = {c.in};  // and its views, which are the same bytes
+    for (size_t k = 0; k < old.size(); ++k) {
+      for (const int reader : read_by[old[k]]) {
+        if (reader == writer) continue;
+        before[writer].insert(reader);
+        const Morphism& m = scheme.morphisms[reader];
+        if (op_named(m.op).view) old.push_back(m.outputs[0]);
+      }
     }
   }
   Dependencies d{std::vector<std::vector<int>>(before.size()), std::vector<int>(before.size(), 0)};
@@ -76,7 +87,8 @@ std::vector<int> freeing_order(const Scheme& scheme) {
     int64_t bytes = 0;
     std::set<Value> seen;
     for (const Value out : scheme.morphisms[i].outputs) {
-      if (!carried[out]) bytes += scheme[out].type.bytes().count;
+      const Bytes size = scheme[out].type.bytes();
+      if (!carried[out] && size > kSmall) bytes += size.count;
     }
     for (const Value in : scheme.morphisms[i].inputs) {
       if (stays[in] || uses_left[in] > 1 || !seen.insert(in).second) continue;

@@ -264,6 +264,7 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   Plan plan = Planner(scheme, options, freeing_order(scheme)).run(facts);
   Plan written = Planner(scheme, options, written_order(scheme)).run(facts);
   if (written.live_peak < plan.live_peak) plan = std::move(written);
+  plan.threads = options.threads;
   pack(plan.storages, plan.state_end, plan.live_peak);
   for (const Storage& s : plan.storages) plan.arena = std::max(plan.arena, s.offset + s.size);
   verify_plan(scheme, plan);

@@ -51,6 +51,7 @@ struct Plan {
   Bytes arena = {0};
   Bytes live_peak = {0};  // the largest sum of live bytes: no arena can be smaller
   int peak_at = 0;        // place in the order
+  int threads = 1;        // that workspaces are for
   Bytes state_end = {0};  // parameters, optimizer state and control lie below this
 
   Bytes offset_of(Value v) const { return storages[places[v].storage].offset + places[v].offset; }

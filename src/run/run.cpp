@@ -31,6 +31,7 @@ void Run::fill_arena(std::byte pattern) {
 }
 
 void Run::prepare() {
+  CHECK(num_threads() <= plan_.threads, "workspaces are planned for every thread that runs");
   calls_.reserve(plan_.calls.size());
   dies_after_.resize(plan_.calls.size());
   for (const PlannedCall& planned : plan_.calls) {
@@ -44,7 +45,7 @@ void Run::prepare() {
                  .outputs = {},
                  .in_strides = {},
                  .out_strides = {},
-                 .threads = num_threads()};
+                 .threads = plan_.threads};
     Pointers at;
     for (const Value v : m.inputs) {
       k.in_strides.push_back(plan_.places[v].strides);
@@ -75,6 +76,7 @@ void Run::poison(int at) noexcept {
 }
 
 void Run::step() noexcept {
+  CHECK(num_threads() <= plan_.threads, "workspaces are planned for every thread that runs");
   for (size_t at = 0; at < launches_.size(); ++at) {
     if (launches_[at]) launches_[at]();
     if (options_.poison) poison(static_cast<int>(at));

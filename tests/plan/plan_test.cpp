@@ -1,0 +1,558 @@
+// Plans of random schemes, held to a checker that knows nothing of storages (which bytes does an
+// object need, and when?) and to a plan that shares nothing; then each kind of sharing by hand.
+#include "plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "functors/functor.h"
+#include "ops/harness.h"
+#include "plan/random_scheme.h"
+
+namespace adjoint {
+namespace {
+
+// ---- the checker ----
+
+// What an object needs: these bytes, from the call that makes it to the last that reads it.
+struct Need {
+  std::set<int64_t> elements;  // byte offsets in the arena
+  int birth, death;            // places in the order; -1 is before the step
+};
+
+class Checker {
+ public:
+  Checker(const Scheme& scheme, const Plan& plan) : scheme_(scheme), plan_(plan) {
+    std::vector<int> place(scheme.morphisms.size(), -1);
+    for (size_t at = 0; at < plan.calls.size(); ++at) {
+      EXPECT_EQ(place[plan.calls[at].morphism], -1) << "a morphism runs once";
+      place[plan.calls[at].morphism] = static_cast<int>(at);
+    }
+    for (const int at : place) EXPECT_GE(at, 0) << "every morphism runs";
+    const int end = static_cast<int>(plan.calls.size());
+    const std::vector<int> made_by = producers(scheme);
+    for (size_t v = 0; v < scheme.objects.size(); ++v) {
+      const int birth = made_by[v] < 0 ? -1 : place[made_by[v]];
+      needs_.push_back({elements_of(static_cast<Value>(v)), birth, birth});
+    }
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      for (const Value in : scheme.morphisms[i].inputs) {
+        EXPECT_LT(needs_[in].birth, place[i]) << "made before it is read";
+        needs_[in].death = std::max(needs_[in].death, place[i]);
+      }
+    }
+    for (const Value out : scheme.outputs) needs_[out].death = end;
+    for (const Value in : scheme.inputs) {
+      if (scheme[in].role != Role::kInput) needs_[in].death = end;
+    }
+    for (const Carry& c : scheme.carries) {
+      EXPECT_EQ(plan.offset_of(c.in), plan.offset_of(c.out)) << "state comes out where it went in";
+      needs_[c.in].death = needs_[c.out].birth;  // its readers are earlier, or this is violated
+      for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+        const auto& in = scheme.morphisms[i].inputs;
+        if (std::count(in.begin(), in.end(), c.in)) {
+          EXPECT_LE(place[i], needs_[c.out].birth) << "the old state is read after the new exists";
+        }
+      }
+      needs_[c.out].death = end;
+    }
+  }
+
+  void check() const {
+    for (size_t u = 0; u < needs_.size(); ++u) {
+      for (size_t v = u + 1; v < needs_.size(); ++v) {
+        const bool u_first = needs_[u].birth <= needs_[v].birth;
+        check_pair(static_cast<Value>(u_first ? u : v), static_cast<Value>(u_first ? v : u));
+      }
+    }
+    for (size_t at = 0; at < plan_.calls.size(); ++at) check_workspace(static_cast<int>(at));
+  }
+
+ private:
+  std::set<int64_t> elements_of(Value v) const {
+    const Type& type = scheme_[v].type;
+    const int64_t base = plan_.offset_of(v).count, size = size_of(type.dtype).count;
+    std::set<int64_t> elements;
+    for (int64_t k = 0; k < type.num_elements(); ++k) {
+      int64_t rest = k, offset = 0;
+      for (int a = type.rank(); a-- > 0;) {
+        offset += rest % type.dim(a) * plan_.places[v].strides[a];
+        rest /= type.dim(a);
+      }
+      elements.insert(base + offset * size);
+    }
+    EXPECT_EQ(static_cast<int64_t>(elements.size()), type.num_elements());
+    return elements;
+  }
+
+  // Every object is of 4 bytes an element but the random counter, which has 8: its bytes are taken
+  // as starting at its elements, aligned as they are.
+  bool share_bytes(Value u, Value v) const {
+    for (const int64_t a : needs_[u].elements) {
+      for (int64_t byte = 0; byte < size_of(scheme_[u].type.dtype).count; byte += 4) {
+        if (needs_[v].elements.count(a + byte)) return true;
+      }
+    }
+    return false;
+  }
+
+  Value root(Value v) const {
+    for (size_t at = plan_.calls.size(); at-- > 0;) {
+      const Morphism& m = scheme_.morphisms[plan_.calls[at].morphism];
+      if (plan_.calls[at].is_view && m.outputs[0] == v) v = m.inputs[0];
+    }
+    return v;
+  }
+
+  // `later` was made from `earlier` by an op that may write over it, element for element.
+  bool takes_its_place(Value earlier, Value later) const {
+    if (needs_[earlier].death != needs_[later].birth || needs_[later].birth < 0) return false;
+    const Morphism& m = scheme_.morphisms[plan_.calls[needs_[later].birth].morphism];
+    if (plan_.places[earlier].strides != plan_.places[later].strides ||
+        plan_.offset_of(earlier) != plan_.offset_of(later)) {
+      return false;
+    }
+    for (const auto& [output, operand] : overwrites(call_of(scheme_, m))) {
+      if (m.outputs[output] == later && m.inputs[operand] == earlier) return true;
+    }
+    return false;
+  }
+
+  void check_pair(Value earlier, Value later) const {
+    const bool together = needs_[later].birth <= needs_[earlier].death;
+    if (!together || !share_bytes(earlier, later)) return;
+    if (root(earlier) == root(later) || takes_its_place(earlier, later)) return;
+    ADD_FAILURE() << "%" << earlier << " lives until " << needs_[earlier].death << ", %" << later
+                  << " is written over it at " << needs_[later].birth;
+  }
+
+  void check_workspace(int at) const {
+    const int workspace = plan_.calls[at].workspace;
+    if (workspace < 0) return;
+    const Storage& s = plan_.storages[workspace];
+    for (size_t v = 0; v < needs_.size(); ++v) {
+      if (needs_[v].birth > at || needs_[v].death < at) continue;
+      const auto first = needs_[v].elements.lower_bound(s.offset.count);
+      EXPECT_TRUE(first == needs_[v].elements.end() || *first >= s.offset.count + s.size.count)
+          << "%" << v << " lies in the workspace of call " << at;
+    }
+  }
+
+  const Scheme& scheme_;
+  const Plan& plan_;
+  std::vector<Need> needs_;
+};
+
+// ---- the plan that shares nothing ----
+
+Plan naive_plan(const Scheme& s) {
+  Plan plan{.threads = num_threads()};
+  const int end = static_cast<int>(s.morphisms.size());
+  const auto new_storage = [&](Bytes size) {
+    plan.storages.push_back({.size = size, .offset = plan.arena, .first = 0, .last = end});
+    plan.arena += round_up(size, {64});
+    return static_cast<int>(plan.storages.size() - 1);
+  };
+  for (const Object& object : s.objects) {
+    plan.places.push_back(
+        {.storage = new_storage(object.type.bytes()), .strides = dense_strides(object.type)});
+  }
+  for (int i = 0; i < end; ++i) {
+    const Morphism& m = s.morphisms[i];
+    const OpCall call = call_of(s, m);
+    KernelCall k{
+        .call = call, .outputs = {}, .in_strides = {}, .out_strides = {}, .threads = num_threads()};
+    for (const Value v : m.inputs) k.in_strides.push_back(dense_strides(s[v].type));
+    for (const Value v : m.outputs) {
+      k.outputs.push_back(s[v].type);
+      k.out_strides.push_back(dense_strides(s[v].type));
+    }
+    const Bytes workspace = workspace_bytes(k);
+    plan.calls.push_back(
+        {.morphism = i, .workspace = workspace.count > 0 ? new_storage(workspace) : -1});
+  }
+  return plan;
+}
+
+// Two steps, so that what is carried is read again. The results of both, then the state.
+std::vector<Numbers> two_steps(const Scheme& s, Plan plan, bool in_place) {
+  Run run(s, std::move(plan), {.poison = true});
+  run.fill_arena(std::byte{0xff});
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<Numbers> results;
+  for (const int step : {0, 1}) {
+    for (const Value in : s.inputs) {
+      const bool data = s[in].role == Role::kInput;
+      if (step > 0 && !data) continue;
+      Numbers x(s[in].type.num_elements());
+      for (double& value : x) {
+        value = s[in].type.dtype == Dtype::kI64 ? 5.0 : static_cast<double>(normal(random));
+      }
+      write_numbers(run, in, x);
+    }
+    run.step();
+    for (const Value out : s.outputs) results.push_back(run.values(out));
+    for (const Carry& c : s.carries) {
+      results.push_back(run.values(c.out));
+      if (!in_place) write_numbers(run, c.in, run.values(c.out));
+    }
+  }
+  return results;
+}
+
+// A product of a dense copy may sum in another order than that of a strided view.
+bool multiplies_a_view(const Scheme& s) {
+  const std::vector<int> made_by = producers(s);
+  return std::any_of(s.morphisms.begin(), s.morphisms.end(), [&](const Morphism& m) {
+    const int maker = made_by[m.inputs[0]];
+    return m.op == "linear" && maker >= 0 && op_named(s.morphisms[maker].op).view;
+  });
+}
+
+TEST(Plan, RandomSchemesGiveTheBitsOfAPlanThatSharesNothing) {
+  int shared = 0, views = 0, copies = 0, carries = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    const Scheme s = RandomScheme(seed).scheme;
+    SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + print(s));
+    const Plan plan = make_plan(s, {.threads = num_threads()});
+    Checker(s, plan).check();
+    const auto got = two_steps(s, plan, true), want = two_steps(s, naive_plan(s), false);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t k = 0; k < want.size(); ++k) {
+      for (size_t i = 0; i < want[k].size(); ++i) {
+        if (multiplies_a_view(s)) {
+          ASSERT_NEAR(got[k][i], want[k][i], 1e-3) << "result " << k << ", element " << i;
+        } else {
+          ASSERT_EQ(got[k][i], want[k][i]) << "result " << k << ", element " << i;
+        }
+      }
+    }
+    if (testing::Test::HasFailure()) return;
+    for (const PlannedCall& call : plan.calls) {
+      const OpDef& op = op_named(s.morphisms[call.morphism].op);
+      if (op.view) ++(call.is_view ? views : copies);
+    }
+    for (const Storage& storage : plan.storages) shared += storage.objects.size() > 1;
+    carries += static_cast<int>(s.carries.size());
+  }
+  // The schemes have what they are meant to have.
+  EXPECT_GT(shared, 400);
+  EXPECT_GT(views, 200);
+  EXPECT_GT(copies, 20);
+  EXPECT_GT(carries, 200);
+}
+
+TEST(Plan, RandomSchemesArePackedWithinTheirBounds) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    const Scheme s = RandomScheme(seed).scheme;
+    const Plan plan = make_plan(s, {});
+    Bytes sum;
+    for (const Storage& storage : plan.storages) sum += round_up(storage.size, {64});
+    EXPECT_LE(plan.arena, sum);
+    EXPECT_GT(plan.arena.count, plan.live_peak.count - 64) << "no arena can be smaller";
+    Bytes at_peak;
+    for (const Bytes bytes : plan.at_peak()) at_peak += bytes;
+    EXPECT_EQ(at_peak, plan.live_peak) << "categories add up";
+    for (const Value in : s.inputs) {
+      const bool state = s[in].role != Role::kInput;
+      EXPECT_EQ(plan.offset_of(in) < plan.state_end, state) << "state lies at the bottom, alone";
+    }
+  }
+}
+
+// ---- sharing, by hand ----
+
+Scheme parsed(const char* text) {
+  Scheme s = parse_scheme(text);
+  verify(s);
+  return s;
+}
+int storage_of(const Plan& plan, Value v) { return plan.places[v].storage; }
+
+TEST(PlanInPlace, AChainOfElementwiseOpsUsesOneBuffer) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[n=400]
+  %1 a: f32[n=400] = gelu(%0) @a
+  %2 b: f32[n=400] = gelu(%1) @b
+  %3 c: f32[n=400] = gelu(%2) @c
+  %4 d: f32[n=400] = gelu(%3) @d
+  return %4
+)");
+  const Plan plan = make_plan(s, {});
+  for (const Value v : {2, 3, 4}) EXPECT_EQ(storage_of(plan, v), storage_of(plan, 1));
+  EXPECT_NE(storage_of(plan, 1), storage_of(plan, 0)) << "an input stays the caller's";
+}
+
+TEST(PlanInPlace, NotOverAnOperandThatIsReadLaterOrReturned) {
+  const Scheme later = parsed(R"(scheme:
+  input %0 x: f32[n=400]
+  %1 a: f32[n=400] = gelu(%0) @a
+  %2 b: f32[n=400] = gelu(%1) @b
+  %3 c: f32[n=400] = add(%2, %1) @c
+  return %3
+)");
+  const Plan plan = make_plan(later, {});
+  EXPECT_NE(storage_of(plan, 2), storage_of(plan, 1));
+  EXPECT_EQ(storage_of(plan, 3), storage_of(plan, 2)) << "the first operand that dies";
+  const Scheme returned = parsed(R"(scheme:
+  input %0 x: f32[n=400]
+  %1 a: f32[n=400] = gelu(%0) @a
+  %2 b: f32[n=400] = gelu(%1) @b
+  return %2, %1
+)");
+  const Plan other = make_plan(returned, {});
+  EXPECT_NE(storage_of(other, 2), storage_of(other, 1));
+}
+
+TEST(PlanInPlace, NotOverAnotherTypeOrAViewOfAPart) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[b=3, n=400]
+  %1 a: f32[b=3, n=400] = gelu(%0) @a
+  %2 part: f32[b=3, n=200] = slice(%1) {size=200, start=0} @part
+  %3 b: f32[b=3, n=200] = gelu(%2) @b
+  %4 c: bf16[b=3, n=200] = cast(%3) {dtype="bf16"} @c
+  return %4
+)");
+  const Plan plan = make_plan(s, {});
+  EXPECT_NE(storage_of(plan, 3), storage_of(plan, 1)) << "strided";
+  EXPECT_NE(storage_of(plan, 4), storage_of(plan, 3)) << "another dtype";
+}
+
+TEST(PlanInPlace, AMatrixProductIsNever) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[b=4, n=16]
+  parameter %1 w: f32[n=16, n=16]
+  %2 a: f32[b=4, n=16] = gelu(%0) @a
+  %3 y: f32[b=4, n=16] = linear(%2, %1) @y
+  return %3
+)");
+  const Plan plan = make_plan(s, {});
+  EXPECT_NE(storage_of(plan, 3), storage_of(plan, 2));
+}
+
+// One operand, two results of its type: only one takes its place.
+TEST(PlanInPlace, OneResultOnlyTakesAPlace) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[n=400]
+  %1 a: f32[n=400] = gelu(%0) @a
+  %2 b: f32[n=400], %3 b.1: f32[n=400] = map(%1) {body="exp(x0), x0"} @b
+  return %2, %3
+)");
+  const Plan plan = make_plan(s, {});
+  EXPECT_EQ(storage_of(plan, 2), storage_of(plan, 1));
+  EXPECT_NE(storage_of(plan, 3), storage_of(plan, 1));
+}
+
+// The gradient of a norm: dx takes the place of dy, and the bias's gradient, a sum of dy, must not
+// be a sum of dx.
+TEST(PlanInPlace, AResultMayNotSpoilASumOfItsOperand) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 dy: f32[b=3, n=4]
+  %1 a: f32[b=3, n=4] = scale(%0) {by=2.0} @a
+  %2 dx: f32[b=3, n=4], %3 db: f32[n=4] = map(%1) {body="mul(x0, 100), x0/1"} @b
+  return %2, %3
+)");
+  const Plan plan = make_plan(s, {});
+  EXPECT_EQ(storage_of(plan, 2), storage_of(plan, 1));
+  const auto got = run_scheme(s, {{1, 2, 3, 4, 10, 20, 30, 40, 100, 200, 300, 400}}, false);
+  EXPECT_EQ(got[1], (Numbers{222, 444, 666, 888}));
+}
+
+TEST(PlanViews, ShareTheStorageOfWhatTheySee) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[b=2, n=12]
+  %1 a: f32[b=2, n=12] = gelu(%0) @a
+  %2 halves: f32[b=2, parts=2, n=6] = split(%1) {parts=2} @halves
+  %3 part: f32[b=2, parts=2, n=3] = slice(%2) {size=3, start=2} @part
+  %4 y: f32[b=2, parts=2, n=3] = exp(%3) @y
+  %5 back: f32[b=2, n=12] = merge(%2) @back
+  return %4, %5
+)");
+  const Plan plan = make_plan(s, {});
+  for (const Value v : {2, 3, 5}) EXPECT_EQ(storage_of(plan, v), storage_of(plan, 1));
+  EXPECT_EQ(plan.places[3].offset.count, 2 * 4);
+  EXPECT_EQ(plan.places[3].strides, (Strides{12, 6, 1}));
+  EXPECT_EQ(plan.places[5].strides, (Strides{12, 1}));
+  EXPECT_EQ(plan.storages[storage_of(plan, 1)].last, static_cast<int>(plan.calls.size()))
+      << "what is seen by a result lives as long";
+  int views = 0;
+  for (const PlannedCall& call : plan.calls) views += call.is_view;
+  EXPECT_EQ(views, 3);
+}
+
+// Halves of halves lie apart: no stride says [2, 6] of them.
+TEST(PlanViews, WhatStridesCannotSayIsACopy) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[b=2, n=12]
+  %1 halves: f32[b=2, parts=2, n=6] = split(%0) {parts=2} @halves
+  %2 part: f32[b=2, parts=2, n=3] = slice(%1) {size=3, start=2} @part
+  %3 y: f32[b=2, n=6] = merge(%2) @y
+  return %3
+)");
+  const Plan plan = make_plan(s, {});
+  EXPECT_EQ(storage_of(plan, 2), storage_of(plan, 0));
+  EXPECT_NE(storage_of(plan, 3), storage_of(plan, 0));
+  EXPECT_EQ(plan.places[3].strides, (Strides{6, 1}));
+  Numbers x(24), want;
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
+  for (const int i : {2, 3, 4, 8, 9, 10, 14, 15, 16, 20, 21, 22}) want.push_back(i);
+  EXPECT_EQ(run_scheme(s, {x}, false)[0], want);
+}
+
+// A linear map of rows that no single stride reaches.
+TEST(PlanViews, MayBeReadByAMatrixProduct) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[b=2, n=6]
+  parameter %1 w: f32[o=1, n=2]
+  parameter %2 bias: f32[o=1]
+  %3 part: f32[b=2, n=4] = slice(%0) {size=4, start=1} @part
+  %4 pairs: f32[b=2, parts=2, n=2] = split(%3) {parts=2} @pairs
+  %5 y: f32[b=2, parts=2, o=1] = linear(%4, %1, %2) @y
+  return %5
+)");
+  const Numbers x = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  EXPECT_EQ(run_scheme(s, {x, {1, 100}, {0.5}}, false)[0], (Numbers{201.5, 403.5, 807.5, 1009.5}));
+}
+
+TEST(PlanState, ComesOutWhereItWentInAndLiesAtTheBottom) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[n=40]
+  state %1 m: f32[n=40]
+  parameter %2 p: f32[n=7]
+  %3 next: f32[n=40] state = add(%1, %0) @update update
+  carry %1 -> %3
+  return
+)");
+  const Plan plan = make_plan(s, {});
+  EXPECT_EQ(storage_of(plan, 1), storage_of(plan, 3));
+  EXPECT_EQ(plan.offset_of(1).count, 0);
+  EXPECT_EQ(plan.offset_of(2).count, 192);
+  EXPECT_EQ(plan.state_end.count, 256);
+  EXPECT_GE(plan.offset_of(0), plan.state_end);
+}
+
+TEST(PlanState, AnOpThatMayNotOverwriteCannotWriteIt) {
+  const Scheme s = parse_scheme(R"(scheme:
+  parameter %0 w: f32[n=4, n=4]
+  parameter %1 v: f32[n=4, n=4]
+  %2 next: f32[n=4, n=4] = linear(%0, %1) @update
+  carry %0 -> %2
+  return
+)");
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(make_plan(s, {}), "may overwrite");
+}
+
+// ---- beside ----
+
+constexpr const char* kModel = R"(scheme model:
+  input %0 tokens: i32[b=3, s=5]
+  input %1 targets: i32[b=3, s=5]
+  parameter %2 table: f32[v=11, h=8] init=normal(0.5)
+  parameter %3 up.weight: f32[f=16, h=8] init=normal(0.5)
+  parameter %4 up.bias: f32[f=16] init=zeros
+  parameter %5 down.weight: f32[h=8, f=16] init=normal(0.5)
+  %6 x: f32[b=3, s=5, h=8] = embed(%0, %2) @x
+  %7 up: f32[b=3, s=5, f=16] = linear(%6, %3, %4) @up
+  %8 act: f32[b=3, s=5, f=16] = gelu(%7) @act
+  %9 down: f32[b=3, s=5, h=8] = linear(%8, %5) @down
+  %10 sum: f32[b=3, s=5, h=8] = add(%6, %9) @sum
+  %11 logits: f32[b=3, s=5, v=11] = linear(%10, %2) @logits
+  %12 loss: f32[] metric, %13 loss.count: f32[] metric, %14 loss.lse: f32[b=3, s=5] = cross_entropy(%11, %1) {ignore=-1} @loss
+  return %12, %13
+)";
+
+TEST(PlanBeside, SharesParametersAndStaysOutOfTheState) {
+  const Scheme model = parsed(kModel);
+  const Scheme step = training_step(model, {});
+  const Plan host = make_plan(step, {.threads = num_threads()});
+  const Plan guest = make_plan(model, beside(step, host, num_threads()));
+  for (const Value in : model.inputs) {
+    if (model[in].role != Role::kParameter) continue;
+    EXPECT_EQ(guest.offset_of(in), host.offset_of(*step.find(model[in].source)))
+        << to_string(model[in].source);
+  }
+  for (const Storage& s : guest.storages) {
+    const bool parameter = s.category == Category::kParameters;
+    EXPECT_EQ(s.offset < host.state_end, parameter);
+  }
+  EXPECT_LE(guest.arena, host.arena) << "this evaluation needs less than its training";
+}
+
+void fill_ids(Run& run) {
+  for (const Value in : run.scheme().inputs) {
+    if (run.scheme()[in].role != Role::kInput) continue;
+    Numbers ids(run.scheme()[in].type.num_elements());
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<double>(i * 7 % 11);
+    write_numbers(run, in, ids);
+  }
+}
+
+TEST(PlanBeside, AGuestChangesNoParameterAndNoState) {
+  const Scheme model = parsed(kModel);
+  const Scheme step = training_step(model, {});
+  const Plan plan = make_plan(step, {.threads = num_threads()});
+  adjoint::Run host(step, plan, {.poison = true});
+  initialize(host, 1);
+  host.set_number(*step.find({"rate"}), 0.01);
+  fill_ids(host);
+  host.step();
+  const std::vector<std::byte> before(host.arena(), host.arena() + plan.state_end.count);
+  adjoint::Run guest(model, make_plan(model, beside(step, plan, num_threads())), host,
+                     {.poison = true});
+  fill_ids(guest);
+  guest.step();
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), host.arena()));
+  // What the guest says of the loss is what the host says next.
+  const double loss = guest.number(model.outputs[0]) / guest.number(model.outputs[1]);
+  fill_ids(host);
+  host.step();
+  EXPECT_FLOAT_EQ(static_cast<float>(loss), static_cast<float>(host.number(step.outputs[0])));
+}
+
+TEST(PlanBeside, StateThatTheHostLacksGetsAPlaceOfItsOwn) {
+  const Scheme host = parsed(R"(scheme:
+  parameter %0 p: f32[n=40]
+  %1 y: f32[n=40] = gelu(%0) @y
+  return %1
+)");
+  const Scheme guest = parsed(R"(scheme:
+  parameter %0 p: f32[n=40]
+  parameter %1 q: f32[n=40]
+  %2 y: f32[n=40] = add(%0, %1) @y
+  return %2
+)");
+  const Plan first = make_plan(host, {});
+  const Plan second = make_plan(guest, beside(host, first, 1));
+  EXPECT_EQ(second.offset_of(0), first.offset_of(0));
+  EXPECT_GE(second.offset_of(1), first.state_end);
+  EXPECT_GE(second.offset_of(2), second.state_end);
+}
+
+// ---- the verifier of plans ----
+
+TEST(VerifyPlan, SeesOverlapAndWhatIsOutside) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[n=400]
+  %1 a: f32[n=400] = gelu(%0) @a
+  %2 b: f32[n=400] = add(%1, %0) @b
+  return %2, %1
+)");
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Plan good = make_plan(s, {});
+  verify_plan(s, good);
+  Plan overlapping = good;
+  overlapping.storages[storage_of(good, 1)].offset = good.storages[storage_of(good, 2)].offset;
+  EXPECT_DEATH(verify_plan(s, overlapping), "overlap");
+  Plan outside = good;
+  outside.arena = {64};
+  EXPECT_DEATH(verify_plan(s, outside), "in the arena");
+  Plan small = good;
+  small.storages[storage_of(good, 1)].size = {64};
+  EXPECT_DEATH(verify_plan(s, small), "inside its storage");
+}
+
+}  // namespace
+}  // namespace adjoint
