@@ -1,5 +1,7 @@
 // adjoint train: trains a model on a text, saves, evaluates, resumes.
 #include <fmt/format.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -18,9 +20,14 @@ namespace adjoint {
 namespace {
 
 std::atomic<bool> g_stop = false;
+// The first Ctrl-C asks for a save; one that comes a second later does not wait for it.
 void on_interrupt(int) {
+  static timespec first = {};
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  if (g_stop && now.tv_sec - first.tv_sec > 1) ::_exit(kInterrupted);
+  if (!g_stop) first = now;
   g_stop = true;
-  std::signal(SIGINT, SIG_DFL);  // the second one ends at once
 }
 
 struct TrainFlags {
@@ -58,10 +65,6 @@ int run(const TrainFlags& flags) {
   Trainer trainer(resolve_config(toml, flags_layer(flags)));
   const TrainConfig& c = trainer.config();
   const Scheme& step = trainer.run().scheme();
-  if (trainer.first_step() >= c.steps) {
-    fail(c.out, ": this run is already at step ", trainer.first_step(), " of ", c.steps,
-         "; say a larger --steps to go on");
-  }
   if (!flags.json) {
     std::cout << fmt::format(
         "{}: {} parameters; {} tokens to train on, {} to validate, {} in the vocabulary\n"
@@ -76,7 +79,7 @@ int run(const TrainFlags& flags) {
   }
   std::signal(SIGINT, on_interrupt);
   const Progress watch(1, 0);
-  const TrainResult result = trainer.train(g_stop);
+  const TrainResult result = trainer.train(g_stop, flags.json ? nullptr : &std::cout);
   if (flags.json) {
     nlohmann::json out = {{"step", result.step},
                           {"loss", result.loss},

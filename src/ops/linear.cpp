@@ -1,6 +1,7 @@
 // y[..., o] = sum over i of x[..., i] * w[o, i] (+ b[o]): a linear map by a parameter.
 #include "base/error.h"
 #include "ops/builder.h"
+#include "ops/elements.h"
 #include "ops/matmul.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
@@ -78,34 +79,40 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs&) 
   return {in.size() > 2 ? b.emit("add", {y, in[2]}) : y};
 }
 
-Product product_of(const KernelCall& k) {
+// Nothing for float64, nor for views whose rows no single stride reaches.
+std::optional<Product> product_of(const KernelCall& k) {
   const OpCall& call = k.call;
+  if (call.inputs[0].dtype == Dtype::kF64) return std::nullopt;
   auto product = as_product(map_of(call.inputs[0]), call.inputs[0], k.in_strides[0], call.inputs[1],
                             k.in_strides[1], k.outputs[0], k.out_strides[0]);
-  CHECK(product, "rows of x are evenly spaced: a view of x keeps its leading axes");
-  product->bias = call.inputs.size() > 2;
-  return *product;
+  if (product) product->bias = call.inputs.size() > 2;
+  return product;
 }
 
-// float64, in plain loops: the CPU's fast products are float32.
+// In plain loops, whatever the dtype and the strides.
 Launch naive(const KernelCall& k, const Pointers& at) {
   const Launch multiply = prepare_naive_contract(map_of(k.call.inputs[0]), k, at);
   if (k.call.inputs.size() < 3) return multiply;
-  const auto* bias = static_cast<const double*>(at.in[2]);
-  auto* y = static_cast<double*>(at.out[0]);
+  const void* bias = at.in[2];
+  void* y = at.out[0];
+  const Dtype dtype = k.outputs[0].dtype;
   const int64_t width = k.outputs[0].dim(-1), step = k.outputs[0].axes.back().physical();
   const int64_t rows = k.outputs[0].num_elements() / width;
   return [=] {
     multiply();
     for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < width; ++c) y[r * step + c] += bias[c];
+      for (int64_t c = 0; c < width; ++c) {
+        const int64_t at_y = r * step + c;
+        store_element(y, dtype, at_y, load_element(y, dtype, at_y) + load_element(bias, dtype, c));
+      }
     }
   };
 }
 
 Launch cpu(const KernelCall& k, const Pointers& at) {
-  if (k.call.inputs[0].dtype == Dtype::kF64) return naive(k, at);
-  return prepare_product(product_of(k), at.in[0], at.in[1],
+  const auto product = product_of(k);
+  if (!product) return naive(k, at);
+  return prepare_product(*product, at.in[0], at.in[1],
                          k.call.inputs.size() > 2 ? at.in[2] : nullptr, at.out[0], at.workspace);
 }
 
@@ -156,8 +163,8 @@ extern const OpDef op_linear = {
     .cpu = cpu,
     .cpu_workspace =
         [](const KernelCall& k) {
-          const bool naive = k.call.inputs[0].dtype == Dtype::kF64;
-          return naive ? Bytes{0} : product_workspace(product_of(k));
+          const auto product = product_of(k);
+          return product ? product_workspace(*product) : Bytes{0};
         },
     .samples = samples,
     .refused = refused,

@@ -10,11 +10,15 @@ namespace {
 
 // The table's outputs, made once per scheme for each size and base.
 std::vector<Value> shared_table(Builder& b, const Attrs& attrs) {
+  int others = 0;
   for (const Morphism& m : b.scheme().morphisms) {
-    if (m.op == "rotary_table" && m.attrs == attrs) return m.outputs;
+    if (m.op != "rotary_table") continue;
+    if (m.attrs == attrs) return m.outputs;
+    ++others;
   }
   const Source source = b.source();
-  b.at({"rotary_table"}, b.phase(), b.role());
+  const std::string number = others ? "#" + std::to_string(others + 1) : "";
+  b.at({"rotary_table" + number}, b.phase(), b.role());
   const std::vector<Value> made = b.emit_all("rotary_table", {}, attrs);
   b.at(source, b.phase(), b.role());
   return made;

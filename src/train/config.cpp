@@ -39,7 +39,7 @@ std::span<const OptionSpec> train_options() {
       {"min_lr", Kind::kNumber, -1, "the last learning rate; -1: a tenth of lr", -1, 1e3},
       {"schedule",
        Kind::kText,
-       "cosine",
+       "wsd",
        "warm-up, then: cosine to min_lr | wsd: constant, cooling down at the end | constant",
        -1e300,
        1e300,

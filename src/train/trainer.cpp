@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <iostream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -38,6 +37,17 @@ void cut_metrics(const fs::path& file, int64_t step) {
     if (entry.is_object() && entry.value("step", int64_t{0}) <= step) kept += line + "\n";
   }
   write_file_atomically(file, kept);
+}
+
+// A batch of text is tokens and the tokens that follow them.
+void check_takes_text(const Scheme& forward, const std::string& file) {
+  for (const char* name : {"tokens", "targets"}) {
+    const Value v = input_named(forward, name);
+    if (v < 0 || forward[v].type.dtype != Dtype::kI32 || forward[v].type.rank() != 2) {
+      fail(file,
+           ": a model that is trained on text takes tokens[batch, seq] and targets[batch, seq]");
+    }
+  }
 }
 
 }  // namespace
@@ -76,6 +86,7 @@ Trainer::Trainer(ResolvedConfig resolved)
                                            "validation");
 
   const Scheme forward = model_->forward();
+  check_takes_text(forward, model_->text().file);
   const Scheme step = training_step(forward, config_.step);
   const Plan plan = make_plan(step, {.threads = num_threads()});
   const Scheme evaluation = without_randomness(forward);
@@ -100,9 +111,14 @@ Trainer::Trainer(ResolvedConfig resolved)
   counter_ = input_named(step, kRandomCounter);
   if (config_.resume) {
     first_step_ = load_state(paths_, *run_, true);
+    if (first_step_ >= config_.steps) {
+      fail(config_.out, ": this run is already at step ", first_step_, " of ", config_.steps,
+           "; say a larger --steps to go on");
+    }
   } else {
     initialize(*run_, config_.seed);
   }
+  begin_folder();
 }
 
 void Trainer::begin_folder() {
@@ -166,8 +182,7 @@ double Trainer::evaluate() {
   return sum / count;
 }
 
-TrainResult Trainer::train(const std::atomic<bool>& stop) {
-  begin_folder();
+TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const Scheme& s = run_->scheme();
   auto* tokens = run_->data(input_named(s, "tokens"));
   auto* targets = run_->data(input_named(s, "targets"));
@@ -207,7 +222,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop) {
            "): try a lower --lr",
            saved_at >= 0 ? fmt::format("; the save of step {} stays", saved_at) : "");
     }
-    const bool ends = result.step == last || stop;
+    const bool ends = result.step == last;
     const bool evaluates =
         ends || (config_.eval_every > 0 && result.step % config_.eval_every == 0);
     const bool logs = evaluates || result.step % config_.log_every == 0;
@@ -225,11 +240,12 @@ TrainResult Trainer::train(const std::atomic<bool>& stop) {
         result.val_loss = evaluate();
         line["val_loss"] = *result.val_loss;
         progress.clear();
-        std::cout << fmt::format(
-                         "step {:>6}  loss {:.4f}  val {:.4f}  lr {:.2e}  {:>7.0f} tokens/s\n",
-                         result.step, result.loss, *result.val_loss, schedule_.rate(step),
-                         tokens_per_s)
-                  << std::flush;
+        if (log) {
+          *log << fmt::format("step {:>6}  loss {:.4f}  val {:.4f}  lr {:.2e}  {:>7.0f} tokens/s\n",
+                              result.step, result.loss, *result.val_loss, schedule_.rate(step),
+                              tokens_per_s)
+               << std::flush;
+        }
       }
       metrics << line.dump() << "\n" << std::flush;
       logged_at = std::chrono::steady_clock::now();

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <ostream>
 
 #include "data/batches.h"
 #include "data/corpus.h"
@@ -23,13 +24,14 @@ struct TrainResult {
 
 class Trainer {
  public:
-  // Reads the data, binds and plans the model, fills the arena: everything that can be refused is
-  // refused here, before anything is written.
+  // Reads the data, binds and plans the model, fills the arena, and only then begins the folder:
+  // everything that can be refused is refused here, before anything is written.
   explicit Trainer(ResolvedConfig resolved);
   ~Trainer();
 
-  // Until the last step, --stop-after, or `stop` becomes true; saves in every case.
-  TrainResult train(const std::atomic<bool>& stop);
+  // Until the last step, --stop-after, or `stop` becomes true; saves in every case. Evaluations are
+  // told to `log`, if there is one.
+  TrainResult train(const std::atomic<bool>& stop, std::ostream* log = nullptr);
 
   // Mean loss on the validation part.
   double evaluate();

@@ -9,6 +9,9 @@
 #include "ops/harness.h"
 
 namespace adjoint {
+
+void PrintTo(const OpDef* op, std::ostream* out) { *out << op->name; }
+
 namespace {
 
 class OpContract : public testing::TestWithParam<const OpDef*> {

@@ -22,7 +22,7 @@ model x:
 constexpr std::string_view kScheme = R"(scheme s:
   parameter %1 w.weight: f32[v=65~128, h*2=4] init=normal(0.02) frozen place=data/sharded/1
   input %0 x: i32[] precision="nf4/64" recomputed host stage=2 parts
-  %2 y:grad: f32[v=65] gradient, %3 z: f32[] = op(%0, %1) {a=1, b=-2.5, c="t", d=[1, 2]} @y:grad update epoch=1
+  %2 y:g: f32[v=65] gradient, %3 z: f32[] = op(%0, %1) {a=1, b=-2.5, c="t", d=[1]} @y update epoch=1
   carry %1 -> %1
   return %2, %3
 )";

@@ -11,7 +11,8 @@ Schedule schedule(const nlohmann::json& options) {
 }
 
 TEST(Schedule, WarmsUpLinearlyThenFallsAlongACosine) {
-  const Schedule s = schedule({{"steps", 1100}, {"lr", 1.0}, {"min_lr", 0.1}, {"warmup", 99}});
+  const Schedule s = schedule(
+      {{"steps", 1100}, {"lr", 1.0}, {"min_lr", 0.1}, {"warmup", 99}, {"schedule", "cosine"}});
   EXPECT_DOUBLE_EQ(s.rate(0), 0.01);
   EXPECT_DOUBLE_EQ(s.rate(49), 0.5);
   EXPECT_DOUBLE_EQ(s.rate(99), 1.0);

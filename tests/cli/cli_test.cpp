@@ -1,0 +1,201 @@
+// The binary as a user meets it: exit codes, one clear sentence, nothing lost.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/temp_folder.h"
+
+namespace adjoint {
+namespace {
+
+struct Outcome {
+  int code;
+  std::string text;  // both streams
+};
+
+// `before` goes in front of the program: limits, signals.
+Outcome run(const std::string& arguments, const std::string& before = "") {
+  const std::string command = before + " " ADJOINT_BINARY " " + arguments + " 2>&1";
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  Outcome outcome{-1, ""};
+  char buffer[4096];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
+    outcome.text.append(buffer, n);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "a line of text " + std::to_string(i * 7 % 90) + "\n";
+    write("text.txt", text);
+  }
+  std::string write(const std::string& name, std::string_view text) {
+    write_file_atomically(folder_ / name, text);
+    return (folder_ / name).string();
+  }
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  std::string small_run(const std::string& out) const {
+    return "train --model char --data " + at("text.txt") + " --steps 4 --batch 2 --context 8" +
+           " --eval-batches 1 --save-every 2 --set layers=1 hidden=16 heads=2 --out " + at(out);
+  }
+  void refused(const std::string& arguments, const std::string& part) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 1) << o.text;
+    EXPECT_NE(o.text.find(part), std::string::npos) << o.text;
+    EXPECT_EQ(std::count(o.text.begin(), o.text.end(), '\n'), 1) << "one sentence: " << o.text;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Cli, HelpAndUsage) {
+  for (const char* command : {"", "train", "generate", "plan", "show", "ops", "functors"}) {
+    const Outcome o = run(std::string(command) + " --help");
+    EXPECT_EQ(o.code, 0) << command;
+    EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
+  }
+  EXPECT_EQ(run("").code, 2);
+  EXPECT_EQ(run("trian").code, 2);
+  EXPECT_EQ(run("train --no-such-flag 3").code, 2);
+}
+
+TEST_F(Cli, TrainsThenGenerates) {
+  Outcome o = run(small_run("run") + " --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  o = run("generate --model " + at("run") + " --prompt \"a line\" --tokens 20 --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  EXPECT_EQ(json["prompt"], "a line");
+  EXPECT_EQ(json["text"].get<std::string>().size(), 20u);
+  // The same seed, the same text; another seed, another.
+  const std::string again =
+      "generate --model " + at("run") + " --prompt \"a line\" --tokens 20 --json";
+  EXPECT_EQ(run(again).text, o.text);
+  EXPECT_NE(run(again + " --seed 5").text, o.text);
+}
+
+TEST_F(Cli, PlanAsJson) {
+  const Outcome o = run("plan --model gpt2 --batch 4 --context 128 --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  EXPECT_EQ(json["params"], 124439808 - (1024 - 128) * 768);  // a shorter table of positions
+  EXPECT_EQ(json["tokens_per_step"], 512);
+  EXPECT_GT(json["flops_per_step"].get<int64_t>(), 6 * 124000000LL * 512);
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : json["categories"].items()) sum += bytes.get<int64_t>();
+  EXPECT_EQ(sum, json["peak_bytes"]);
+}
+
+TEST_F(Cli, MeasuredEqualsPredicted) {
+  const Outcome o = run("plan --model char --batch 2 --context 16 --measure --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  // The last byte may happen to hold the pattern.
+  EXPECT_LE(json["measured_peak_bytes"], json["peak_bytes"]);
+  EXPECT_GE(json["measured_peak_bytes"].get<int64_t>(), json["peak_bytes"].get<int64_t>() - 4);
+}
+
+TEST_F(Cli, RefusesBadSchemes) {
+  const auto scheme = [&](const std::string& text) {
+    return "plan --model " + write("bad.scheme", text);
+  };
+  refused(scheme("model tokens[batch, seq]\n  x = tokens\n"), "bad.scheme:1:25: wanted ':'");
+  refused(scheme("axes context=8\nmodel tokens[batch, seq]:\n  x = sorcery(tokens)\n"),
+          "bad.scheme:3:7: ");
+  refused(scheme("axes context=8 hidden=6 heads=4\nmodel tokens[batch, seq], targets[batch, seq]:\n"
+                 "  x = embed(tokens, 10)\n  x = attention(linear(x, 3*hidden), heads)\n"
+                 "  l = cross_entropy(x, targets)\n"),
+          "bad.scheme:4:7: attention: ");
+  refused("plan --model gtp2", "gpt2");
+  refused("plan --model " + at("absent.scheme"), "absent.scheme");
+  refused("plan --model gpt2 --set layrs=3", "layers");
+  refused("plan --model gpt2 --set layers=0", "layers");
+  refused("plan --model gpt2 --batch 0", "--batch");
+}
+
+TEST_F(Cli, RefusesBadData) {
+  const auto train = [&](const std::string& data, const std::string& more = "") {
+    return "train --model char --data " + data + " --out " + at("never") + " " + more;
+  };
+  refused(train(at("absent.txt")), "absent.txt: there is no such file");
+  refused(train(write("empty.txt", "")), "empty.txt");
+  refused(train(write("binary.bin", std::string("\x7f"
+                                                "ELF\0\0\x01",
+                                                7))),
+          "--tokenizer byte");
+  refused(train(at("text.txt"), "--context 100000"), "100000");
+  refused(train(at("text.txt"), "--steps 0"), "'steps'");
+  refused(train(at("text.txt"), "--lr nan"), "'lr'");
+  refused("train --model char --out " + at("never"), "--data");
+  EXPECT_FALSE(std::filesystem::exists(at("never")));
+}
+
+TEST_F(Cli, RefusesFoldersThatCannotBeWritten) {
+  write("a_file", "in the way");
+  refused(small_run("a_file"), "a_file");
+  refused(small_run("a_file/below"), "a_file/below");
+}
+
+TEST_F(Cli, AFullDiskKeepsTheLastGoodSave) {
+  ASSERT_EQ(run(small_run("run") + " --stop-after 2").code, 0);
+  const std::string model = read_file(folder_ / "run/model.safetensors");
+  // No file may grow past 8 KiB now: a disk that fills up while a save is written.
+  const Outcome o = run("train --resume --out " + at("run"), "ulimit -f 8;");
+  EXPECT_EQ(o.code, 1) << o.text;
+  EXPECT_NE(o.text.find("cannot be written"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("the save of step 2 stays"), std::string::npos) << o.text;
+  EXPECT_EQ(read_file(folder_ / "run/model.safetensors"), model);
+  EXPECT_EQ(run("train --resume --out " + at("run")).code, 0);
+}
+
+TEST_F(Cli, RefusesSavesThatAreNone) {
+  refused("generate --model " + at("nowhere"), "nowhere: there is no such folder");
+  refused("train --resume --out " + at("nowhere"), "nowhere: there is no run here");
+  ASSERT_EQ(run(small_run("run")).code, 0);
+  refused(small_run("run"), "already holds a run, at step 4");
+  refused("generate --model " + at("run") + " --prompt \"Zürich\"", "");
+  const std::string whole = read_file(folder_ / "run/model.safetensors");
+  write("run/model.safetensors", whole.substr(0, whole.size() / 2));
+  refused("generate --model " + at("run"), "model.safetensors");
+  refused("train --resume --steps 9 --out " + at("run"), "model.safetensors");
+}
+
+TEST_F(Cli, CtrlCSavesAndSaysHowToGoOn) {
+  const std::string command = "train --model char --data " + at("text.txt") +
+                              " --steps 1000000 --batch 2 --context 8 --set layers=1 hidden=16 "
+                              "heads=2 --eval-batches 1 --out " +
+                              at("run");
+  const Outcome o = run(command, "timeout -s INT 2");
+  EXPECT_NE(o.text.find("go on with: adjoint train --resume --out " + at("run")), std::string::npos)
+      << o.text;
+  EXPECT_TRUE(std::filesystem::exists(at("run/model.safetensors")));
+}
+
+TEST_F(Cli, TomlIsOverriddenByFlags) {
+  const std::string toml =
+      write("run.toml", "model = \"char\"\ndata = \"" + at("text.txt") +
+                            "\"\nsteps = 3\nbatch = 2\ncontext = 8\nout = \"" + at("run") +
+                            "\"\neval_batches = 1\n[set]\nlayers = 1\nhidden = 16\n"
+                            "heads = 2\n");
+  const Outcome o = run("train --config " + toml + " --steps 2 --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const std::string last = o.text.substr(o.text.rfind('{'));
+  EXPECT_EQ(nlohmann::json::parse(last)["step"], 2);
+  refused("train --config " + write("bad.toml", "stpes = 3\n"), "did you mean 'steps'");
+}
+
+TEST_F(Cli, ListsOps) {
+  const Outcome o = run("ops --json");
+  ASSERT_EQ(o.code, 0);
+  EXPECT_GT(nlohmann::json::parse(o.text).size(), 30u);
+}
+
+}  // namespace
+}  // namespace adjoint

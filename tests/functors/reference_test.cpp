@@ -1,0 +1,152 @@
+// The scheme that judges: the same inputs and outputs as what it judges, in float64 throughout,
+// with every fused op as its meaning; and the schemes that are evaluated and sampled from.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "functors/functor_named.h"
+#include "ops/harness.h"
+
+namespace adjoint {
+namespace {
+
+constexpr const char* kModel = R"(scheme model:
+  input %0 tokens: i32[b=2, s=3]
+  input %1 targets: i32[b=2, s=3]
+  parameter %2 table: f32[v=7, h=4] init=normal(0.5)
+  parameter %3 qkv.weight: f32[w=12, h=4] init=normal(0.5)
+  parameter %4 qkv.bias: f32[w=12] init=normal(0.5)
+  parameter %5 temperature: f32[] init=ones
+  control %6 random: i64[counter=3]
+  %7 x: f32[b=2, s=3, h=4] = embed(%0, %2) @x
+  %8 qkv: f32[b=2, s=3, w=12] = linear(%7, %3, %4) @qkv
+  %9 a: f32[b=2, s=3, heads*size=4], %10 a.lse: f32[b=2, kv_heads=2, group=1, s=3] = attention(%8) {causal=1, heads=2, kv_heads=2} @a
+  %11 d: f32[b=2, s=3, heads*size=4] = dropout(%9, %6) {key="d", rate=0.25} @d
+  %12 z: f32[b=2, s=3, h=4] = add(%7, %11) @z
+  %13 logits: f32[b=2, s=3, v=7] = linear(%12, %2) @logits
+  %14 scaled: f32[b=2, s=3, v=7] = mul(%13, %5) @scaled
+  %15 loss: f32[] metric, %16 loss.count: f32[] metric, %17 loss.lse: f32[b=2, s=3] = cross_entropy(%14, %1) {ignore=-1} @loss
+  return %15, %16
+)";
+
+Scheme model() {
+  Scheme s = parse_scheme(kModel);
+  verify(s);
+  return s;
+}
+
+std::vector<std::string> names(const Scheme& s, const std::vector<Value>& values) {
+  std::vector<std::string> all;
+  for (const Value v : values) {
+    all.push_back(std::string(name(s[v].role)) + " " + to_string(s[v].source) + " " +
+                  shape_string(s[v].type));
+  }
+  return all;
+}
+
+TEST(Reference, KeepsInputsOutputsAndCarries) {
+  for (const Scheme& s : {model(), training_step(model(), {})}) {
+    const Scheme r = to_reference(s);
+    EXPECT_EQ(names(r, r.inputs), names(s, s.inputs));
+    EXPECT_EQ(names(r, r.outputs), names(s, s.outputs));
+    ASSERT_EQ(r.carries.size(), s.carries.size());
+    for (size_t i = 0; i < s.carries.size(); ++i) {
+      EXPECT_EQ(r[r.carries[i].in].source, s[s.carries[i].in].source);
+      EXPECT_EQ(r[r.carries[i].out].source, s[s.carries[i].out].source);
+    }
+  }
+}
+
+TEST(Reference, IsFloat64Throughout) {
+  const Scheme r = to_reference(training_step(model(), {}));
+  for (const Object& o : r.objects) {
+    const Dtype dtype = o.type.dtype;
+    EXPECT_TRUE(dtype == Dtype::kF64 || !is_float(dtype)) << to_string(o.source);
+  }
+  EXPECT_EQ(r[*r.find({"tokens"})].type.dtype, Dtype::kI32);
+  EXPECT_EQ(r[*r.find({"random"})].type.dtype, Dtype::kI64);
+}
+
+TEST(Reference, WidensDtypesThatStandInAttributes) {
+  const Scheme r = to_reference(parse_scheme(R"(scheme:
+  input %0 x: f32[n=4]
+  %1 low: bf16[n=4] = cast(%0) {dtype="bf16"} @low
+  %2 both: f32[n=4], %3 ids: i32[n=4] = map(%1) {body="x0/f32, x0/i32"} @both
+  %4 ones: f32[n=4] = fill() {shape=[4], value=1.0} @ones
+  return %2, %3, %4
+)"));
+  EXPECT_EQ(std::get<std::string>(r.morphisms[0].attrs.at("dtype")), "f64");
+  EXPECT_EQ(std::get<std::string>(r.morphisms[1].attrs.at("body")), "x0/f64, x0/i32");
+  EXPECT_EQ(std::get<std::string>(r.morphisms[2].attrs.at("dtype")), "f64");
+}
+
+TEST(Reference, HasNoOpWithoutAReferenceOfItsOwn) {
+  std::set<std::string> ops;
+  for (const Morphism& m : to_reference(training_step(model(), {})).morphisms) {
+    const OpDef& op = op_named(m.op);
+    EXPECT_TRUE(op.body || op.reference) << m.op;
+    ops.insert(m.op);
+  }
+  EXPECT_EQ(ops.count("linear") + ops.count("attention") + ops.count("attention_grad"), 0u);
+  EXPECT_EQ(ops.count("contract"), 1u);
+}
+
+TEST(Reference, OfAReferenceIsItself) {
+  const Scheme once = to_reference(training_step(model(), {}));
+  EXPECT_EQ(print(to_reference(once)), print(once));
+}
+
+// The numbers of the whole step, one and the other way.
+TEST(Reference, AgreesWithTheStepItJudges) {
+  const Scheme step = training_step(model(), {.clip = 0.5});
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal(0, 0.5f);
+  std::vector<Numbers> x;
+  for (const Value in : step.inputs) {
+    Numbers numbers(step[in].type.num_elements());
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const Object& o = step[in];
+      numbers[i] = o.role == Role::kInput       ? static_cast<double>(i % 7)
+                   : o.role == Role::kParameter ? static_cast<double>(normal(random))
+                   : o.source.path == "rate"    ? 0.125
+                                                : 0.0;
+    }
+    x.push_back(std::move(numbers));
+  }
+  const auto want = run_scheme(step, x, true), got = run_scheme(step, x, false);
+  for (size_t k = 0; k < want.size(); ++k) {
+    EXPECT_LT(relative_error(got[k], want[k]), 2e-6) << to_string(step[step.outputs[k]].source);
+  }
+}
+
+TEST(LogitsOf, EndsBeforeTheLoss) {
+  const Scheme s = logits_of(model());
+  verify(s);
+  ASSERT_EQ(s.outputs.size(), 1u);
+  EXPECT_EQ(to_string(s[s.outputs[0]].source), "scaled");
+  for (const Morphism& m : s.morphisms) EXPECT_NE(m.op, "cross_entropy");
+  const Scheme whole = model();
+  EXPECT_EQ(names(s, s.inputs), names(whole, whole.inputs)) << "a run binds the same inputs";
+}
+
+TEST(WithoutRandomness, PassesTheFirstOperandOn) {
+  const Scheme before = parse_scheme(R"(scheme:
+  input %0 x: f32[n=4]
+  control %1 random: i64[counter=3]
+  %2 a: f32[n=4] = gelu(%0) @a
+  %3 d: f32[n=4] = dropout(%2, %1) {key="d", rate=0.5} @d
+  %4 e: f32[n=4] = dropout(%3, %1) {key="e", rate=0.5} @e
+  %5 y: f32[n=4] = exp(%4) @y
+  return %5, %4
+)");
+  EXPECT_EQ(print(without_randomness(before)), R"(scheme:
+  input %0 x: f32[n=4]
+  control %1 random: i64[counter=3]
+  %2 a: f32[n=4] = gelu(%0) @a
+  %3 y: f32[n=4] = exp(%2) @y
+  return %3, %2
+)");
+}
+
+}  // namespace
+}  // namespace adjoint
