@@ -1,0 +1,52 @@
+// How the CPU walks a body's iteration space: which axes are one, where every value lives, how sums
+// over leading axes are shared out. Known from shapes alone, so the plan can ask for its workspace.
+#pragma once
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+inline constexpr int64_t kPiece = 1024;  // elements: 4 KiB a register, half a dozen fit in L1
+
+// The iteration space after merging, and what is known of it before any data.
+struct Layout {
+  Body body;
+  std::vector<int64_t> dims;     // leading (summed) axes, then the rest; the last is the row
+  std::vector<size_t> leads;     // per output: how many of them it sums; 0 if it sums none
+  size_t leading = 0;            // the least of those that sum: they all sum at least these
+  std::vector<Strides> in, out;  // along dims
+  std::vector<bool> varies;      // per node: along the row
+  std::vector<int> slot;         // per node: its register, or -1
+  int num_slots = 0;
+  int64_t piece = 0;  // elements of a register
+  bool sums = false, by_column = false;
+  int64_t rows = 1, summed_rows = 1, blocks = 1;
+  std::vector<int64_t> sum_size;  // per output: elements of its sums, 0 if it has none
+
+  int64_t row() const { return dims.back(); }
+  int64_t total_sums() const {
+    int64_t total = 0;
+    for (const int64_t size : sum_size) total += size;
+    return total;
+  }
+  // Bytes of one thread's registers.
+  Bytes thread_bytes() const {
+    const int64_t nodes = static_cast<int64_t>(body.nodes.size());
+    Bytes bytes = round_up({nodes * 16}, {64});
+    bytes += {int64_t{num_slots} * round_up({piece * 4}, {64}).count};
+    if (by_column) bytes += round_up({total_sums() ? kPiece * 4 * num_summed() : 0}, {64});
+    return bytes;
+  }
+  int64_t num_summed() const {
+    int64_t count = 0;
+    for (const int64_t size : sum_size) count += size > 0;
+    return count;
+  }
+  Bytes block_bytes() const { return by_column ? Bytes{0} : Bytes{blocks * total_sums() * 4}; }
+};
+
+Layout lay_out(const KernelCall& call);
+
+// Does this output add up over leading axes?
+bool is_sum(const BodyOutput& out);
+
+}  // namespace adjoint
