@@ -48,7 +48,7 @@ int run(bool as_json) {
     return kDone;
   }
   for (const bool callable : {true, false}) {
-    std::cout << (callable ? "In a scheme's text (every call also takes name=...):\n"
+    std::cout << (callable ? "In a scheme's text (every call also takes name= and frozen=):\n"
                            : "\nMade by functors and by other ops:\n");
     for (const OpDef* op : all_ops()) {
       if (op->params.empty() == callable) continue;

@@ -70,6 +70,8 @@ class Elaborator {
     return scope.locals.count(name) || settings_.count(name);
   }
   bool flag(const Scope& scope, const Term& term);
+  bool is_frozen(const Scope& scope, const Term& call);
+  void freeze(size_t first, const OpDef& op, Position at);
   Init init(const Scope& scope, const Term& term);
   Value parameter_of_call(const Scope& scope, const Term& name, std::string_view parameter);
 

@@ -16,7 +16,7 @@ std::string what_it_takes(const OpDef& op) {
     params.push_back(std::string(p.name) +
                      (p.otherwise.empty() ? "" : "=" + std::string(p.otherwise)));
   }
-  return join(params, ", ") + " and name";
+  return join(params, ", ") + ", and name and frozen";
 }
 
 // Some params may be absent; the word that says so is their default.
@@ -39,7 +39,29 @@ Elaborator::Objects Elaborator::call_op(Scope& scope, const Term& call, const Op
   }
   // After the operands, which may hold calls of the same op: the inner one is the first.
   surface.path = call_path(scope, call, op.name, false);
-  return emit(op, surface, call.at);
+  const size_t first = scheme_.objects.size();
+  const Objects made = emit(op, surface, call.at);
+  if (is_frozen(scope, call)) freeze(first, op, call.at);
+  return made;
+}
+
+// linear(x, hidden, frozen=yes): what the call makes is not trained.
+bool Elaborator::is_frozen(const Scope& scope, const Term& call) {
+  for (const auto& [word, value] : call.keywords) {
+    if (word != "frozen") continue;
+    if (value.kind != Term::Kind::kWhen) return flag(scope, value);
+    return flag(scope, value.args[1]) && flag(scope, value.args[0]);
+  }
+  return false;
+}
+
+void Elaborator::freeze(size_t first, const OpDef& op, Position at) {
+  bool any = false;
+  for (size_t v = first; v < scheme_.objects.size(); ++v) {
+    if (scheme_.objects[v].role != Role::kParameter) continue;
+    scheme_.objects[v].frozen = any = true;
+  }
+  if (!any) fail_here(at, op.name, ": there is nothing to freeze: this call makes no parameter");
 }
 
 Elaborator::Objects Elaborator::emit_infix(Scope& scope, const Term& term, std::string_view op,
@@ -112,10 +134,10 @@ std::vector<std::pair<const Param*, const Term*>> Elaborator::bind(Scope& scope,
     bound.emplace_back(param, &arg);
   }
   for (const auto& [word, value] : call.keywords) {
-    if (word == "name") continue;
+    if (word == "name" || word == "frozen") continue;
     const Param* param = param_named(word);
     if (!param) {
-      std::vector<std::string> names = {"name"};
+      std::vector<std::string> names = {"name", "frozen"};
       for (const Param& p : op.params) names.emplace_back(p.name);
       fail_here(call.at, op.name, ": there is no argument '", word, "'; it takes ",
                 what_it_takes(op), did_you_mean(word, names));

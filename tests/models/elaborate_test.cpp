@@ -1,8 +1,6 @@
 // Text and settings -> scheme, on models that no library has.
 #include "models/elaborate.h"
 
-#include <chrono>
-
 #include "base/error_text.h"
 #include "models/small_models.h"
 
@@ -290,29 +288,20 @@ TEST(Elaborate, UnusedBoxesMayBeWrong) {
             1u);
 }
 
-TEST(Elaborate, TheLargestModelTakesNoTime) {
-  const ModelText model = find_model("gpt3-175b");
-  const auto begin = std::chrono::steady_clock::now();
-  const Scheme scheme = elaborate(parse_document(model.text, model.file), model.file,
-                                  {.preset = model.preset, .settings = {{"dropout", 0.1}}});
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-  EXPECT_GT(scheme.morphisms.size(), 96u * 10);
-  EXPECT_LT(taken.count(), 1.0);
-}
-
-TEST(Elaborate, TimeGrowsWithTheDepthAndNotItsSquare) {
-  const auto seconds = [](double layers) {
-    double least = 1e9;
-    for (int i = 0; i < 3; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      elaborate_preset("char", {{"layers", layers}, {"dropout", 0.1}});
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-      least = std::min(least, taken.count());
-    }
-    return least;
-  };
-  const double small = seconds(100), large = seconds(800);
-  EXPECT_LT(large, 30 * small) << "8 times the layers, " << large / small << " times the time";
+TEST(Elaborate, FrozenParametersAreSaidInTheText) {
+  const Scheme s = elaborate_text(
+      "axes context=4 hidden=6\n"
+      "numbers cold=1\n"
+      "model tokens[batch, seq], targets[batch, seq]:\n"
+      "  x = embed(tokens, 9, name=table, frozen=yes)\n"
+      "  x = linear(x, 9, name=out, frozen=yes when cold)\n"
+      "  loss = cross_entropy(x, targets)\n");
+  EXPECT_TRUE(object_at(s, "table.weight").frozen);
+  EXPECT_TRUE(object_at(s, "out.weight").frozen);
+  EXPECT_TRUE(object_at(s, "out.bias").frozen);
+  EXPECT_THROW(elaborate_text("axes context=4 hidden=6\nmodel tokens[batch, seq]:\n"
+                              "  x = relu(embed(tokens, 9), frozen=yes)\n"),
+               Error);
 }
 
 }  // namespace
