@@ -12,10 +12,10 @@ int64_t num_parameters(const Scheme& scheme) {
   return count;
 }
 
-std::array<int64_t, 3> flops_by_phase(const Scheme& scheme) {
-  std::array<int64_t, 3> flops = {};
+std::array<double, 3> flops_by_phase(const Scheme& scheme) {
+  std::array<double, 3> flops = {};
   for (const Morphism& m : scheme.morphisms) {
-    flops[static_cast<size_t>(m.phase)] += count_flops(call_of(scheme, m));
+    flops[static_cast<size_t>(m.phase)] += static_cast<double>(count_flops(call_of(scheme, m)));
   }
   return flops;
 }

@@ -7,7 +7,7 @@
 namespace adjoint {
 
 int64_t num_parameters(const Scheme& scheme);
-// By phase: forward, backward, update.
-std::array<int64_t, 3> flops_by_phase(const Scheme& scheme);
+// By phase: forward, backward, update. Large models count past what 64 bits hold.
+std::array<double, 3> flops_by_phase(const Scheme& scheme);
 
 }  // namespace adjoint

@@ -12,6 +12,9 @@ enum ExitCode { kDone = 0, kBadInput = 1, kUsage = 2, kMachineFailed = 3, kInter
 using Action = std::function<int()>;
 using AddCommand = void (*)(CLI::App& app, Action& action);
 
+// --threads of commands that have no table of options: 0 is all cores.
+void use_threads(int64_t threads);
+
 void add_train(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);

@@ -1,11 +1,22 @@
 // adjoint: trains decoder-only language models. One binary, one subcommand per file.
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <new>
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "device/parallel.h"
+
+namespace adjoint {
+
+void use_threads(int64_t threads) {
+  if (threads < 0 || threads > 1024) fail("--threads: wanted 0 to 1024, found ", threads);
+  if (threads > 0) set_num_threads(static_cast<int>(threads));
+}
+
+}  // namespace adjoint
 
 int main(int argc, char** argv) {
   using namespace adjoint;
@@ -31,9 +42,15 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? kDone : kUsage;
   }
   try {
-    return action();
+    const int code = action();
+    std::cout.flush();
+    if (!std::cout && code == kDone) throw MachineError("standard output cannot be written");
+    return code;
   } catch (const Error& e) {
     std::cerr << "adjoint: " << e.what() << "\n";
+    return kBadInput;
+  } catch (const std::filesystem::filesystem_error& e) {
+    std::cerr << "adjoint: " << e.path1().string() << ": " << e.code().message() << "\n";
     return kBadInput;
   } catch (const MachineError& e) {
     std::cerr << "adjoint: " << e.what() << "\n";

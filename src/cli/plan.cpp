@@ -23,7 +23,7 @@ struct PlanFlags {
   int64_t batch = 1, context = 0, vocab = 0;
   std::vector<std::string> set;
   StepOptions step;
-  int threads = 0;
+  int64_t threads = 0;
   bool json = false, measure = false;
 };
 
@@ -32,7 +32,7 @@ int run(const PlanFlags& flags) {
   if (flags.context < 0) fail("--context: wanted at least 1, found ", flags.context);
   if (flags.vocab < 0) fail("--vocab: wanted at least 1, found ", flags.vocab);
   if (!(flags.step.clip >= 0)) fail("--clip: wanted 0 or more, found ", flags.step.clip);
-  if (flags.threads > 0) set_num_threads(flags.threads);
+  use_threads(flags.threads);
   ModelSizes sizes{.batch = flags.batch, .context = flags.context};
   for (const std::string& setting : flags.set) sizes.settings.update(parse_setting(setting));
   if (flags.vocab > 0) sizes.vocab = flags.vocab;
@@ -47,7 +47,12 @@ int run(const PlanFlags& flags) {
     nlohmann::json out = memory_json(plan);
     out["model"] = model.name();
     out["params"] = num_parameters(step);
-    out["flops_per_step"] = flops[0] + flops[1] + flops[2];
+    const double total = flops[0] + flops[1] + flops[2];
+    if (total < 9e15) {
+      out["flops_per_step"] = static_cast<int64_t>(total);
+    } else {
+      out["flops_per_step"] = total;
+    }
     out["tokens_per_step"] = tokens;
     if (measured) {
       out["measured_peak_bytes"] = measured->touched.count;

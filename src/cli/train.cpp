@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <iostream>
 
 #include "analysis/totals.h"
@@ -41,13 +42,22 @@ nlohmann::json parse_value(const OptionSpec& option, const std::string& text) {
   if (option.kind == OptionSpec::Kind::kText) return text;
   if (option.kind == OptionSpec::Kind::kSwitch) return text != "false";
   nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
-  if (value.is_number_float() && option.kind == OptionSpec::Kind::kInteger) {
+  if (value.is_number_float() && option.kind == OptionSpec::Kind::kInteger &&
+      std::abs(value.get<double>()) < 1e15) {
     const double number = value.get<double>();  // 1e3 is a whole number too
     if (number == static_cast<double>(static_cast<int64_t>(number))) {
       return static_cast<int64_t>(number);
     }
   }
   return value.is_number() ? value : nlohmann::json(text);
+}
+
+std::string shell_quoted(const std::string& word) {
+  const auto plain = [](unsigned char c) { return std::isalnum(c) || std::strchr("/._-+=", c); };
+  if (std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
 }
 
 nlohmann::json flags_layer(const TrainFlags& flags) {
@@ -77,7 +87,9 @@ int run(const TrainFlags& flags) {
     if (c.resume) std::cout << "resuming after step " << trainer.first_step() << "\n";
     std::cout << std::flush;
   }
-  std::signal(SIGINT, on_interrupt);
+  // A batch system's end and a lost terminal are Ctrl-C too; a closed pipe ends nothing.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, on_interrupt);
+  std::signal(SIGPIPE, SIG_IGN);
   const Progress watch(1, 0);
   const TrainResult result = trainer.train(g_stop, flags.json ? nullptr : &std::cout);
   if (flags.json) {
@@ -92,7 +104,7 @@ int run(const TrainFlags& flags) {
     std::cout << fmt::format("saved step {} of {} to {} ({})\n", result.step, c.steps, c.out,
                              human_time(watch.seconds()));
     if (result.step < c.steps) {
-      std::cout << "go on with: adjoint train --resume --out " << c.out << "\n";
+      std::cout << "go on with: adjoint train --resume --out " << shell_quoted(c.out) << "\n";
     }
   }
   return result.interrupted ? kInterrupted : kDone;

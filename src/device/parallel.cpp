@@ -4,7 +4,11 @@ namespace adjoint {
 
 namespace {
 int g_threads = 0;
+int64_t g_grain = 0;
 }  // namespace
+
+void set_grain(int64_t grain) { g_grain = grain; }
+int64_t grain_or(int64_t callers) { return g_grain ? g_grain : callers; }
 
 int num_threads() {
   if (g_threads == 0) {

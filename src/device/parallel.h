@@ -17,11 +17,16 @@ namespace adjoint {
 int num_threads();
 void set_num_threads(int count);
 
+// For tests: the least work worth a thread, whatever the caller thinks. 0: the caller is right.
+void set_grain(int64_t grain);
+int64_t grain_or(int64_t callers);
+
 // Calls body(begin, end, thread) on ranges that cover [0, n). `grain` is the least work worth a
 // thread of its own.
 template <class Body>
 void parallel_for(int64_t n, int64_t grain, const Body& body) {
-  const int64_t wanted = std::min<int64_t>(num_threads(), n / std::max<int64_t>(grain, 1));
+  const int64_t wanted =
+      std::min<int64_t>(num_threads(), n / std::max<int64_t>(grain_or(grain), 1));
   if (wanted <= 1) {
     if (n > 0) body(int64_t{0}, n, 0);
     return;

@@ -20,18 +20,17 @@ Scheme apply(const Scheme& forward, const StepOptions&) {
   Scheme step = forward;
   Builder builder(step);
   const Value sum = forward.outputs[0];
-  builder.at({step[sum].source.path, "grad"}, Phase::kBackward, Role::kGradient);
-  const Value one = builder.emit("fill", {},
-                                 {{"shape", std::vector<int64_t>{}},
-                                  {"value", 1.0},
-                                  {"dtype", std::string(name(step[sum].type.dtype))}});
+  // The gradient that everything begins with: 1, or what a loss scaler says. A tensor, so that it
+  // may change from step to step.
+  const Value scale = builder.control("scale", step[sum].type);
+  step[scale].init = Init{.kind = Init::Kind::kOnes};
 
   std::vector<Value> trained;
   for (const Value in : step.inputs) {
     if (step[in].role == Role::kParameter && !step[in].frozen) trained.push_back(in);
   }
   if (trained.empty()) fail(forward.name, ": nothing is trained: every parameter is frozen");
-  const std::pair<Value, Value> seeds[] = {{sum, one}};
+  const std::pair<Value, Value> seeds[] = {{sum, scale}};
   const auto gradients =
       backpropagate(builder, 0, static_cast<int>(forward.morphisms.size()), seeds, trained);
   for (size_t i = 0; i < trained.size(); ++i) {

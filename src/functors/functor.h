@@ -39,7 +39,7 @@ struct Functor {
 std::span<const Functor* const> all_functors();
 
 // A model's forward scheme, with the loss as (sum, count), to one whole training step. The verifier
-// runs after every functor. Outputs: loss, count and, when clipping, the norm of the gradient.
+// runs after every functor. Outputs: loss, count and the norm of the gradient.
 Scheme training_step(const Scheme& forward, const StepOptions& options);
 
 // The same scheme as the reference runs it: float64 throughout, fused ops as their meaning.

@@ -1,5 +1,5 @@
 // loss and gradients  ->  the whole step: norm, clipping, one division, and every parameter updated
-// or, when nothing was counted or the norm is not finite, everything left as it was.
+// or, when nothing was counted or the gradient is not finite, left as it was.
 // Parameters, moments and the count of steps go in and come out in one place (carries).
 #include "analysis/roles.h"
 #include "base/error.h"
@@ -28,8 +28,8 @@ const Rule& rule_named(const std::string& name) {
     if (rule.name == name) return rule;
     names.emplace_back(rule.name);
   }
-  fail("optimizer '", name, "' is not known", did_you_mean(name, names), " There are ",
-       join(names, ", "));
+  fail("optimizer '", name, "' is not known (there are ", join(names, ", "), ")",
+       did_you_mean(name, names));
 }
 
 Attrs attrs_for(const Rule& rule, const StepOptions& options, bool decays) {
@@ -63,22 +63,29 @@ Scheme apply(const Scheme& with_gradients, const StepOptions& options) {
   const Value loss = builder.emit("mean_loss", {sum, count});
   step.outputs = {loss, count};
 
-  std::vector<Value> factor_operands = {count};
-  Attrs factor_attrs;
-  if (options.clip > 0) {
-    std::vector<Value> squares;
-    for (const Value g : gradients) {
-      at(step[g].source.path, Role::kMetric, "grad.squares");
-      squares.push_back(builder.emit("square_sum", {g}));
-    }
-    at("gradient.squares", Role::kMetric);
-    factor_operands.push_back(builder.emit("sum_all", squares));
-    factor_attrs["clip"] = options.clip;
+  const Value scale = builder.control("scale", step[sum].type);
+  std::vector<Value> squares;
+  for (const Value g : gradients) {
+    at(step[g].source.path, Role::kMetric, "grad.squares");
+    squares.push_back(builder.emit("square_sum", {g}));
   }
-  at("gradient.factor", Role::kMetric);
-  const auto made = builder.emit_all("gradient_factor", factor_operands, factor_attrs);
-  const Value factor = made[0], ok = made[1];
-  if (options.clip > 0) step.outputs.push_back(made[2]);
+  at("gradient.squares", Role::kMetric);
+  const Value all_squares = builder.emit("sum_all", squares);
+  at("gradient", Role::kMetric);
+  const auto whole =
+      builder.emit_all("gradient_factor", {count, scale, all_squares}, {{"clip", options.clip}});
+  step.outputs.push_back(whole[2]);
+  // With clipping all updates wait for the norm. Without, each asks only about its own gradient, so
+  // that a gradient can die as soon as it exists.
+  const bool clips = options.clip > 0;
+  at("gradient.divided", Role::kMetric);
+  const auto divided = clips ? whole : builder.emit_all("gradient_factor", {count, scale});
+  const Value factor = divided[0], ok = divided[1];
+  const auto ok_for = [&](size_t i) {
+    if (clips) return ok;
+    at(step[trained[i]].source.path, Role::kMetric, "grad.factor");
+    return builder.emit_all("gradient_factor", {count, scale, squares[i]})[1];
+  };
 
   const Value rate = builder.control("rate", {Dtype::kF32, {}});
   const auto state = [&](const std::string& path, std::string_view facet, Type type) {
@@ -105,7 +112,7 @@ Scheme apply(const Scheme& with_gradients, const StepOptions& options) {
       in.insert(in.end(), operands.begin() + 2, operands.end());
       return in;
     }();
-    operands.insert(operands.end(), {rate, factor, ok});
+    operands.insert(operands.end(), {rate, factor, ok_for(i)});
     if (steps_taken) operands.push_back(*steps_taken);
     at(path, Role::kState);
     const bool decays = kinds[p] != ParameterKind::kVector;

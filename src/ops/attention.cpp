@@ -4,6 +4,8 @@
 // its sum.
 #include "ops/attention.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
@@ -195,8 +197,11 @@ extern const OpDef op_attention = {
         [](const OpCall& call) {
           // Two products; a causal row sees half of the keys on average.
           const AttentionShape s = AttentionOperands(call, call.inputs.size()).shape;
-          const int64_t pairs = s.causal ? s.length * (s.length + 1) / 2 : s.length * s.length;
-          return 4 * s.samples * s.kv_heads * s.group * s.size * pairs;
+          const double length = static_cast<double>(s.length);
+          const double pairs = s.causal ? length * (length + 1) / 2 : length * length;
+          const double count =
+              4.0 * static_cast<double>(s.samples * s.kv_heads * s.group * s.size) * pairs;
+          return static_cast<int64_t>(std::min(count, 9e18));
         },
     .grad = grad,
     .output_names = {"lse"},

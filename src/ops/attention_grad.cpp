@@ -1,5 +1,7 @@
 // The gradients of attention's operands from q, k, v, the output, its log-sums and the output's
 // gradient. The scores are computed again block by block; nothing of size length^2 exists.
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/attention.h"
 #include "ops/samples.h"
@@ -72,8 +74,11 @@ extern const OpDef op_attention_grad = {
         [](const OpCall& call) {
           // Five products where forward has two.
           const AttentionShape s = AttentionOperands(call, num_operands(call)).shape;
-          const int64_t pairs = s.causal ? s.length * (s.length + 1) / 2 : s.length * s.length;
-          return 10 * s.samples * s.kv_heads * s.group * s.size * pairs;
+          const double length = static_cast<double>(s.length);
+          const double pairs = s.causal ? length * (length + 1) / 2 : length * length;
+          const double count =
+              10.0 * static_cast<double>(s.samples * s.kv_heads * s.group * s.size) * pairs;
+          return static_cast<int64_t>(std::min(count, 9e18));
         },
     .differentiable = false,
     .meaning = meaning,

@@ -124,7 +124,11 @@ inline Expr equal(Expr a, Expr b) { return apply(ExprKind::kEqual, a, b); }
 inline Expr row_sum(Expr a) { return apply(ExprKind::kRowSum, a); }
 inline Expr row_max(Expr a) { return apply(ExprKind::kRowMax, a); }
 inline Expr rotate(Expr a) { return apply(ExprKind::kRotate, a); }
-inline Expr sigmoid(Expr a) { return 1.0 / (1.0 - (-exp(-a))); }
+// With exp of a negative number only: nothing overflows, and no gradient is 0 * infinity.
+inline Expr sigmoid(Expr a) {
+  const Expr e = exp(-max(a, -a));
+  return select(less(a, constant(*a.body, 0)), e, constant(*a.body, 1)) / (e + 1.0);
+}
 
 // As text, for a morphism's attribute: print(parse(t)) == t.
 std::string print(const Body& body);

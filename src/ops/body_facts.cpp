@@ -1,4 +1,6 @@
 // What can be said of a body op without running it.
+#include <algorithm>
+
 #include "ops/body_readings.h"
 
 namespace adjoint {
@@ -54,6 +56,12 @@ IndexMap body_index_map(const OpCall& call) {
       const char c = letter(rank - 1 - n.index);
       if (map.whole.find(c) == std::string::npos) map.whole += c;
     }
+  }
+  // Random numbers are counted over the whole object, and only the sample's offset is known to it.
+  const bool random = std::any_of(body.nodes.begin(), body.nodes.end(),
+                                  [](const ExprNode& n) { return n.kind == ExprKind::kRandom; });
+  for (size_t i = 1; random && i < rank; ++i) {
+    if (map.whole.find(letter(i)) == std::string::npos) map.whole += letter(i);
   }
   return map;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "device/parallel.h"
 #include "ops/builder.h"
+#include "ops/elements.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
 
@@ -54,6 +55,22 @@ Launch gather(const KernelCall& k, const Pointers& at) {
   };
 }
 
+// One element at a time, through the strides.
+Launch reference(const KernelCall& k, const Pointers& at) {
+  const Type ids = k.call.inputs[0], table = k.call.inputs[1], out = k.outputs[0];
+  const Strides from = k.in_strides[1],
+                to = dense_strides({out.dtype, {{"n", 1}, out.axes.back()}});
+  return [=] {
+    for (int64_t i = 0; i < ids.num_elements(); ++i) {
+      const auto row = static_cast<int64_t>(load_element(at.in[0], ids.dtype, i));
+      for (int64_t c = 0; c < table.dim(1); ++c) {
+        store_element(at.out[0], out.dtype, i * to[0] + c,
+                      load_element(at.in[1], table.dtype, row * from[0] + c * from[1]));
+      }
+    }
+  };
+}
+
 }  // namespace
 
 extern const OpDef op_embed = {
@@ -77,7 +94,8 @@ extern const OpDef op_embed = {
           g.input_grads[1] = g.builder.emit("embed_grad", {g.inputs[0], g.dout()},
                                             {{"rows", g.call.inputs[1].dim(0)}});
         },
-    .reference = gather,
+    .wants_dense = true,
+    .reference = reference,
     .cpu = gather,
     .samples =
         [] {

@@ -1,6 +1,6 @@
 // dtable[r, :] = sum of dy over the places whose id is r. Threads share out the rows of the table,
 // so no two write one row, no atomics are needed, and the order of every sum is that of the data.
-#include <cstring>
+#include <algorithm>
 
 #include "base/error.h"
 #include "device/parallel.h"
@@ -21,37 +21,40 @@ std::vector<Type> infer(const OpCall& call) {
   return {{dy.dtype, {{"rows", call.integer("rows")}, dy.axes.back()}}};
 }
 
-template <class T>
-void add_row(T* sum, const T* row, int64_t width) {
-  for (int64_t c = 0; c < width; ++c) sum[c] = static_cast<T>(sum[c] + row[c]);
-}
-ADJOINT_SIMD void add_float_row(float* sum, const float* row, int64_t width) {
+ADJOINT_SIMD void add_row(float* sum, const float* row, int64_t width) {
   for (int64_t c = 0; c < width; ++c) sum[c] += row[c];
 }
+template <class W, class T>
+void add_row(W* sum, const T* row, int64_t width) {
+  for (int64_t c = 0; c < width; ++c) sum[c] += static_cast<W>(row[c]);
+}
+
+// 16-bit gradients are summed in float32, in the workspace: a bf16 sum of ones stops at 256.
+template <class T>
+constexpr bool kSumsElsewhere = !std::is_same_v<T, typename Wide<T>::type>;
 
 template <class T>
 Launch prepare(const KernelCall& k, const Pointers& at) {
+  using W = typename Wide<T>::type;
   const Type &ids_type = k.call.inputs[0], &dy_type = k.call.inputs[1];
   CHECK(k.in_strides[0] == dense_strides(ids_type), "ids are dense");
   CHECK(k.in_strides[1] == dense_strides(dy_type), "the gradient of the rows is dense");
   const int64_t count = ids_type.num_elements(), rows = k.call.integer("rows");
   const int64_t width = dy_type.dim(-1), from_step = dy_type.axes.back().physical();
-  const int64_t to_step = k.out_strides[0][0];
+  const int64_t step = k.out_strides[0][0];
   const auto* ids = static_cast<const int32_t*>(at.in[0]);
   const auto* dy = static_cast<const T*>(at.in[1]);
-  auto* table = static_cast<T*>(at.out[0]);
+  auto* out = static_cast<T*>(at.out[0]);
+  W* sums = static_cast<W*>(kSumsElsewhere<T> ? at.workspace : at.out[0]);
   return [=] {
     parallel_for(rows, 16, [&](int64_t begin, int64_t end, int) {
-      std::memset(static_cast<void*>(table + begin * to_step), 0,
-                  (end - begin) * to_step * sizeof(T));
+      std::fill(sums + begin * step, sums + end * step, W{0});
       for (int64_t i = 0; i < count; ++i) {
         const int64_t row = std::clamp<int64_t>(ids[i], 0, rows - 1);
-        if (row < begin || row >= end) continue;
-        if constexpr (std::is_same_v<T, float>) {
-          add_float_row(table + row * to_step, dy + i * from_step, width);
-        } else {
-          add_row(table + row * to_step, dy + i * from_step, width);
-        }
+        if (row >= begin && row < end) add_row(sums + row * step, dy + i * from_step, width);
+      }
+      if constexpr (kSumsElsewhere<T>) {
+        for (int64_t i = begin * step; i < end * step; ++i) out[i] = static_cast<T>(sums[i]);
       }
     });
   };
@@ -59,6 +62,25 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
 
 Launch kernel(const KernelCall& k, const Pointers& at) {
   return with_float_type(k.outputs[0].dtype, [&]<class T>() { return prepare<T>(k, at); });
+}
+
+// Every element of the table looks for its rows.
+Launch reference(const KernelCall& k, const Pointers& at) {
+  const Type ids = k.call.inputs[0], dy = k.call.inputs[1], out = k.outputs[0];
+  const int64_t from_step = dy.axes.back().physical();
+  const Strides to = k.out_strides[0];
+  return [=] {
+    for (int64_t row = 0; row < out.dim(0); ++row) {
+      for (int64_t c = 0; c < out.dim(1); ++c) {
+        double sum = 0;
+        for (int64_t i = 0; i < ids.num_elements(); ++i) {
+          if (load_element(at.in[0], ids.dtype, i) != static_cast<double>(row)) continue;
+          sum += load_element(at.in[1], dy.dtype, i * from_step + c);
+        }
+        store_element(at.out[0], out.dtype, row * to[0] + c * to[1], sum);
+      }
+    }
+  };
 }
 
 }  // namespace
@@ -78,17 +100,29 @@ extern const OpDef op_embed_grad = {
           if (!g.wants[1]) return;
           g.input_grads[1] = g.builder.emit("embed", {g.inputs[0], g.dout()});
         },
-    .reference = kernel,
+    .wants_dense = true,
+    .reference = reference,
     .cpu = kernel,
+    .cpu_workspace =
+        [](const KernelCall& k) {
+          const Type& out = k.outputs[0];
+          const bool wide = out.dtype == Dtype::kF32 || out.dtype == Dtype::kF64;
+          return wide ? Bytes{0} : Bytes{out.num_physical() * 4};
+        },
     .samples =
         [] {
-          return std::vector<Sample>{{.inputs = {of({2, 3}, Dtype::kI32), of({2, 3, 5})},
-                                      .attrs = {{"rows", int64_t{4}}},
-                                      .fills = {Sample::Fill::kIds}},
-                                     {.inputs = {of({97}, Dtype::kI32), of({97, 3})},
-                                      .attrs = {{"rows", int64_t{40}}},
-                                      .fills = {Sample::Fill::kIds},
-                                      .ids_below = 40}};
+          return std::vector<Sample>{
+              {.inputs = {of({2, 3}, Dtype::kI32), of({2, 3, 5})},
+               .attrs = {{"rows", int64_t{4}}},
+               .fills = {Sample::Fill::kIds}},
+              {.inputs = {of({97}, Dtype::kI32), of({97, 3})},
+               .attrs = {{"rows", int64_t{40}}},
+               .fills = {Sample::Fill::kIds},
+               .ids_below = 40},
+              {.inputs = {of({700}, Dtype::kI32), of({700, 2})},  // long sums of one row
+               .attrs = {{"rows", int64_t{2}}},
+               .fills = {Sample::Fill::kIds, Sample::Fill::kOne},
+               .ids_below = 2}};
         },
     .refused =
         [] {

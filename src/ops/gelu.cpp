@@ -26,7 +26,7 @@ extern const OpDef op_gelu = {
         },
     .samples =
         [] {
-          auto samples = one_operand_samples();
+          auto samples = saturating_samples();
           samples.push_back(
               {.inputs = {of({3, 5})}, .attrs = {{"approximate", std::string("none")}}});
           return samples;

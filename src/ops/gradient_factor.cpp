@@ -1,9 +1,9 @@
-// From the loss's count and the sum of squares of all gradients (of the sum) to what the update
-// needs:
-//   norm   = sqrt(squares) / count            the norm of the mean's gradient
-//   factor = min(1, clip / norm) / count      divides once and clips at once (Pascanu et al., 2013)
-//   ok     = count > 0 and norm is finite
-// Without clipping there are no squares to wait for: factor = 1/count, ok = count > 0.
+// From the loss's count, its scale and a sum of squares of gradients (of scale * sum) to what
+// updates need:
+//   norm   = sqrt(squares) / (count * scale)             the norm of the mean's gradient
+//   factor = min(1, clip / norm) / (count * scale)       divides once, unscales, and clips at once
+//   ok     = count > 0 and norm is finite                (clipping: Pascanu et al., 2013)
+// clip=0 does not clip. Without squares there is nothing to wait for, and ok = count > 0.
 #include "base/error.h"
 #include "ops/samples.h"
 
@@ -12,23 +12,23 @@ namespace adjoint {
 namespace {
 
 Body body(const OpCall& call) {
-  const bool clips = call.inputs.size() == 2;
-  if (call.inputs.empty() || call.inputs.size() > 2 || call.inputs[0].rank() != 0) {
-    fail("gradient_factor: wants the count and, to clip, the sum of squares");
-  }
+  bool fits = call.inputs.size() == 2 || call.inputs.size() == 3;
+  for (const Type& t : call.inputs) fits = fits && t.rank() == 0;
+  if (!fits) fail("gradient_factor: wants the numbers count, scale and maybe the sum of squares");
+  const double clip = call.number("clip", 0);
+  if (!(clip >= 0)) fail("gradient_factor: clip must be 0 or more, found ", clip);
   Body body;
   const Expr count = input(body, 0), zero = constant(body, 0), one = constant(body, 1);
-  const Expr divide = 1.0 / max(count, one);
-  if (!clips) {
-    body.outputs = {{.node = divide.node}, {.node = less(zero, count).node}};
+  const Expr divide = 1.0 / (max(count, one) * input(body, 1));
+  const Expr counted = less(zero, count);
+  if (call.inputs.size() == 2) {
+    body.outputs = {{.node = divide.node}, {.node = counted.node}};
     return body;
   }
-  const Expr norm = sqrt(input(body, 1)) * divide;
-  const double clip = call.number("clip");
-  if (!(clip > 0)) fail("gradient_factor: clip must be above 0, found ", clip);
-  const Expr factor = divide * min(one, clip / (norm + 1e-6));
-  const Expr ok = less(zero, count) * is_finite(norm);
-  body.outputs = {{.node = factor.node}, {.node = ok.node}, {.node = norm.node}};
+  const Expr norm = sqrt(input(body, 2)) * divide;
+  const Expr factor = clip > 0 ? divide * min(one, clip / (norm + 1e-6)) : divide;
+  body.outputs = {
+      {.node = factor.node}, {.node = (counted * is_finite(norm)).node}, {.node = norm.node}};
   return body;
 }
 
@@ -37,21 +37,24 @@ Body body(const OpCall& call) {
 extern const OpDef op_gradient_factor = {
     .name = "gradient_factor",
     .summary =
-        "count, squares -> factor, ok, norm: one division and one clipping for all gradients",
+        "count, scale, squares -> factor, ok, norm: one division and one clipping for all "
+        "gradients",
     .body = body,
     .differentiable = false,
     .output_names = {"ok", "norm"},
     .samples =
         [] {
-          return std::vector<Sample>{{.inputs = {of({})}, .fills = {Sample::Fill::kPositive}},
-                                     {.inputs = {of({}), of({})},
-                                      .attrs = {{"clip", 0.5}},
-                                      .fills = {Sample::Fill::kPositive, Sample::Fill::kPositive}}};
+          const auto at = [](size_t numbers, double clip) {
+            return Sample{.inputs = std::vector<Type>(numbers, of({})),
+                          .attrs = {{"clip", clip}},
+                          .fills = std::vector<Sample::Fill>(numbers, Sample::Fill::kPositive)};
+          };
+          return std::vector<Sample>{at(2, 0), at(3, 0), at(3, 0.5)};
         },
     .refused =
         [] {
-          return std::vector<Sample>{{.inputs = {}},
-                                     {.inputs = {of({}), of({})}, .attrs = {{"clip", -1.0}}}};
+          return std::vector<Sample>{
+              {.inputs = {}}, {.inputs = {of({}), of({}), of({})}, .attrs = {{"clip", -1.0}}}};
         },
 };
 

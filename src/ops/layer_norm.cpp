@@ -29,6 +29,7 @@ Body body(const OpCall& call) {
            " for x ", shape_string(call.inputs[0]));
     }
   }
+  if (!(call.number("eps", 1e-5) >= 0)) fail("layer_norm: eps must be 0 or more");
   Body body;
   const Expr x = input(body, 0);
   const double width = static_cast<double>(call.inputs[0].dim(-1));

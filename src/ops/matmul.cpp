@@ -97,9 +97,15 @@ std::optional<dnnl::matmul::primitive_desc> primitive_for(const Product& p, Dtyp
   const Descriptions d = describe(p, dtype, out_dtype);
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::matmul::primitive_desc primitive =
+      p.bias ? dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.bias, d.c, attr, true)
+             : dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.c, attr, true);
+#else
   const dnnl::matmul::desc desc =
       p.bias ? dnnl::matmul::desc(d.a, d.b, d.bias, d.c) : dnnl::matmul::desc(d.a, d.b, d.c);
-  dnnl::matmul::primitive_desc primitive(desc, attr, engine(), true);
+  const dnnl::matmul::primitive_desc primitive(desc, attr, engine(), true);
+#endif
   if (!primitive) return std::nullopt;
   return primitive;
 }
@@ -252,13 +258,16 @@ Launch prepare_product(const Product& p, const void* a, const void* b, const voi
   struct Prepared {
     dnnl::matmul primitive;
     dnnl::stream stream;
-    std::unordered_map<int, dnnl::memory> arguments;
+    std::vector<dnnl::memory> memories;
+    std::vector<dnnl_exec_arg_t>
+        arguments;  // as the C interface takes them: nothing to build in a step
   };
   auto prepared = std::make_shared<Prepared>();
   prepared->primitive = dnnl::matmul(*primitive);
   prepared->stream = dnnl::stream(engine());
   const auto bind = [&](int argument, const dnnl::memory::desc& desc, const void* data) {
-    prepared->arguments.emplace(argument, dnnl::memory(desc, engine(), const_cast<void*>(data)));
+    prepared->memories.emplace_back(desc, engine(), const_cast<void*>(data));
+    prepared->arguments.push_back({argument, prepared->memories.back().get()});
   };
   const Descriptions d = describe(p, p.dtype, p.out_dtype);
   bind(DNNL_ARG_SRC, d.a, a);
@@ -267,8 +276,11 @@ Launch prepare_product(const Product& p, const void* a, const void* b, const voi
   if (p.bias) bind(DNNL_ARG_BIAS, d.bias, bias);
   bind(DNNL_ARG_SCRATCHPAD, primitive->scratchpad_desc(), workspace);
   return [prepared] {
-    prepared->primitive.execute(prepared->stream, prepared->arguments);
-    prepared->stream.wait();
+    const dnnl_status_t status = dnnl_primitive_execute(
+        prepared->primitive.get(), prepared->stream.get(),
+        static_cast<int>(prepared->arguments.size()), prepared->arguments.data());
+    CHECK(status == dnnl_success, "a prepared product runs");
+    dnnl_stream_wait(prepared->stream.get());
   };
 }
 

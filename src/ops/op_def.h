@@ -80,7 +80,7 @@ struct Param {
 
 // A call for tests: how its operands are filled.
 struct Sample {
-  enum class Fill : uint8_t { kNormal, kPositive, kIds, kCounter, kOne };
+  enum class Fill : uint8_t { kNormal, kLarge, kPositive, kIds, kCounter, kOne };
   std::vector<Type> inputs;
   Attrs attrs = {};
   std::vector<Fill> fills = {};  // past the end: kNormal
@@ -106,6 +106,7 @@ struct OpDef {
   std::vector<std::string_view> output_names = {};  // of outputs past the first
   // Outputs that are operand 0 seen with other strides; nothing when these strides cannot say it.
   std::optional<Strides> (*view)(const OpCall&, const Strides&, int64_t& offset) = nullptr;
+  bool wants_dense = false;                             // its kernels take no strided views
   std::vector<std::pair<int, int>> may_overwrite = {};  // (output, operand)
   std::vector<Value> (*meaning)(Builder&, std::span<const Value>, const Attrs&) = nullptr;
   Launch (*reference)(const KernelCall&, const Pointers&) = nullptr;  // float64, plain loops

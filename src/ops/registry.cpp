@@ -112,15 +112,20 @@ std::vector<Type> infer_types(const OpCall& call) {
   if (body.num_inputs() > static_cast<int>(call.inputs.size())) {
     fail(call.op, ": wants ", body.num_inputs(), " operands, found ", call.inputs.size());
   }
-  return output_types(body, space_of(call), call.inputs);
+  const std::vector<Axis> space = space_of(call);
+  for (const ExprNode& n : body.nodes) {
+    if (n.kind == ExprKind::kIndex && n.index >= static_cast<int>(space.size())) {
+      fail(call.op, ": wants at least ", n.index + 1, " axes, found ", space.size());
+    }
+  }
+  return output_types(body, space, call.inputs);
 }
 
 int64_t count_flops(const OpCall& call) {
   const OpDef& def = op_named(call.op);
   if (def.flops) return def.flops(call);
   if (!def.body) return 0;
-  // One per arithmetic node and element; a node that is the same along the row counts once a row,
-  // which is to say not at all.
+  // One per arithmetic node and element, whatever the function.
   int64_t elements = 1, per_element = 0;
   for (const Axis& axis : space_of(call)) elements *= axis.size;
   for (const ExprNode& n : body_of(call).nodes) per_element += facts(n.kind).arity > 0;

@@ -11,7 +11,7 @@ extern const OpDef op_relu = {
         [](const OpCall&) {
           return unary_body([](Expr x) { return max(x, constant(*x.body, 0)); });
         },
-    .samples = one_operand_samples,
+    .samples = saturating_samples,
     .refused = no_operand_refusal,
 };
 

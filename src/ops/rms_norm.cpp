@@ -24,6 +24,7 @@ Body body(const OpCall& call) {
              ? ": " + shape_string(call.inputs[0]) + " and " + shape_string(call.inputs[1])
              : "");
   }
+  if (!(call.number("eps", 1e-5) >= 0)) fail("rms_norm: eps must be 0 or more");
   Body body;
   const Expr x = input(body, 0);
   const Expr mean_square = row_sum(x * x) / static_cast<double>(call.inputs[0].dim(-1));

@@ -2,6 +2,7 @@
 // same angles.
 #include <cmath>
 
+#include "ops/body_readings.h"
 #include "ops/samples.h"
 #include "ops/shape_attr.h"
 
@@ -36,6 +37,8 @@ extern const OpDef op_rotary_table = {
     .space = shape_attr,
     .differentiable = false,
     .output_names = {"sin"},
+    // Made once a step, and angles reach thousands of radians: in float64, rounded at the end.
+    .cpu = prepare_body_reference,
     .samples =
         [] {
           return std::vector<Sample>{

@@ -27,6 +27,12 @@ std::vector<Sample> one_operand_samples() {
   return {{.inputs = {of({1})}}, {.inputs = {of({3, 5})}}, {.inputs = {of({2, 3, 1031})}}};
 }
 
+std::vector<Sample> saturating_samples() {
+  auto samples = one_operand_samples();
+  samples.push_back({.inputs = {of({4, 3})}, .fills = {Sample::Fill::kLarge}});
+  return samples;
+}
+
 std::vector<Sample> two_operand_samples() {
   return {{.inputs = {of({3, 5}), of({3, 5})}},
           {.inputs = {of({2, 3, 7}), of({7})}},     // a bias

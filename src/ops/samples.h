@@ -12,6 +12,7 @@ Body unary_body(Expr (*f)(Expr));
 Body binary_body(Expr (*f)(Expr, Expr));
 
 std::vector<Sample> one_operand_samples();
+std::vector<Sample> saturating_samples();   // and numbers where functions have long gone flat
 std::vector<Sample> two_operand_samples();  // all ways of stretching one operand
 std::vector<Sample> two_operand_refusals();
 std::vector<Sample> no_operand_refusal();

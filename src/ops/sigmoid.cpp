@@ -8,7 +8,7 @@ extern const OpDef op_sigmoid = {
     .summary = "1 / (1 + exp(-x))",
     .params = {{"x"}},
     .body = [](const OpCall&) { return unary_body([](Expr x) { return sigmoid(x); }); },
-    .samples = one_operand_samples,
+    .samples = saturating_samples,
     .refused = no_operand_refusal,
 };
 

@@ -8,7 +8,7 @@ extern const OpDef op_silu = {
     .summary = "x * sigmoid(x)",
     .params = {{"x"}},
     .body = [](const OpCall&) { return unary_body([](Expr x) { return x * sigmoid(x); }); },
-    .samples = one_operand_samples,
+    .samples = saturating_samples,
     .refused = no_operand_refusal,
 };
 

@@ -30,7 +30,11 @@ extern const OpDef op_softmax = {
               {.inputs = {of({3, 7})}, .attrs = {{"causal", int64_t{1}}, {"offset", int64_t{4}}}});
           return samples;
         },
-    .refused = no_operand_refusal,
+    .refused =
+        [] {
+          return std::vector<Sample>{{.inputs = {}},
+                                     {.inputs = {of({3})}, .attrs = {{"causal", int64_t{1}}}}};
+        },
 };
 
 }  // namespace adjoint

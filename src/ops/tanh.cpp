@@ -8,7 +8,7 @@ extern const OpDef op_tanh = {
     .summary = "tanh(x)",
     .params = {{"x"}},
     .body = [](const OpCall&) { return unary_body([](Expr x) { return tanh(x); }); },
-    .samples = one_operand_samples,
+    .samples = saturating_samples,
     .refused = no_operand_refusal,
 };
 

@@ -74,6 +74,11 @@ class Planner {
     for (size_t v = 0; v < scheme_.objects.size(); ++v) {
       plan_.places[v].strides = dense_strides(scheme_.objects[v].type);
     }
+    std::vector<bool> read_densely(scheme_.objects.size(), false);
+    for (const Morphism& m : scheme_.morphisms) {
+      if (!op_named(m.op).wants_dense) continue;
+      for (const Value in : m.inputs) read_densely[in] = true;
+    }
     for (const int i : order_) {
       const Morphism& m = scheme_.morphisms[i];
       const OpDef& def = op_named(m.op);
@@ -82,6 +87,7 @@ class Planner {
       int64_t offset = 0;
       const auto strides = def.view(call_of(scheme_, m), plan_.places[in].strides, offset);
       if (!strides) continue;
+      if (read_densely[out] && *strides != dense_strides(scheme_[out].type)) continue;
       view_of_[out] = in;
       plan_.places[out].strides = *strides;
       plan_.places[out].offset =
@@ -226,9 +232,8 @@ class Planner {
   void measure(int end) {
     std::vector<int64_t> change(end + 2, 0);
     for (const Storage& s : plan_.storages) {
-      const int64_t size = round_up(s.size, kAlignment).count;
-      change[s.first] += size;
-      change[std::min(s.last, end) + 1] -= size;
+      change[s.first] += s.size.count;
+      change[std::min(s.last, end) + 1] -= s.size.count;
     }
     int64_t live = 0;
     for (int at = 0; at <= end; ++at) {
@@ -254,7 +259,7 @@ std::vector<Bytes> Plan::at_peak() const {
   std::vector<Bytes> bytes(kNumCategories);
   for (const Storage& s : storages) {
     if (s.first > peak_at || s.last < peak_at) continue;
-    bytes[static_cast<size_t>(s.category)] += round_up(s.size, kAlignment);
+    bytes[static_cast<size_t>(s.category)] += s.size;
   }
   return bytes;
 }

@@ -29,7 +29,7 @@ Measured measure_step(const Scheme& step, const Plan& plan) {
   std::mt19937 random(1);
   for (const Value in : step.inputs) {
     const Object& object = step[in];
-    if (object.role == Role::kControl) {
+    if (object.role == Role::kControl && !object.init) {
       for (int64_t i = 0; i < object.type.bytes().count; ++i) {
         static_cast<std::byte*>(run.data(in))[i] = std::byte{0};
       }

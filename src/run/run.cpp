@@ -14,6 +14,9 @@ Run::Run(Scheme scheme, Plan plan, RunOptions options)
   base_ = own_.data();
   // Touch every page now, from the threads that will use them, so that no step waits for one.
   fill_arena(std::byte{0});
+  for (const Value v : scheme_.inputs) {
+    if (scheme_[v].role == Role::kControl && scheme_[v].init) set_number(v, 1);
+  }
   prepare();
 }
 

@@ -292,6 +292,7 @@ std::string print_settings(const std::vector<Setting>& settings) {
 }  // namespace
 
 Document parse_document(std::string_view text, std::string_view file) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // what some editors put first
   return DocumentParser(text, file).parse();
 }
 

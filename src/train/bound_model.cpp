@@ -12,6 +12,9 @@ BoundModel::BoundModel(ModelText text, const ModelSizes& sizes)
       batch_(sizes.batch) {
   config_.preset = text_.preset;
   for (const auto& [key, value] : sizes.settings.items()) {
+    if (key == "batch" || key == "seq") {
+      fail("setting '", key, "' is the run's: say --", key == "batch" ? "batch" : "context");
+    }
     config_.settings[key] = value.get<double>();
   }
   const auto has_axis = [&](std::string_view name) {

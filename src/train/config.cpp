@@ -79,7 +79,7 @@ std::span<const OptionSpec> train_options() {
       {"val_fraction", Kind::kNumber, 0.1, "the last part of the data, for validation", 0.0001,
        0.9},
       {"max_vocab", Kind::kInteger, 8192, "the most words of the word tokenizer", 2, 1e7},
-      {"threads", Kind::kInteger, 0, "CPU threads; 0: as many as there are cores", 0, 4096},
+      {"threads", Kind::kInteger, 0, "CPU threads; 0: as many as there are cores", 0, 1024},
       {"resume", Kind::kSwitch, false, "go on where the run in --out stopped"},
       {"overwrite", Kind::kSwitch, false, "begin anew even if --out holds a run"},
   };
@@ -151,6 +151,11 @@ TrainConfig make_config(std::span<const json> layers) {
       all[key] = value;
     }
   }
+  for (const char* flag : {"batch", "seq"}) {
+    if (settings.contains(flag)) {
+      fail("setting '", flag, "' is the run's: say --", flag[0] == 'b' ? "batch" : "context");
+    }
+  }
   for (const auto& [key, value] : settings.items()) {
     if (!value.is_number()) fail("setting '", key, "': wanted a number, found ", describe(value));
   }
@@ -192,6 +197,7 @@ TrainConfig make_config(std::span<const json> layers) {
                 .overwrite = all["overwrite"].get<bool>(),
                 .settings = settings,
                 .all = {}};
+  if (c.min_lr > c.lr) fail("option 'min_lr': wanted at most lr=", c.lr, ", found ", c.min_lr);
   if (c.out.empty()) {
     c.out = "runs/" + std::filesystem::path(c.model).stem().string();
     all["out"] = c.out;
@@ -225,9 +231,11 @@ ModelText saved_text(const SavePaths& paths) {
 ResolvedConfig resolve_config(const json& toml, const json& flags) {
   const json asked[] = {toml, flags};
   TrainConfig config = make_config(asked);
-  if (!config.resume) return {config, find_model(config.model)};
+  if (!config.resume) return {.config = config, .text = find_model(config.model)};
+  if (config.overwrite) fail("--resume and --overwrite contradict each other");
   const SavePaths paths(config.out);
-  if (!std::filesystem::exists(paths.run())) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(paths.run(), ignored)) {
     fail(config.out, ": there is no run here to resume (no run.json)");
   }
   const json saved = saved_layer(paths);
@@ -235,13 +243,17 @@ ResolvedConfig resolve_config(const json& toml, const json& flags) {
   config = make_config(layers);
   config.out = paths.folder.string();  // the folder may have been moved
   const bool same = config.model == saved.value("model", "");
-  return {config, same ? saved_text(paths) : find_model(config.model)};
+  const json about = read_json(paths.run());
+  return {.config = config,
+          .text = same ? saved_text(paths) : find_model(config.model),
+          .data_print = about.value("data", ""),
+          .data_given = flags.contains("data") || toml.contains("data")};
 }
 
 ResolvedConfig saved_config(const std::filesystem::path& folder) {
   const SavePaths paths(folder);
   const json saved = saved_layer(paths);
-  return {make_config(std::span(&saved, 1)), saved_text(paths)};
+  return {.config = make_config(std::span(&saved, 1)), .text = saved_text(paths)};
 }
 
 json to_json(const TrainConfig& config, const ModelText& text) {

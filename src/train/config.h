@@ -47,6 +47,8 @@ TrainConfig make_config(std::span<const nlohmann::json> layers);
 struct ResolvedConfig {
   TrainConfig config;
   ModelText text;
+  std::string data_print = {};  // of the text that a resumed run began with
+  bool data_given = false;      // it was said again, so it may be another
 };
 ResolvedConfig resolve_config(const nlohmann::json& toml, const nlohmann::json& flags);
 

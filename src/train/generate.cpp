@@ -50,7 +50,7 @@ Generator::Generator(const std::filesystem::path& folder) {
     fail(folder.string(),
          ": there is no such folder; --model takes the --out folder of a training run");
   }
-  auto [config, text] = saved_config(folder);
+  auto [config, text, data, given] = saved_config(folder);
   tokenizer_ = load_tokenizer(paths.tokenizer());
   model_ =
       std::make_unique<BoundModel>(std::move(text), ModelSizes{.batch = 1,
@@ -59,12 +59,14 @@ Generator::Generator(const std::filesystem::path& folder) {
                                                                .settings = config.settings});
   const Scheme scheme = logits_of(without_randomness(model_->forward()));
   run_ = std::make_unique<Run>(scheme, make_plan(scheme, {.threads = num_threads()}));
-  load_state(paths, *run_, false);
+  const std::string print = fingerprint(without_randomness(model_->forward(1, model_->context())));
+  load_state(paths, *run_, false, print);
 }
 
 std::string Generator::generate(const std::string& prompt, const SampleOptions& options,
                                 const std::function<void(std::string_view)>& on_text) {
   std::vector<int32_t> tokens = tokenizer_->encode(prompt);
+  if (on_text) on_text(prompt);
   const size_t given = tokens.size();
   if (tokens.empty()) tokens.push_back(0);
   const Scheme& s = run_->scheme();

@@ -22,7 +22,7 @@ class Generator {
  public:
   explicit Generator(const std::filesystem::path& run_folder);
 
-  // The text that follows the prompt; `on_text` sees it as it grows.
+  // The text that follows the prompt; `on_text` sees the prompt, then the text as it grows.
   std::string generate(const std::string& prompt, const SampleOptions& options,
                        const std::function<void(std::string_view)>& on_text);
 

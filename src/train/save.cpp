@@ -1,14 +1,20 @@
 #include "train/save.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/philox.h"
 #include "data/safetensors.h"
+#include "device/parallel.h"
 
 namespace adjoint {
 
@@ -77,6 +83,59 @@ void check_fits(const SafetensorsFile& file, const fs::path& path,
   }
 }
 
+// Eight bytes at a time, in four lanes: a save of gigabytes is read anyway, and this keeps pace.
+uint64_t checksum(const void* data, Bytes size, uint64_t seed) {
+  uint64_t lanes[4] = {seed, seed + 1, seed + 2, seed + 3};
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  const auto mix = [](uint64_t h, uint64_t word) {
+    h = (h ^ word) * 0x9E3779B97F4A7C15;
+    return h ^ (h >> 29);
+  };
+  int64_t i = 0;
+  for (; i + 32 <= size.count; i += 32) {
+    uint64_t words[4];
+    std::memcpy(words, bytes + i, 32);
+    for (int k = 0; k < 4; ++k) lanes[k] = mix(lanes[k], words[k]);
+  }
+  for (; i < size.count; ++i) lanes[i % 4] = mix(lanes[i % 4], bytes[i]);
+  return mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]);
+}
+
+// Of all tensors, whatever their order.
+std::string checksum_of(std::span<const SafetensorView> tensors) {
+  uint64_t sum = 0;
+  for (const SafetensorView& t : tensors) sum += checksum(t.data, t.size, stable_hash(t.name));
+  return fmt::format("{:016x}", sum);
+}
+
+void check_whole(const SafetensorsFile& file, const fs::path& path) {
+  const auto found = file.metadata().find("checksum");
+  if (found == file.metadata().end() || found->second != checksum_of(file.tensors())) {
+    fail(path.string(), ": this save is damaged: its checksum does not fit its numbers");
+  }
+}
+
+void check_model(const SafetensorsFile& file, const fs::path& path, const std::string& model) {
+  const auto found = file.metadata().find("model");
+  if (found == file.metadata().end() || found->second != model) {
+    fail(path.string(), ": this is a save of another model: the same shapes, computed otherwise");
+  }
+}
+
+void check_finite(std::span<const SafetensorView> tensors) {
+  for (const SafetensorView& t : tensors) {
+    CHECK(t.dtype == "F32", "state on a CPU is float32");
+    const auto* numbers = static_cast<const float*>(t.data);
+    std::atomic<bool> finite = true;
+    parallel_for(t.size.count / 4, 1 << 16, [&](int64_t begin, int64_t end, int) {
+      float zero = 0;  // 0 * x is 0 unless x is infinite or not a number
+      for (int64_t i = begin; i < end; ++i) zero += 0.0f * numbers[i];
+      if (zero != 0.0f) finite = false;
+    });
+    if (!finite) fail("'", t.name, "' holds values that are no longer numbers");
+  }
+}
+
 void copy_in(const SafetensorsFile& file, const std::vector<SafetensorView>& into) {
   for (const SafetensorView& view : into) {
     std::memcpy(const_cast<void*>(view.data), file.find(view.name)->data, view.size.count);
@@ -115,23 +174,83 @@ void check_writable(const SavePaths& paths) {
 }
 
 std::optional<int64_t> saved_step(const SavePaths& paths) {
-  if (!fs::exists(paths.model())) return std::nullopt;
+  std::error_code ignored;
+  if (!fs::exists(paths.model(), ignored)) return std::nullopt;
   return step_of(SafetensorsFile(paths.model()), paths.model());
 }
 
-void save_state(const SavePaths& paths, const Run& run, int64_t step) {
-  const std::map<std::string, std::string> metadata = {{"format", "adjoint"},
-                                                       {"step", std::to_string(step)}};
-  AtomicFile model(paths.model()), optimizer(paths.optimizer());
-  write_safetensors(model, views(run, Role::kParameter), metadata);
-  write_safetensors(optimizer, views(run, Role::kState), metadata);
-  model.finish();
-  optimizer.commit();
-  model.commit();
+FolderLock::FolderLock(const SavePaths& paths) {
+  const fs::path lock = paths.folder / ".lock";
+  file_ = ::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (file_ < 0) fail(lock.string(), ": cannot be written: ", std::strerror(errno));
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(file_);
+    fail(paths.folder.string(), ": another run is writing to this folder");
+  }
 }
 
-int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer) {
-  if (!fs::exists(paths.model()) && !fs::exists(AtomicFile::new_name(paths.model()))) {
+FolderLock::~FolderLock() { ::close(file_); }
+
+namespace {
+std::vector<fs::path> files_of(const SavePaths& paths) {
+  return {paths.model(),
+          paths.optimizer(),
+          AtomicFile::new_name(paths.model()),
+          AtomicFile::new_name(paths.optimizer()),
+          paths.run(),
+          paths.text(),
+          paths.tokenizer(),
+          paths.metrics()};
+}
+}  // namespace
+
+std::string holds_run(const SavePaths& paths) {
+  std::error_code ignored;
+  try {
+    if (const auto step = saved_step(paths)) return "at step " + std::to_string(*step);
+  } catch (const Error&) {
+    // Damaged, and still not ours to overwrite unasked.
+  }
+  for (const fs::path& file : files_of(paths)) {
+    if (fs::exists(file, ignored)) return file.filename().string();
+  }
+  return "";
+}
+
+void remove_run(const SavePaths& paths) {
+  std::error_code ignored;
+  for (const fs::path& file : files_of(paths)) fs::remove(file, ignored);
+}
+
+std::string fingerprint(const Scheme& scheme) {
+  Scheme nameless = scheme;
+  nameless.name.clear();
+  return fmt::format("{:016x}", stable_hash(print(nameless)));
+}
+
+void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model) {
+  const auto parameters = views(run, Role::kParameter), states = views(run, Role::kState);
+  check_finite(parameters);
+  check_finite(states);
+  const auto metadata = [&](std::span<const SafetensorView> tensors) {
+    return std::map<std::string, std::string>{{"format", "adjoint"},
+                                              {"step", std::to_string(step)},
+                                              {"model", model},
+                                              {"checksum", checksum_of(tensors)}};
+  };
+  AtomicFile new_model(paths.model()), new_optimizer(paths.optimizer());
+  write_safetensors(new_model, parameters, metadata(parameters));
+  write_safetensors(new_optimizer, states, metadata(states));
+  new_model.finish();
+  new_optimizer.commit();
+  new_model.commit();
+}
+
+int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
+                   const std::string& model_print) {
+  std::error_code ignored;
+  if (!fs::exists(paths.model(), ignored) &&
+      !fs::exists(AtomicFile::new_name(paths.model()), ignored)) {
     fail(paths.folder.string(), ": there is no save here (no model.safetensors)");
   }
   finish_interrupted_save(paths);
@@ -139,9 +258,12 @@ int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer) {
   const int64_t step = step_of(model, paths.model());
   const auto parameters = views(run, Role::kParameter), states = views(run, Role::kState);
   check_fits(model, paths.model(), parameters);
+  check_whole(model, paths.model());
+  check_model(model, paths.model(), model_print);
   if (with_optimizer) {
     const SafetensorsFile optimizer(paths.optimizer());
     check_fits(optimizer, paths.optimizer(), states);
+    check_whole(optimizer, paths.optimizer());
     const int64_t other = step_of(optimizer, paths.optimizer());
     if (other != step) {
       fail(paths.optimizer().string(), ": this is the state of step ", other,

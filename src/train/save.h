@@ -27,14 +27,36 @@ struct SavePaths {
 // Makes the folder and tries to write in it; Error.
 void check_writable(const SavePaths& paths);
 
+// While it lives, no other run writes to the folder; an Error when one does already.
+class FolderLock {
+ public:
+  explicit FolderLock(const SavePaths& paths);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int file_ = -1;
+};
+
+// What the folder holds of a run: "at step 7", or the first file of it; empty when nothing.
+std::string holds_run(const SavePaths& paths);
+// Removes every file of a run.
+void remove_run(const SavePaths& paths);
+
 // The step of the save in the folder, or nothing when there is none. A damaged one is an Error.
 std::optional<int64_t> saved_step(const SavePaths& paths);
 
-void save_state(const SavePaths& paths, const Run& run, int64_t step);
+// `model` identifies the scheme that the state belongs to (see fingerprint). State that is not
+// finite is an Error, and nothing is written.
+void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model);
 
-// Fills the run's parameters and, if asked, the optimizer's state; returns the step. A save of
-// another model is refused with the first difference. Nothing is changed unless all of it fits.
-int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer);
+// Fills the run's parameters and, if asked, the optimizer's state; returns the step. A damaged save
+// (its checksum tells) and a save of another model are refused. Nothing is changed unless all fits.
+int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer, const std::string& model);
+
+// What a model computes with one sample, dropout aside, whatever its files are called.
+std::string fingerprint(const Scheme& one_sample);
 
 nlohmann::json read_json(const std::filesystem::path& file);
 

@@ -13,7 +13,7 @@ Schedule::Schedule(const TrainConfig& c) : shape(c.schedule), steps(c.steps) {
                        : c.lr_scaling == "sqrt" ? std::sqrt(ratio)
                                                 : 1;
   peak = c.lr * scale;
-  last = c.min_lr < 0 ? peak / 10 : c.min_lr * scale;
+  last = c.min_lr < 0 ? peak / 10 : c.min_lr;
   warmup = c.warmup < 0 ? std::min<int64_t>(100, steps / 20) : std::min(c.warmup, steps);
   cooldown = static_cast<int64_t>(std::llround(c.cooldown * static_cast<double>(steps)));
 }

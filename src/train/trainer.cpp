@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/philox.h"
 #include "device/parallel.h"
 #include "functors/functor.h"
 #include "ops/builder.h"
@@ -21,9 +22,18 @@ using nlohmann::json;
 
 namespace {
 
+constexpr int kSkipsInARow = 10;  // updates, before a run is given up
+
 std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePaths& paths,
                                          const std::string& text) {
-  if (config.resume) return load_tokenizer(paths.tokenizer());
+  if (config.resume) {
+    auto tokenizer = load_tokenizer(paths.tokenizer());
+    if (tokenizer->kind() != config.tokenizer) {
+      fail(paths.folder.string(), ": this run has the tokenizer '", tokenizer->kind(), "', not '",
+           config.tokenizer, "'");
+    }
+    return tokenizer;
+  }
   return make_tokenizer(config.tokenizer, text, config.max_vocab);
 }
 
@@ -48,6 +58,36 @@ void check_takes_text(const Scheme& forward, const std::string& file) {
            ": a model that is trained on text takes tokens[batch, seq] and targets[batch, seq]");
     }
   }
+  for (const Value in : forward.inputs) {
+    const Object& object = forward[in];
+    const std::string& path = object.source.path;
+    if (object.role != Role::kInput || path == "tokens" || path == "targets") continue;
+    fail(file, ": '", path, "' is given by nobody: a text has tokens and targets only");
+  }
+}
+
+// No id of the data may lie outside a table or a row of logits: kernels cannot complain.
+void check_ids_fit(const Scheme& forward, const std::string& file, int64_t vocab) {
+  for (const Morphism& m : forward.morphisms) {
+    const bool table = m.op == "embed" && forward[m.inputs[0]].source.path == "tokens";
+    const bool logits = m.op == "cross_entropy";
+    if (!table && !logits) continue;
+    const Type& type = forward[m.inputs[table ? 1 : 0]].type;
+    const int64_t have = table ? type.dim(0) : type.dim(-1);
+    if (have >= vocab) continue;
+    fail(file, ": '", m.source.path, "' has room for ", have,
+         " different tokens, the tokenizer has ", vocab);
+  }
+}
+
+// The id that the loss does not count.
+int32_t ignored_id(const Scheme& forward) {
+  for (const Morphism& m : forward.morphisms) {
+    if (m.op == "cross_entropy") {
+      return static_cast<int32_t>(call_of(forward, m).integer("ignore", -1));
+    }
+  }
+  return -1;
 }
 
 }  // namespace
@@ -66,6 +106,12 @@ Trainer::Trainer(ResolvedConfig resolved)
   if (config_.data.empty()) fail("which text to train on? Say --data FILE");
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
   const std::string text = load_text(config_.data);
+  data_print_ = fmt::format("{:016x}", stable_hash(text));
+  if (config_.resume && !resolved.data_given && !resolved.data_print.empty() &&
+      resolved.data_print != data_print_) {
+    fail(config_.data,
+         ": this text has changed since the run began; say --data FILE to go on anyway");
+  }
   tokenizer_ = tokenizer_for(config_, paths_, text);
   std::vector<int32_t> tokens;
   try {
@@ -87,6 +133,8 @@ Trainer::Trainer(ResolvedConfig resolved)
 
   const Scheme forward = model_->forward();
   check_takes_text(forward, model_->text().file);
+  check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
+  model_print_ = fingerprint(without_randomness(model_->forward(1, model_->context())));
   const Scheme step = training_step(forward, config_.step);
   const Plan plan = make_plan(step, {.threads = num_threads()});
   const Scheme evaluation = without_randomness(forward);
@@ -94,26 +142,25 @@ Trainer::Trainer(ResolvedConfig resolved)
   Plan train_plan = plan;
   train_plan.arena = std::max(plan.arena, eval_plan.arena);
 
-  const auto saved = config_.resume ? std::nullopt : [&]() -> std::optional<int64_t> {
-    try {
-      return saved_step(paths_);
-    } catch (const Error&) {
-      return 0;  // damaged, and still not ours to overwrite unasked
+  if (!config_.resume && !config_.overwrite) {
+    if (const std::string found = holds_run(paths_); !found.empty()) {
+      fail(config_.out, ": this folder already holds a run, ", found,
+           "; go on with --resume, begin anew with --overwrite, or choose another --out");
     }
-  }();
-  if (saved && !config_.overwrite) {
-    fail(config_.out, ": this folder already holds a run, at step ", *saved,
-         "; go on with --resume, begin anew with --overwrite, or choose another --out");
   }
   run_ = std::make_unique<Run>(step, train_plan);
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
   rate_ = input_named(step, "rate");
   counter_ = input_named(step, kRandomCounter);
   if (config_.resume) {
-    first_step_ = load_state(paths_, *run_, true);
+    first_step_ = load_state(paths_, *run_, true, model_print_);
     if (first_step_ >= config_.steps) {
       fail(config_.out, ": this run is already at step ", first_step_, " of ", config_.steps,
            "; say a larger --steps to go on");
+    }
+    if (config_.stop_after > 0 && config_.stop_after <= first_step_) {
+      fail(config_.out, ": this run is already at step ", first_step_, ", past --stop-after ",
+           config_.stop_after);
     }
   } else {
     initialize(*run_, config_.seed);
@@ -123,18 +170,21 @@ Trainer::Trainer(ResolvedConfig resolved)
 
 void Trainer::begin_folder() {
   check_writable(paths_);
+  lock_ = std::make_unique<FolderLock>(paths_);
   json settings = to_json(config_, model_->text());
   settings["options"]["data"] = fs::absolute(config_.data).string();
   settings["options"]["context"] = model_->context();
+  settings["options"]["threads"] = num_threads();  // the bits of products depend on it
+  settings["data"] = data_print_;
+  const std::string text = settings.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   if (config_.resume) {
     cut_metrics(paths_.metrics(), first_step_);
   } else {
-    std::error_code ignored;
-    fs::remove(paths_.metrics(), ignored);
+    remove_run(paths_);  // --overwrite: old weights must not meet new settings
     write_file_atomically(paths_.text(), model_->text().text);
     save_tokenizer(*tokenizer_, paths_.tokenizer());
   }
-  write_file_atomically(paths_.run(), settings.dump(2) + "\n");
+  write_file_atomically(paths_.run(), text);
 }
 
 void Trainer::set_control(int64_t step) {
@@ -147,7 +197,7 @@ void Trainer::set_control(int64_t step) {
   }
 }
 
-double Trainer::evaluate() {
+std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   const Scheme& s = eval_->scheme();
   auto* tokens = static_cast<int32_t*>(eval_->data(input_named(s, "tokens")));
   auto* targets = static_cast<int32_t*>(eval_->data(input_named(s, "targets")));
@@ -160,6 +210,7 @@ double Trainer::evaluate() {
   };
   if (config_.eval_batches > 0) {
     for (int64_t i = 0; i < config_.eval_batches; ++i) {
+      if (stop) return std::nullopt;
       val_batches_->fill(i, tokens, targets);
       add();
     }
@@ -169,12 +220,15 @@ double Trainer::evaluate() {
   // batch that have no window count for nothing.
   const std::vector<int32_t>& all = corpus_.validation;
   const int64_t windows = (static_cast<int64_t>(all.size()) - 1) / context;
+  const int32_t ignored = ignored_id(s);
   for (int64_t first = 0; first < windows; first += batch) {
+    if (stop) return std::nullopt;
     for (int64_t row = 0; row < batch; ++row) {
       const int64_t window = std::min(first + row, windows - 1);
       for (int64_t i = 0; i < context; ++i) {
         tokens[row * context + i] = all[window * context + i];
-        targets[row * context + i] = first + row < windows ? all[window * context + i + 1] : -1;
+        targets[row * context + i] =
+            first + row < windows ? all[window * context + i + 1] : ignored;
       }
     }
     add();
@@ -193,7 +247,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const auto save = [&](int64_t step) {
     if (saved_at == step) return;
     try {
-      save_state(paths_, *run_, step);
+      save_state(paths_, *run_, step, model_print_);
     } catch (const Error& e) {
       const std::string kept = saved_at >= 0 ? fmt::format("; the save of step {} stays", saved_at)
                                              : "; nothing was saved yet";
@@ -207,6 +261,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   auto logged_at = std::chrono::steady_clock::now();
   int64_t logged_step = first_step_;
   double tokens_per_s = 0;
+  int skipped = 0;
   const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
   for (int64_t step = first_step_; step < last && !stop; ++step) {
     const Batch& batch = data.next();
@@ -216,11 +271,15 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     run_->step();
     result.step = step + 1;
     result.loss = run_->number(s.outputs[0]);
-    if (!std::isfinite(result.loss)) {
+    const double norm = run_->number(s.outputs[2]);
+    // An update whose gradient is not finite was skipped, so what is saved is still good.
+    skipped = std::isfinite(norm) ? 0 : skipped + 1;
+    if (!std::isfinite(result.loss) || skipped == kSkipsInARow) {
       progress.clear();
-      fail("the loss is no longer a number at step ", result.step, " (rate ", schedule_.rate(step),
-           "): try a lower --lr",
-           saved_at >= 0 ? fmt::format("; the save of step {} stays", saved_at) : "");
+      save(result.step);
+      fail("at step ", result.step, " the ", skipped == kSkipsInARow ? "gradient" : "loss",
+           " is no longer a number (rate ", schedule_.rate(step), "; ", skipped,
+           " updates skipped in a row): try a lower --lr; saved what there is");
     }
     const bool ends = result.step == last;
     const bool evaluates =
@@ -235,12 +294,15 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
                    {"loss", result.loss},
                    {"lr", schedule_.rate(step)},
                    {"tokens_per_s", tokens_per_s}};
-      if (s.outputs.size() > 2) line["grad_norm"] = run_->number(s.outputs[2]);
+      line["grad_norm"] = norm;
       if (evaluates) {
-        result.val_loss = evaluate();
-        line["val_loss"] = *result.val_loss;
+        progress.show(result.step, "evaluating");
+        if (const auto val_loss = evaluate(stop)) {
+          result.val_loss = val_loss;
+          line["val_loss"] = *val_loss;
+        }
         progress.clear();
-        if (log) {
+        if (log && line.contains("val_loss")) {
           *log << fmt::format("step {:>6}  loss {:.4f}  val {:.4f}  lr {:.2e}  {:>7.0f} tokens/s\n",
                               result.step, result.loss, *result.val_loss, schedule_.rate(step),
                               tokens_per_s)
@@ -248,6 +310,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
         }
       }
       metrics << line.dump() << "\n" << std::flush;
+      if (!metrics) fail(paths_.metrics().string(), ": cannot be written");
       logged_at = std::chrono::steady_clock::now();
       logged_step = result.step;
     }

@@ -33,8 +33,8 @@ class Trainer {
   // told to `log`, if there is one.
   TrainResult train(const std::atomic<bool>& stop, std::ostream* log = nullptr);
 
-  // Mean loss on the validation part.
-  double evaluate();
+  // Mean loss on the validation part; nothing when `stop` broke it off.
+  std::optional<double> evaluate(const std::atomic<bool>& stop);
 
   const TrainConfig& config() const { return config_; }
   const BoundModel& model() const { return *model_; }
@@ -49,6 +49,8 @@ class Trainer {
 
   TrainConfig config_;
   SavePaths paths_;
+  std::unique_ptr<FolderLock> lock_;
+  std::string model_print_, data_print_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Corpus corpus_;
   std::unique_ptr<BoundModel> model_;

@@ -118,6 +118,8 @@ TEST_F(Cli, RefusesBadSchemes) {
   refused("plan --model gpt2 --set layrs=3", "layers");
   refused("plan --model gpt2 --set layers=0", "layers");
   refused("plan --model gpt2 --batch 0", "--batch");
+  refused("plan --model gpt2 --set seq=4", "--context");
+  refused("plan --model gpt2 --threads 100000", "--threads");
 }
 
 TEST_F(Cli, RefusesBadData) {
@@ -135,6 +137,37 @@ TEST_F(Cli, RefusesBadData) {
   refused(train(at("text.txt"), "--lr nan"), "'lr'");
   refused("train --model char --out " + at("never"), "--data");
   EXPECT_FALSE(std::filesystem::exists(at("never")));
+}
+
+TEST_F(Cli, RefusesModelsThatTheDataDoesNotFit) {
+  const auto train = [&](const std::string& text) {
+    return "train --model " + write("own.scheme", text) + " --data " + at("text.txt") +
+           " --steps 2 --batch 2 --context 8 --out " + at("never");
+  };
+  const std::string head =
+      "axes context=8 hidden=6 words=5\nmodel tokens[batch, seq], targets[batch, seq]";
+  refused(train(head + ":\n  x = embed(tokens, words)\n"
+                       "  loss = cross_entropy(linear(x, 40), targets)\n"),
+          "room for 5 different tokens");
+  refused(train(head + ":\n  x = embed(tokens, 40)\n"
+                       "  loss = cross_entropy(linear(x, words), targets)\n"),
+          "room for 5 different tokens");
+  refused(train(head + ", mask[batch, seq]:\n  x = embed(tokens, 40) + embed(mask, 40)\n"
+                       "  loss = cross_entropy(linear(x, 40), targets)\n"),
+          "'mask' is given by nobody");
+}
+
+// Strided views of ids, logits and targets are read where they are.
+TEST_F(Cli, ViewsFeedEveryOp) {
+  const std::string scheme = write("views.scheme",
+                                   "axes context=8 hidden=6\n"
+                                   "model tokens[batch, seq], targets[batch, seq]:\n"
+                                   "  x = embed(slice(tokens, 2, 4), 40)\n"
+                                   "  y = slice(linear(x, 50), 3, 40)\n"
+                                   "  loss = cross_entropy(y, slice(targets, 2, 4))\n");
+  const Outcome o = run("train --model " + scheme + " --data " + at("text.txt") +
+                        " --steps 3 --batch 2 --context 8 --eval-batches 1 --out " + at("views"));
+  EXPECT_EQ(o.code, 0) << o.text;
 }
 
 TEST_F(Cli, RefusesFoldersThatCannotBeWritten) {

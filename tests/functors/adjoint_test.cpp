@@ -23,9 +23,9 @@ TEST(Adjoint, OfALinearMapAndACrossEntropy) {
   input %1 t: i32[b=2]
   parameter %2 w: f32[o=5, i=3]
   parameter %3 bias: f32[o=5]
+  control %8 scale: f32[] init=ones
   %4 y: f32[b=2, o=5] = linear(%0, %2, %3) @y
   %5 loss: f32[] metric, %6 loss.count: f32[] metric, %7 loss.lse: f32[b=2] = cross_entropy(%4, %1) {ignore=-1} @loss
-  %8 loss:grad: f32[] gradient = fill() {dtype="f32", shape=[], value=1.0} @loss:grad backward
   %9 y:grad: f32[b=2, o=5] gradient = cross_entropy_grad(%4, %1, %7, %8) {ignore=-1} @loss:grad backward
   %10 bias:grad: f32[o=5] gradient = map(%9) {body="x0/1"} @y:grad backward
   %11 w:grad: f32[o=5, i=3] gradient = contract(%9, %0) {map="ao,ai->oi"} @y:grad backward
@@ -53,11 +53,11 @@ TEST(Adjoint, AFrozenParameterCostsNothing) {
   parameter %2 first: f32[h=4, i=3] frozen
   parameter %3 last: f32[o=5, h=4]
   parameter %4 bias: f32[o=5] frozen
+  control %11 scale: f32[] init=ones
   %5 a: f32[b=2, h=4] = linear(%0, %2) @a
   %6 g: f32[b=2, h=4] = gelu(%5) @g
   %7 y: f32[b=2, o=5] = linear(%6, %3, %4) @y
   %8 loss: f32[] metric, %9 loss.count: f32[] metric, %10 loss.lse: f32[b=2] = cross_entropy(%7, %1) {ignore=-1} @loss
-  %11 loss:grad: f32[] gradient = fill() {dtype="f32", shape=[], value=1.0} @loss:grad backward
   %12 y:grad: f32[b=2, o=5] gradient = cross_entropy_grad(%7, %1, %10, %11) {ignore=-1} @loss:grad backward
   %13 last:grad: f32[o=5, h=4] gradient = contract(%12, %6) {map="ao,ai->oi"} @y:grad backward
   return %8, %9, %13
@@ -81,10 +81,10 @@ TEST(Adjoint, AFrozenParameterLetsGradientsThrough) {
   input %1 t: i32[b=2]
   parameter %2 first: f32[h=4, i=3]
   parameter %3 last: f32[o=5, h=4] frozen
+  control %9 scale: f32[] init=ones
   %4 a: f32[b=2, h=4] = linear(%0, %2) @a
   %5 y: f32[b=2, o=5] = linear(%4, %3) @y
   %6 loss: f32[] metric, %7 loss.count: f32[] metric, %8 loss.lse: f32[b=2] = cross_entropy(%5, %1) {ignore=-1} @loss
-  %9 loss:grad: f32[] gradient = fill() {dtype="f32", shape=[], value=1.0} @loss:grad backward
   %10 y:grad: f32[b=2, o=5] gradient = cross_entropy_grad(%5, %1, %8, %9) {ignore=-1} @loss:grad backward
   %11 a:grad: f32[b=2, h=4] gradient = contract(%10, %3) {map="ao,oi->ai"} @y:grad backward
   %12 first:grad: f32[h=4, i=3] gradient = contract(%11, %0) {map="ao,ai->oi"} @a:grad backward
@@ -104,10 +104,10 @@ TEST(Adjoint, ATiedWeightGetsTheSumOfItsTwoParts) {
             R"(scheme tied:
   input %0 t: i32[b=2]
   parameter %1 table: f32[v=5, h=3]
+  control %7 scale: f32[] init=ones
   %2 x: f32[b=2, h=3] = embed(%0, %1) @x
   %3 y: f32[b=2, v=5] = linear(%2, %1) @y
   %4 loss: f32[] metric, %5 loss.count: f32[] metric, %6 loss.lse: f32[b=2] = cross_entropy(%3, %0) {ignore=-1} @loss
-  %7 loss:grad: f32[] gradient = fill() {dtype="f32", shape=[], value=1.0} @loss:grad backward
   %8 y:grad: f32[b=2, v=5] gradient = cross_entropy_grad(%3, %0, %6, %7) {ignore=-1} @loss:grad backward
   %9 table:grad.part1: f32[v=5, h=3] gradient = contract(%8, %2) {map="ao,ai->oi"} @y:grad backward
   %10 x:grad: f32[b=2, h=3] gradient = contract(%8, %1) {map="ao,oi->ai"} @y:grad backward
@@ -131,9 +131,9 @@ TEST(Adjoint, AnAdditionPassesItsGradientOn) {
   input %0 x: f32[b=2, v=5]
   input %1 t: i32[b=2]
   parameter %2 p: f32[b=2, v=5]
+  control %7 scale: f32[] init=ones
   %3 y: f32[b=2, v=5] = add(%0, %2) @y
   %4 loss: f32[] metric, %5 loss.count: f32[] metric, %6 loss.lse: f32[b=2] = cross_entropy(%3, %1) {ignore=-1} @loss
-  %7 loss:grad: f32[] gradient = fill() {dtype="f32", shape=[], value=1.0} @loss:grad backward
   %8 y:grad: f32[b=2, v=5] gradient = cross_entropy_grad(%3, %1, %6, %7) {ignore=-1} @loss:grad backward
   return %4, %5, %8
 )");

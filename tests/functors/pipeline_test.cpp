@@ -96,12 +96,15 @@ TEST(Pipeline, EveryTrainedParameterIsCarriedAndNoFrozenOne) {
   }
 }
 
-TEST(Pipeline, OutputsAreLossCountAndTheNormWhenClipping) {
-  const Scheme model = parse_scheme(kModel);
-  EXPECT_EQ(training_step(model, {.clip = 0}).outputs.size(), 2u);
-  const Scheme clipped = training_step(model, {.clip = 1});
-  EXPECT_EQ(clipped.outputs.size(), 3u);
-  for (const Value out : clipped.outputs) EXPECT_EQ(clipped[out].type.rank(), 0);
+TEST(Pipeline, OutputsAreLossCountAndNorm) {
+  for (const double clip : {0.0, 1.0}) {
+    const Scheme step = training_step(parse_scheme(kModel), {.clip = clip});
+    ASSERT_EQ(step.outputs.size(), 3u);
+    for (const Value out : step.outputs) {
+      EXPECT_EQ(step[out].type.rank(), 0);
+      EXPECT_EQ(step[out].role, Role::kMetric);
+    }
+  }
 }
 
 TEST(Pipeline, AnUnknownOptimizerIsNamed) {

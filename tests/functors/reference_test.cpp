@@ -109,6 +109,7 @@ TEST(Reference, AgreesWithTheStepItJudges) {
       numbers[i] = o.role == Role::kInput       ? static_cast<double>(i % 7)
                    : o.role == Role::kParameter ? static_cast<double>(normal(random))
                    : o.source.path == "rate"    ? 0.125
+                   : o.source.path == "scale"   ? 1.0
                                                 : 0.0;
     }
     x.push_back(std::move(numbers));

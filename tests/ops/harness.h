@@ -82,6 +82,9 @@ inline std::vector<Numbers> sample_numbers(const Sample& sample, Dtype dtype, un
         case Sample::Fill::kNormal:
           x[k] = normal(random);
           break;
+        case Sample::Fill::kLarge:
+          x[k] = (k % 2 ? -1 : 1) * (k % 3 ? 100.0 : 1000.0);
+          break;
         case Sample::Fill::kPositive:
           x[k] = 0.5 + std::abs(normal(random));
           break;

@@ -285,6 +285,22 @@ TEST(PlanInPlace, AChainOfElementwiseOpsUsesOneBuffer) {
   EXPECT_NE(storage_of(plan, 1), storage_of(plan, 0)) << "an input stays the caller's";
 }
 
+// Not even by its last reader.
+TEST(PlanInPlace, NeverOverAnInput) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[n=400]
+  parameter %1 p: f32[n=400]
+  %2 a: f32[n=400] = add(%0, %1) @a
+  %3 b: f32[n=400] = exp(%1) @b
+  %4 c: f32[n=400] = tanh(%0) @c
+  return %2, %3, %4
+)");
+  const Plan plan = make_plan(s, {});
+  for (const Value made : {2, 3, 4}) {
+    for (const Value input : {0, 1}) EXPECT_NE(storage_of(plan, made), storage_of(plan, input));
+  }
+}
+
 TEST(PlanInPlace, NotOverAnOperandThatIsReadLaterOrReturned) {
   const Scheme later = parsed(R"(scheme:
   input %0 x: f32[n=400]

@@ -39,6 +39,7 @@ Run run_of(const Scheme& s, RunOptions options = {.poison = true}) {
 
 void fill_data(Run& run) {
   const Scheme& s = run.scheme();
+  if (const auto counter = s.find({"random"})) write_numbers(run, *counter, {1, 2, 0});
   for (const Value in : s.inputs) {
     if (s[in].role != Role::kInput) continue;
     Numbers ids(s[in].type.num_elements());

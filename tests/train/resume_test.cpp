@@ -1,11 +1,14 @@
 // Stop and go on: the same bytes as without the stop. And what a folder must survive.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <fstream>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/temp_folder.h"
+#include "data/safetensors.h"
 #include "train/trainer.h"
 
 namespace adjoint {
@@ -88,10 +91,14 @@ TEST_F(TrainFolder, ARunThatEndedCanGoOnLonger) {
 }
 
 TEST_F(TrainFolder, InterruptSavesAndStops) {
-  Trainer trainer(resolve_config({}, options("run")));
-  const TrainResult result = trainer.train(std::atomic<bool>(true));
-  EXPECT_TRUE(result.interrupted);
-  EXPECT_EQ(result.step, 0);
+  {
+    Trainer trainer(resolve_config({}, options("run")));
+    EXPECT_NE(error_of(options("run", {{"overwrite", true}})).find("another run is writing"),
+              std::string::npos);
+    const TrainResult result = trainer.train(std::atomic<bool>(true));
+    EXPECT_TRUE(result.interrupted);
+    EXPECT_EQ(result.step, 0);
+  }
   EXPECT_EQ(train(resume("run")).step, 7);
 }
 
@@ -111,6 +118,10 @@ TEST_F(TrainFolder, RefusesDamagedSaves) {
     write_file_atomically(model, std::string_view(whole).substr(0, keep));
     EXPECT_NE(error_of(resume("run", {{"steps", 9}})).find("model.safetensors"), std::string::npos);
   }
+  std::string flipped = whole;
+  flipped[whole.size() - 100] ^= 0x40;
+  write_file_atomically(model, flipped);
+  EXPECT_NE(error_of(resume("run", {{"steps", 9}})).find("damaged"), std::string::npos);
   write_file_atomically(model, whole);
   write_file_atomically(out("run") / "run.json", "{");
   EXPECT_NE(error_of(resume("run")).find("run.json"), std::string::npos);
@@ -123,7 +134,43 @@ TEST_F(TrainFolder, RefusesTheSaveOfAnotherModel) {
   const std::string other =
       error_of(resume("run", {{"steps", 9}, {"model", "llama-tiny"}, {"set", json::object()}}));
   EXPECT_NE(other, "no error");
+  // The same shapes, computed otherwise.
+  const std::string heads = error_of(resume("run", {{"steps", 9}, {"set", {{"heads", 4}}}}));
+  EXPECT_NE(heads.find("save of another model"), std::string::npos) << heads;
   EXPECT_NE(error_of(resume("nowhere")).find("no run here to resume"), std::string::npos);
+}
+
+TEST_F(TrainFolder, NoticesOtherData) {
+  train(options("run", {{"stop_after", 3}}));
+  std::string text = read_file(data());
+  text[5] = 'z';
+  write_file_atomically(data(), text);
+  EXPECT_NE(error_of(resume("run")).find("has changed"), std::string::npos);
+  text[5] = 'a';
+  write_file_atomically(data(), text);
+  EXPECT_EQ(train(resume("run", {{"data", data().string()}})).step, 7);
+}
+
+TEST_F(TrainFolder, OverwritingLeavesNoOldWeightsBehind) {
+  train(options("run"));
+  { Trainer begun(resolve_config({}, options("run", {{"overwrite", true}, {"seed", 9}}))); }
+  EXPECT_NE(error_of(resume("run")).find("no save here"), std::string::npos);
+}
+
+// A loss that blows up leaves a save of numbers.
+TEST_F(TrainFolder, DivergenceIsNoticedAndNotSaved) {
+  const json wild = {{"optimizer", "sgd"}, {"lr", 1000.0},  {"clip", 0.0}, {"steps", 60},
+                     {"save_every", 1},    {"min_lr", 0.0}, {"warmup", 0}};
+  const std::string message = error_of(options("wild", wild));
+  EXPECT_NE(message.find("no longer"), std::string::npos) << message;
+  const SafetensorsFile saved(out("wild") / "model.safetensors");
+  for (const SafetensorView& t : saved.tensors()) {
+    for (int64_t i = 0; i < t.size.count / 4; ++i) {
+      float number;
+      std::memcpy(&number, static_cast<const char*>(t.data) + 4 * i, 4);
+      ASSERT_TRUE(std::isfinite(number)) << t.name;
+    }
+  }
 }
 
 TEST_F(TrainFolder, ACrashBetweenTheTwoMovesOfASaveIsFinished) {
