@@ -12,20 +12,16 @@ namespace adjoint {
 
 namespace {
 
-struct Letters {
-  std::string a, b, c;
-};
-Letters letters(const OpCall& call) {
-  const std::string map = call.text("map");
-  const size_t comma = map.find(','), arrow = map.find("->");
-  if (comma == std::string::npos || arrow == std::string::npos || comma > arrow) {
-    fail("contract: wants an index map such as \"bsi,oi->bso\", found \"", map, "\"");
+ProductLetters letters(const OpCall& call) {
+  const auto found = product_letters(call.text("map"));
+  if (!found) {
+    fail("contract: wants an index map such as \"bsi,oi->bso\", found \"", call.text("map"), "\"");
   }
-  return {map.substr(0, comma), map.substr(comma + 1, arrow - comma - 1), map.substr(arrow + 2)};
+  return *found;
 }
 
 std::vector<Type> infer(const OpCall& call) {
-  const Letters l = letters(call);
+  const ProductLetters l = letters(call);
   if (call.inputs.size() != 2) fail("contract: wants two operands, found ", call.inputs.size());
   std::map<char, Axis> axes;
   const auto bind = [&](const std::string& in, const Type& t, const char* which) {
@@ -60,7 +56,7 @@ std::vector<Type> infer(const OpCall& call) {
 }
 
 int64_t flops(const OpCall& call) {
-  const Letters l = letters(call);
+  const ProductLetters l = letters(call);
   int64_t product = 2;
   for (size_t i = 0; i < l.a.size(); ++i) product *= call.inputs[0].dim(static_cast<int>(i));
   for (size_t i = 0; i < l.b.size(); ++i) {
@@ -70,7 +66,7 @@ int64_t flops(const OpCall& call) {
 }
 
 void grad(GradCall& g) {
-  const Letters l = letters(g.call);
+  const ProductLetters l = letters(g.call);
   const auto give = [&](int i, const std::string& mine, const std::string& other, Value with) {
     if (!g.wants[i]) return;
     Attrs attrs = {{"map", l.c + "," + other + "->" + mine}};
@@ -131,7 +127,7 @@ extern const OpDef op_contract = {
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
-          const Letters l = letters(call);
+          const ProductLetters l = letters(call);
           return IndexMap{{l.a, l.b}, {l.c}};
         },
     .flops = flops,

@@ -17,14 +17,6 @@ struct Letter {
   int64_t size, a = 0, b = 0, c = 0;  // strides in each tensor, 0 where it is absent
 };
 
-struct Parsed {
-  std::string a, b, c;
-};
-Parsed parse_map(const std::string& map) {
-  const size_t comma = map.find(','), arrow = map.find("->");
-  return {map.substr(0, comma), map.substr(comma + 1, arrow - comma - 1), map.substr(arrow + 2)};
-}
-
 // Letters of one group, outermost first, merged into one where every tensor steps evenly.
 std::vector<Letter> merged(std::vector<Letter> group) {
   std::vector<Letter> result;
@@ -165,10 +157,19 @@ void for_each_element(const std::vector<int64_t>& batch, int64_t rows, int64_t c
 
 }  // namespace
 
+std::optional<ProductLetters> product_letters(const std::string& map) {
+  const size_t comma = map.find(','), arrow = map.find("->");
+  if (comma == std::string::npos || arrow == std::string::npos || comma > arrow) {
+    return std::nullopt;
+  }
+  return ProductLetters{map.substr(0, comma), map.substr(comma + 1, arrow - comma - 1),
+                        map.substr(arrow + 2)};
+}
+
 std::optional<Product> as_product(const std::string& map, const Type& a, const Strides& a_strides,
                                   const Type& b, const Strides& b_strides, const Type& c,
                                   const Strides& c_strides) {
-  const Parsed letters = parse_map(map);
+  const ProductLetters letters = product_letters(map).value();
   std::vector<Letter> batch, m, n, k;
   const auto stride = [](const std::string& in, const Strides& strides, char letter) {
     const size_t at = in.find(letter);
@@ -285,7 +286,7 @@ Launch prepare_product(const Product& p, const void* a, const void* b, const voi
 }
 
 Launch prepare_naive_contract(const std::string& map, const KernelCall& call, const Pointers& at) {
-  const Parsed parsed = parse_map(map);
+  const ProductLetters parsed = product_letters(map).value();
   const Type c_type = call.outputs[0];
   std::vector<Letter> kept, summed;
   std::string seen;

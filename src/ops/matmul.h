@@ -18,6 +18,12 @@ struct Product {
   bool bias = false;
 };
 
+// "bsi,oi->bso": the letters of both operands and of the result; nothing when it is no such text.
+struct ProductLetters {
+  std::string a, b, c;
+};
+std::optional<ProductLetters> product_letters(const std::string& map);
+
 // The product that an index map such as "bsi,oi->bso" asks for, or nothing when its axes do not
 // merge into one m, one n and one k.
 std::optional<Product> as_product(const std::string& map, const Type& a, const Strides& a_strides,

@@ -28,6 +28,12 @@ Launch prepare_copy(const Type& from_type, const Strides& from_strides, const vo
   };
 }
 
+std::string leading_letters(const Type& type, int untouched) {
+  std::string letters;
+  for (int i = 0; i + untouched < type.rank(); ++i) letters += static_cast<char>('a' + i);
+  return letters;
+}
+
 Launch prepare_reshape(const KernelCall& call, const Pointers& at) {
   return prepare_copy(call.call.inputs[0], call.in_strides[0], at.in[0], call.outputs[0],
                       call.out_strides[0], at.out[0]);

@@ -30,8 +30,7 @@ extern const OpDef op_split = {
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
-          std::string leading;
-          for (int i = 0; i + 1 < call.inputs[0].rank(); ++i) leading += static_cast<char>('a' + i);
+          const std::string leading = leading_letters(call.inputs[0], 1);
           return IndexMap{{leading + "."}, {leading + ".."}};
         },
     .flops = [](const OpCall&) { return int64_t{0}; },
