@@ -369,12 +369,4 @@ Scheme elaborate(const Document& document, std::string_view file, const ModelCon
   return Elaborator(document, file, config).run();
 }
 
-int64_t count_parameters(const Scheme& scheme) {
-  int64_t count = 0;
-  for (const Value in : scheme.inputs) {
-    if (scheme[in].role == Role::kParameter) count += scheme[in].type.num_elements();
-  }
-  return count;
-}
-
 }  // namespace adjoint

@@ -11,6 +11,4 @@ namespace adjoint {
 // the pair (sum, count). An Error names file, line and column.
 Scheme elaborate(const Document& document, std::string_view file, const ModelConfig& config);
 
-int64_t count_parameters(const Scheme& scheme);
-
 }  // namespace adjoint

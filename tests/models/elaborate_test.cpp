@@ -60,7 +60,7 @@ TEST(Elaborate, TheSmallestModel) {
   EXPECT_EQ(scheme.inputs, scheme.outputs);
   EXPECT_TRUE(scheme.morphisms.empty());
   EXPECT_EQ(scheme.name, "model");
-  EXPECT_EQ(count_parameters(scheme), 0);
+  EXPECT_EQ(num_parameters(scheme), 0);
 }
 
 TEST(Elaborate, AMultilayerPerceptron) {
@@ -70,7 +70,7 @@ TEST(Elaborate, AMultilayerPerceptron) {
       "  h = relu(linear(image, 2*pixels))\n"
       "  loss = cross_entropy(linear(h, classes, init=zeros), class, ignore=-100)\n",
       {.preset = "", .settings = {{"batch", 4}}});
-  EXPECT_EQ(count_parameters(scheme), 6 * 12 + 12 + 12 * 3 + 3);
+  EXPECT_EQ(num_parameters(scheme), 6 * 12 + 12 + 12 * 3 + 3);
   EXPECT_EQ(to_string(object_at(scheme, "linear#1.weight").type), "f32[2*pixels=12, pixels=6]");
   EXPECT_EQ(to_string(object_at(scheme, "linear#2").type), "f32[batch=4, classes=3]");
   EXPECT_EQ(object_at(scheme, "linear#2.weight").init, Init{});
@@ -88,7 +88,7 @@ TEST(Elaborate, ARepeatedBoxFeedsAllItsOutputsBack) {
                                "  e = embed(tokens, vocab)\n"
                                "  a, b = pair^3(e, e)\n"
                                "  out = a - b\n"));
-  EXPECT_EQ(count_parameters(scheme), 5 * 8 + 3 * (8 * 8 + 8));
+  EXPECT_EQ(num_parameters(scheme), 5 * 8 + 3 * (8 * 8 + 8));
   const Value e = call_at(scheme, "embed#1").outputs[0];
   const Morphism first = call_at(scheme, "pair[0].linear#1"),
                  second = call_at(scheme, "pair[1].linear#1"),
@@ -181,7 +181,7 @@ TEST(Elaborate, TiedWeightsAreFoundFromInsideOut) {
                 "  x = outer(x)\n"));
   EXPECT_EQ(call_at(scheme, "inner.linear#1").inputs[1], *scheme.find({"w.weight"}));
   EXPECT_EQ(call_at(scheme, "outer.inner.linear#1").inputs[1], *scheme.find({"outer.w.weight"}));
-  EXPECT_EQ(count_parameters(scheme), 2 * 64);
+  EXPECT_EQ(num_parameters(scheme), 2 * 64);
 }
 
 TEST(Elaborate, AnObjectMayBeAWeight) {

@@ -28,17 +28,17 @@ int64_t llama_count(int64_t layers, int64_t hidden, int64_t kv_width, int64_t ff
 }
 
 TEST(Library, ParameterCountsAreThePublishedOnes) {
-  EXPECT_EQ(count_parameters(elaborate_preset("gpt2")), 124'439'808);
-  EXPECT_EQ(count_parameters(elaborate_preset("gpt2-medium")), 354'823'168);
-  EXPECT_EQ(count_parameters(elaborate_preset("gpt2-large")), 774'030'080);
-  EXPECT_EQ(count_parameters(elaborate_preset("gpt2-xl")), 1'557'611'200);
-  EXPECT_EQ(count_parameters(elaborate_preset("gpt3-175b")), gpt2_count(96, 12288, 2048, 50257));
-  EXPECT_EQ(count_parameters(elaborate_preset("ref")), 4'339'200);
-  EXPECT_EQ(count_parameters(elaborate_preset("char")), gpt2_count(4, 128, 64, 65));
-  EXPECT_EQ(count_parameters(elaborate_preset("llama2-7b")), 6'738'415'616);
-  EXPECT_EQ(count_parameters(elaborate_preset("llama3-8b")), 8'030'261'248);
-  EXPECT_EQ(count_parameters(elaborate_preset("llama3.2-1b")), 1'235'814'400);
-  EXPECT_EQ(count_parameters(elaborate_preset("llama-tiny")),
+  EXPECT_EQ(num_parameters(elaborate_preset("gpt2")), 124'439'808);
+  EXPECT_EQ(num_parameters(elaborate_preset("gpt2-medium")), 354'823'168);
+  EXPECT_EQ(num_parameters(elaborate_preset("gpt2-large")), 774'030'080);
+  EXPECT_EQ(num_parameters(elaborate_preset("gpt2-xl")), 1'557'611'200);
+  EXPECT_EQ(num_parameters(elaborate_preset("gpt3-175b")), gpt2_count(96, 12288, 2048, 50257));
+  EXPECT_EQ(num_parameters(elaborate_preset("ref")), 4'339'200);
+  EXPECT_EQ(num_parameters(elaborate_preset("char")), gpt2_count(4, 128, 64, 65));
+  EXPECT_EQ(num_parameters(elaborate_preset("llama2-7b")), 6'738'415'616);
+  EXPECT_EQ(num_parameters(elaborate_preset("llama3-8b")), 8'030'261'248);
+  EXPECT_EQ(num_parameters(elaborate_preset("llama3.2-1b")), 1'235'814'400);
+  EXPECT_EQ(num_parameters(elaborate_preset("llama-tiny")),
             llama_count(2, 64, 32, 176, 101, false));
 }
 
@@ -135,7 +135,7 @@ TEST(Library, TiedWeightsAreOneObject) {
   EXPECT_NE(call_at(untied, "readout").inputs[1], call_at(untied, "wte").inputs[1]);
   const Scheme tied = elaborate_preset("llama-tiny", {{"tied", 1}});
   EXPECT_EQ(call_at(tied, "readout").inputs[1], call_at(tied, "wte").inputs[1]);
-  EXPECT_EQ(count_parameters(untied) - count_parameters(tied), 64 * 101);
+  EXPECT_EQ(num_parameters(untied) - num_parameters(tied), 64 * 101);
 }
 
 TEST(Library, InitialScales) {

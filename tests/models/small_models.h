@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include "analysis/totals.h"
 #include "models/elaborate.h"
 #include "models/library.h"
 
