@@ -19,9 +19,9 @@ void add_functors(CLI::App& app, Action& action) {
     action = [as_json] {
       nlohmann::json out = nlohmann::json::array();
       for (const Functor* f : all_functors()) {
-        out.push_back({{"name", f->name}, {"law", f->law}, {"summary", f->summary}});
+        out.push_back({{"name", f->name}, {"law", name(f->law)}, {"summary", f->summary}});
         if (!*as_json) {
-          std::cout << fmt::format("{}\n    {}\n    law: {}\n", f->name, f->summary, f->law);
+          std::cout << fmt::format("{}\n    {}\n    law: {}\n", f->name, f->summary, name(f->law));
         }
       }
       if (*as_json) std::cout << out.dump(2) << "\n";

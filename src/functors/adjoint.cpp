@@ -7,9 +7,7 @@
 
 namespace adjoint {
 
-namespace {
-
-Scheme apply(const Scheme& forward, const StepOptions&) {
+Scheme apply_adjoint(const Scheme& forward) {
   if (forward.outputs.size() != 2 || forward[forward.outputs[0]].type.rank() != 0 ||
       forward[forward.outputs[1]].type.rank() != 0) {
     fail(forward.name,
@@ -41,15 +39,5 @@ Scheme apply(const Scheme& forward, const StepOptions&) {
   }
   return step;
 }
-
-}  // namespace
-
-extern const Functor functor_adjoint = {
-    .name = "adjoint",
-    .summary = "reverse mode: the gradient of the loss by every parameter that is not frozen",
-    .law = "exact: the forward pass is unchanged",
-    .phase = FunctorPhase::kAdjoint,
-    .apply = apply,
-};
 
 }  // namespace adjoint

@@ -1,11 +1,18 @@
-// A functor takes a scheme to a scheme and states its law. The phases of a step are fixed
-// (pipeline.cpp is their table of contents); a functor belongs to one.
+// A functor takes a scheme to a scheme, and states its law. The phases of a step are fixed
+// (pipeline.cpp is their table of contents); most functors only set an attribute of objects, and
+// one realization per attribute acts on it. Functors are text (functors/*.functor at the root) or
+// one C++ file here.
 #pragma once
+#include <functional>
+#include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+#include "scheme/document.h"
 #include "scheme/scheme.h"
 
 namespace adjoint {
@@ -17,32 +24,160 @@ struct StepOptions {
   double momentum = 0.9;
   double weight_decay = 0.1;  // of matrices and tables
   double clip = 1.0;          // the largest norm of all gradients together; 0: no clipping
+  std::string stack = {};     // functors joined by '|'
 };
 
 enum class FunctorPhase : uint8_t {
-  kMorphisms,    // rules that rewrite uses: adapters, joined projections
+  kMorphisms,    // rules that rewrite uses: adapters, joined projections; what is frozen
   kAdjoint,      // reverse mode, and the optimizer: the whole step
-  kStepRules,    // loss scaling, clipping; attributes by role
+  kStepRules,    // loss scaling; attributes of objects, by role
   kBitChanging,  // fusions whose sums differ: epilogues, chunked readout
   kRealize,      // precision, placement, time, residence and tier last
   kExact,        // fusions and simplifications that keep bits
 };
+std::string_view name(FunctorPhase phase);
 
-struct Functor {
-  std::string_view name;
-  std::string_view summary;
-  std::string_view law;
-  FunctorPhase phase;
-  Scheme (*apply)(const Scheme&, const StepOptions&);
+// What a functor promises of a stack with it, against the same stack without it.
+enum class Law : uint8_t {
+  kExact,          // the same bits
+  kReassociating,  // the same sums in another order
+  kApproximating,  // another function on purpose, which it supplies
+};
+std::string_view name(Law law);
+
+// What a functor can be told: `every` of checkpoint(every=2).
+struct FunctorParam {
+  std::string name;
+  std::string otherwise = {};  // the default, as it is written; "": it must be given
+  std::string summary = {};
+  std::vector<std::string> words = {};  // the words that it may be; none: a number
+  bool whole = true;                    // of a number
+  double least = 1, most = std::numeric_limits<double>::infinity();
+  bool list = false;  // several, as in keep=[2, 5]
 };
 
+// What it was told, defaults filled in and checked.
+class Arguments {
+ public:
+  // `at` names the functor in complaints. Every param is given, by position, by name or by default.
+  Arguments(std::string_view functor, const std::vector<FunctorParam>& params, const Term& call);
+
+  bool is_word(std::string_view name) const;
+  double number(std::string_view name) const;
+  int64_t whole(std::string_view name) const { return static_cast<int64_t>(number(name)); }
+  std::string word(std::string_view name) const;
+  const Term& term(std::string_view name) const;
+  // Elements of a list; a single value is a list of one.
+  std::vector<Term> list(std::string_view name) const;
+  std::string print() const;  // (every=2), only what is not the default
+
+ private:
+  std::map<std::string, Term, std::less<>> values_;
+  std::string printed_;
+};
+
+// One functor at work in one phase: what it was told, and what it tells.
+class Application {
+ public:
+  std::string functor;  // its name, for messages
+  const Arguments& args;
+  const StepOptions& options;
+  bool training = true;  // false: the scheme is evaluated, there are no gradients
+  int64_t matches = 0;   // objects and morphisms that it found
+  // Who has said what of an object's attribute, by source and attribute: (value, functor).
+  using Said = std::map<std::pair<std::string, std::string>, std::pair<std::string, std::string>>;
+  Said* said = nullptr;
+
+  // Says `value` of an attribute of v, and counts a match. Refuses the stack when another functor
+  // said something else of it.
+  void say(const Scheme& scheme, Value v, const std::string& attribute, const std::string& value);
+
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail(functor, ": ", parts...);
+  }
+};
+
+struct FunctorRule {
+  FunctorPhase phase;
+  std::function<Scheme(const Scheme&, Application&)> apply;
+};
+
+struct Functor {
+  std::string name;
+  std::string summary;
+  Law law = Law::kExact;
+  std::vector<FunctorParam> params = {};
+  bool by_default = false;      // on unless switched off by name
+  bool may_match_none = false;  // else no match is an error: true of those on by default
+  std::vector<FunctorRule> rules = {};
+  std::string text = {};  // of one that is written as text
+};
+
+// All that a stack can name: those written as text, then those in C++, in the order in which they
+// are applied within a phase.
 std::span<const Functor* const> all_functors();
+// Those written as text that travel inside the program: name of the file, text.
+std::span<const std::pair<std::string_view, std::string_view>> functor_texts();
+// Of a text; mistakes name file, line and column.
+Functor parse_functor(std::string_view text, std::string_view file);
+
+// A stack as it was written: `bf16 | checkpoint(every=2) | -fuse`, with the defaults that were not
+// switched off. Unknown names are refused with the nearest one.
+struct StackedFunctor {
+  Functor functor;
+  Arguments args;
+  bool by_default = false;
+  std::string print() const { return functor.name + args.print(); }
+};
+struct Stack {
+  std::vector<StackedFunctor> functors;  // in the order in which a phase applies them
+  std::vector<std::string> off = {};     // defaults that were switched off
+};
+Stack parse_stack(std::string_view text);
+std::string print(const Stack& stack);  // without the defaults
+// The law of the whole stack: the weakest of those that were named, exact when none was.
+Law law_of(const Stack& stack);
+Stack without(const Stack& stack, size_t index);
+
+// What one functor did.
+struct Applied {
+  std::string name;  // with its arguments
+  Law law = Law::kExact;
+  bool by_default = false;
+  int64_t matches = 0;
+  int64_t morphisms_before = 0, morphisms_after = 0;
+};
+struct BuiltStep {
+  Scheme scheme;
+  std::vector<Applied> applied = {};
+};
 
 // A model's forward scheme, with the loss as (sum, count), to one whole training step. The verifier
 // runs after every functor. Outputs: loss, count and the norm of the gradient.
+BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options);
 Scheme training_step(const Scheme& forward, const StepOptions& options);
+// The same stack on the forward scheme alone, without randomness: what is evaluated, beside the
+// step's own state.
+Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options);
 
-// The same scheme as the reference runs it: float64 throughout, fused ops as their meaning.
+// Reverse mode: the gradient of the loss's sum by every parameter that is not frozen, as further
+// outputs in the order of the parameters.
+Scheme apply_adjoint(const Scheme& forward);
+// Norm, clipping, one division, and the update of every parameter that has a gradient.
+Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options);
+
+// The realizations, one per attribute, in the order in which they run. Each inserts its transport
+// once, gives every attribute to what it creates, and leaves a scheme without its attribute as it
+// was.
+Scheme realize_precision(const Scheme& scheme);
+Scheme realize_placement(const Scheme& scheme);
+Scheme realize_time(const Scheme& scheme);
+Scheme realize_residence(const Scheme& scheme);
+Scheme realize_tier(const Scheme& scheme);
+
+// The same scheme as the reference runs it: float64 throughout, fused ops as their meaning. An
+// object that is stored in less than float32 is rounded to it.
 Scheme to_reference(const Scheme& scheme);
 
 // The forward scheme as it is evaluated: random ops pass their first operand through.

@@ -43,7 +43,9 @@ Attrs attrs_for(const Rule& rule, const StepOptions& options, bool decays) {
   return attrs;
 }
 
-Scheme apply(const Scheme& with_gradients, const StepOptions& options) {
+}  // namespace
+
+Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options) {
   const Rule& rule = rule_named(options.optimizer);
   const std::vector<ParameterKind> kinds = parameter_kinds(with_gradients);
   Scheme step = with_gradients;
@@ -125,15 +127,5 @@ Scheme apply(const Scheme& with_gradients, const StepOptions& options) {
   }
   return step;
 }
-
-}  // namespace
-
-extern const Functor functor_optimizer = {
-    .name = "optimizer",
-    .summary = "norm, clipping, one division, and the update of every trained parameter",
-    .law = "exact: gradients are unchanged",
-    .phase = FunctorPhase::kAdjoint,
-    .apply = apply,
-};
 
 }  // namespace adjoint

@@ -1,51 +1,119 @@
 // From a model to a step: the whole way, in order. Say why when you add a line.
-#include "base/error.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
 
-extern const Functor functor_adjoint;
-extern const Functor functor_optimizer;
-extern const Functor functor_remove_dead;
+#define FUNCTOR(name) extern const Functor functor_##name;
+#include "functors/functors.inc"
+#undef FUNCTOR
 
 std::span<const Functor* const> all_functors() {
-  static const Functor* const functors[] = {
-      // Text and config became a scheme in `models`.
+  static const std::vector<Functor> texts = [] {
+    std::vector<Functor> parsed;
+    for (const auto& [file, text] : functor_texts()) parsed.push_back(parse_functor(text, file));
+    return parsed;
+  }();
+  static const std::vector<const Functor*> all = [] {
+    std::vector<const Functor*> list;
+    for (const Functor& f : texts) list.push_back(&f);
+    const Functor* const written_in_cpp[] = {
+#define FUNCTOR(name) &functor_##name,
+#include "functors/functors.inc"
+#undef FUNCTOR
+    };
+    list.insert(list.end(), std::begin(written_in_cpp), std::end(written_in_cpp));
+    return list;
+  }();
+  return all;
+}
 
-      // Morphism rules rewrite the model itself, so the adjoint differentiates what they wrote.
-      // (none yet)
+namespace {
 
-      // The adjoint first: the optimizer asks it for gradients.
-      &functor_adjoint,
-      &functor_optimizer,
+class Pipeline {
+ public:
+  Pipeline(const Stack& stack, const StepOptions& options, bool training)
+      : stack_(stack), options_(options), training_(training) {
+    for (const StackedFunctor& f : stack.functors) {
+      result_.applied.push_back(
+          {.name = f.print(), .law = f.functor.law, .by_default = f.by_default});
+    }
+  }
 
-      // Step rules and object rules see every object that the step has.
-      // (clipping and the single division are nodes of the optimizer's; none of their own yet)
+  BuiltStep run(const Scheme& forward) {
+    result_.scheme = forward;
+    // Morphism rules rewrite the model itself, so the adjoint differentiates what they wrote.
+    apply(FunctorPhase::kMorphisms);
+    // The adjoint first: the optimizer asks it for gradients.
+    if (training_) {
+      take(apply_adjoint(result_.scheme));
+      take(apply_optimizer(result_.scheme, options_));
+    }
+    // Step rules and object rules see every object that the step has.
+    apply(FunctorPhase::kStepRules);
+    // Fusions that change bits come before residence, so that a clone copies the fused node.
+    apply(FunctorPhase::kBitChanging);
+    // Residence and tier last: they must see every object that the others create.
+    take(realize_precision(result_.scheme));
+    take(realize_placement(result_.scheme));
+    take(realize_time(result_.scheme));
+    take(realize_residence(result_.scheme));
+    take(realize_tier(result_.scheme));
+    // Last, what keeps bits.
+    apply(FunctorPhase::kExact);
+    for (size_t i = 0; i < stack_.functors.size(); ++i) {
+      const Functor& f = stack_.functors[i].functor;
+      // Evaluation has no gradients and no optimizer, so there a functor may find nothing.
+      if (result_.applied[i].matches > 0 || f.may_match_none || !training_) continue;
+      fail(result_.applied[i].name, ": matches nothing in ", forward.name);
+    }
+    return std::move(result_);
+  }
 
-      // Fusions that change bits come before residence, so that a clone copies the fused node.
-      // (none yet)
+ private:
+  void take(Scheme scheme) {
+    verify(scheme);
+    result_.scheme = std::move(scheme);
+  }
 
-      // Realizations: precision, placement, time, then residence and tier, which must see every
-      // object that the others create.
-      // (none yet: every attribute has its default)
+  void apply(FunctorPhase phase) {
+    for (size_t i = 0; i < stack_.functors.size(); ++i) {
+      const StackedFunctor& stacked = stack_.functors[i];
+      for (const FunctorRule& rule : stacked.functor.rules) {
+        if (rule.phase != phase) continue;
+        Application application{.functor = stacked.functor.name,
+                                .args = stacked.args,
+                                .options = options_,
+                                .training = training_,
+                                .said = &said_};
+        Applied& applied = result_.applied[i];
+        applied.morphisms_before = static_cast<int64_t>(result_.scheme.morphisms.size());
+        take(rule.apply(result_.scheme, application));
+        applied.morphisms_after = static_cast<int64_t>(result_.scheme.morphisms.size());
+        applied.matches += application.matches;
+      }
+    }
+  }
 
-      // Last, what keeps bits.
-      &functor_remove_dead,
-  };
-  return functors;
+  const Stack& stack_;
+  const StepOptions& options_;
+  bool training_;
+  BuiltStep result_;
+  Application::Said said_;
+};
+
+}  // namespace
+
+BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options) {
+  return Pipeline(stack, options, true).run(forward);
 }
 
 Scheme training_step(const Scheme& forward, const StepOptions& options) {
-  Scheme scheme = forward;
-  FunctorPhase phase = FunctorPhase::kMorphisms;
-  for (const Functor* functor : all_functors()) {
-    CHECK(functor->phase >= phase, "functors stand in the order of their phases");
-    phase = functor->phase;
-    scheme = functor->apply(scheme, options);
-    verify(scheme);
-  }
-  return scheme;
+  return build_step(forward, parse_stack(options.stack), options).scheme;
+}
+
+Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options) {
+  return Pipeline(stack, options, false).run(without_randomness(forward)).scheme;
 }
 
 }  // namespace adjoint

@@ -3,18 +3,13 @@
 
 namespace adjoint {
 
-namespace {
-
-Scheme apply(const Scheme& scheme, const StepOptions&) { return without_dead(scheme); }
-
-}  // namespace
-
 extern const Functor functor_remove_dead = {
     .name = "remove_dead",
     .summary = "drops what nobody reads",
-    .law = "exact",
-    .phase = FunctorPhase::kExact,
-    .apply = apply,
+    .by_default = true,
+    .may_match_none = true,
+    .rules = {{FunctorPhase::kExact,
+               [](const Scheme& scheme, Application&) { return without_dead(scheme); }}},
 };
 
 }  // namespace adjoint

@@ -164,6 +164,7 @@ Elaborator::Meaning Elaborator::evaluate(Scope& scope, const Term& term) {
     }
     case Term::Kind::kText:
     case Term::Kind::kWhen:
+    case Term::Kind::kList:
       break;
   }
   fail_here(term.at, "wanted an object or a number, found ", print(term));

@@ -92,6 +92,7 @@ double evaluate_number(const Term& term, std::string_view file, const Lookup& lo
       return call(term, file, lookup);
     case Term::Kind::kText:
     case Term::Kind::kWhen:
+    case Term::Kind::kList:
       break;
   }
   fail_at(file, term.at, "wanted a number, found ", print(term));

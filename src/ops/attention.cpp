@@ -205,6 +205,7 @@ extern const OpDef op_attention = {
         },
     .grad = grad,
     .output_names = {"lse"},
+    .one_dtype = true,
     .meaning =
         [](Builder& b, std::span<const Value> in, const Attrs& attrs) {
           const AttentionMeaning meaning = attention_meaning(b, in, attrs);

@@ -81,6 +81,7 @@ extern const OpDef op_attention_grad = {
           return static_cast<int64_t>(std::min(count, 9e18));
         },
     .differentiable = false,
+    .one_dtype = true,
     .meaning = meaning,
     .cpu = cpu,
     .cpu_workspace =

@@ -229,7 +229,7 @@ class BodyParser {
       ExprNode node{.kind = static_cast<ExprKind>(k)};
       if (node.kind == ExprKind::kRound) {
         node.index = number_in(word, name.size(), at);
-        if (node.index > static_cast<int>(Dtype::kI32)) in_.fail_at(at, "wanted a dtype's number");
+        if (node.index >= kNumDtypes) in_.fail_at(at, "wanted a dtype's number");
       }
       in_.expect("(", "after the name of a function");
       for (int i = 0; i < kFacts[k].arity; ++i) {

@@ -126,6 +126,10 @@ ADJOINT_SIMD void gather_any(float* y, const void* from, Dtype dtype, int64_t of
       return gather(y, static_cast<const int32_t*>(from) + offset, stride, n);
     case Dtype::kI64:
       return gather(y, static_cast<const int64_t*>(from) + offset, stride, n);
+    case Dtype::kI8:
+      return gather(y, static_cast<const int8_t*>(from) + offset, stride, n);
+    case Dtype::kU8:
+      return gather(y, static_cast<const uint8_t*>(from) + offset, stride, n);
   }
 }
 
@@ -154,6 +158,10 @@ ADJOINT_SIMD void scatter_any(void* to, Dtype dtype, const float* y, int64_t off
       return scatter(static_cast<int32_t*>(to) + offset, y, stride, n);
     case Dtype::kI64:
       return scatter(static_cast<int64_t*>(to) + offset, y, stride, n);
+    case Dtype::kI8:
+      return scatter(static_cast<int8_t*>(to) + offset, y, stride, n);
+    case Dtype::kU8:
+      return scatter(static_cast<uint8_t*>(to) + offset, y, stride, n);
   }
 }
 

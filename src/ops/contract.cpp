@@ -132,6 +132,8 @@ extern const OpDef op_contract = {
         },
     .flops = flops,
     .grad = grad,
+    .one_dtype = true,
+    .says_dtype = true,
     .reference = reference,
     .cpu = cpu,
     .cpu_workspace =

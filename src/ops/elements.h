@@ -20,6 +20,10 @@ inline double load_element(const void* data, Dtype dtype, int64_t i) {
       return static_cast<double>(static_cast<const int64_t*>(data)[i]);
     case Dtype::kI32:
       return static_cast<const int32_t*>(data)[i];
+    case Dtype::kI8:
+      return static_cast<const int8_t*>(data)[i];
+    case Dtype::kU8:
+      return static_cast<const uint8_t*>(data)[i];
   }
   return 0;
 }
@@ -43,6 +47,12 @@ inline void store_element(void* data, Dtype dtype, int64_t i, double value) {
       return;
     case Dtype::kI32:
       static_cast<int32_t*>(data)[i] = static_cast<int32_t>(value);
+      return;
+    case Dtype::kI8:
+      static_cast<int8_t*>(data)[i] = static_cast<int8_t>(value);
+      return;
+    case Dtype::kU8:
+      static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(value);
       return;
   }
 }

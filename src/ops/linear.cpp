@@ -159,6 +159,7 @@ extern const OpDef op_linear = {
           return 2 * call.inputs[0].num_elements() * call.inputs[1].dim(0);
         },
     .grad = grad,
+    .one_dtype = true,
     .meaning = meaning,
     .cpu = cpu,
     .cpu_workspace =

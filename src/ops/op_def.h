@@ -104,6 +104,8 @@ struct OpDef {
   std::vector<int> constants = {};    // operands that get no gradient
   Effect effect = Effect::kPure;
   std::vector<std::string_view> output_names = {};  // of outputs past the first
+  bool one_dtype = false;   // its floating operands have one dtype, that of its first result
+  bool says_dtype = false;  // the attribute "dtype" says that of its first result
   // Outputs that are operand 0 seen with other strides; nothing when these strides cannot say it.
   std::optional<Strides> (*view)(const OpCall&, const Strides&, int64_t& offset) = nullptr;
   bool wants_dense = false;                             // its kernels take no strided views

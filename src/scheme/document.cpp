@@ -207,6 +207,18 @@ class DocumentParser {
       in_.expect(")", "to close the bracket");
       return inner;
     }
+    if (in_.accept("[")) {
+      Term list{.kind = Term::Kind::kList, .at = at};
+      in_.open_bracket();
+      if (!in_.looking_at("]")) {
+        do {
+          list.args.push_back(term());
+        } while (in_.accept(","));
+      }
+      in_.close_bracket();
+      in_.expect("]", "to close the list");
+      return list;
+    }
     if (in_.accept("-")) {
       Term negated{.kind = Term::Kind::kNegate, .at = at};
       negated.args.push_back(factor());
@@ -318,10 +330,12 @@ std::string print(const Term& term) {
     case Term::Kind::kWhen:
       return print(term.args[0]) + " when " + print(term.args[1]);
     case Term::Kind::kCall:
+    case Term::Kind::kList:
       break;
   }
   std::vector<std::string> parts;
   for (const Term& arg : term.args) parts.push_back(print(arg));
+  if (term.kind == Term::Kind::kList) return "[" + join(parts, ", ") + "]";
   for (const auto& [word, value] : term.keywords) parts.push_back(word + "=" + print(value));
   std::string power;
   for (const Term& count : term.repeat) {

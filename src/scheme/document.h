@@ -13,9 +13,10 @@
 namespace adjoint {
 
 // 3*hidden, normal(0.02), block^layers(dropout(x)), x + y; and, as an argument by name,
-// `wte when tied`: given if the condition holds, else as if it were not written.
+// `wte when tied`: given if the condition holds, else as if it were not written. Functors take
+// lists too: [2, 5].
 struct Term {
-  enum class Kind : uint8_t { kNumber, kName, kText, kCall, kBinary, kNegate, kWhen };
+  enum class Kind : uint8_t { kNumber, kName, kText, kCall, kBinary, kNegate, kWhen, kList };
   Kind kind = Kind::kNumber;
   double number = 0;
   std::string word = {};        // name, text, callee, or + - * /

@@ -3,6 +3,7 @@
 //   parameter %1 wte.weight: f32[vocab=65, hidden=128] init=normal(0.02)
 //   %7 block[0].qkv: f32[batch=4, seq=8, 3*hidden=384] = linear(%3, %1, %2) {k=1} @block[0].qkv
 //   carry %1 -> %9
+//   loop %3 -> %8        (an accumulator; the head then says `scheme name parts=4:`)
 //   return %7
 // Only what differs from the default is written.
 #include <charconv>
@@ -42,11 +43,13 @@ std::string print_object(const Scheme& scheme, Value v, bool is_input) {
   if (o.init) out += " init=" + to_string(*o.init);
   const Attributes& a = o.attributes;
   if (!a.precision.empty()) out += " precision=\"" + a.precision + "\"";
+  if (a.residence == Residence::kKept) out += " kept";
   if (a.residence == Residence::kRecomputed) out += " recomputed";
+  if (a.residence == Residence::kApart) out += " apart";
   if (a.tier == Tier::kHost) out += " host";
   for (const Placement& p : a.placement) out += print_placement(p);
   if (a.stage) out += " stage=" + std::to_string(a.stage);
-  if (a.parts) out += " parts";
+  if (a.parts > 1) out += " parts=" + std::to_string(a.parts);
   return out;
 }
 
@@ -58,7 +61,13 @@ class FlatParser {
   Scheme parse() {
     in_.skip_blank_lines();
     if (!in_.accept_word("scheme")) in_.fail_wanted("'scheme' to begin a scheme");
-    if (!in_.looking_at(":")) scheme_.name = in_.take_run(".-*", "the name of the scheme");
+    if (!in_.looking_at(":") && !in_.looking_at("parts=")) {
+      scheme_.name = in_.take_run(".-*", "the name of the scheme");
+    }
+    if (in_.accept_word("parts")) {
+      in_.expect("=", "after 'parts'");
+      scheme_.parts = small_integer("a number of parts");
+    }
     in_.expect(":", "after the name of the scheme");
     in_.expect_line_end();
     for (in_.skip_blank_lines(); !in_.at_end(); in_.skip_blank_lines()) line();
@@ -75,6 +84,10 @@ class FlatParser {
       const Value from = use();
       in_.expect("->", "between what is carried and where");
       scheme_.carries.push_back({from, use()});
+    } else if (in_.accept_word("loop")) {
+      const Value from = use();
+      in_.expect("->", "between an accumulator and what it becomes");
+      scheme_.loop.push_back({from, use()});
     } else if (in_.accept_word("return")) {
       if (!in_.at_line_end()) scheme_.outputs = uses();
     } else if (in_.looking_at("%")) {
@@ -109,6 +122,8 @@ class FlatParser {
       in_.expect("=", "after 'epoch'");
       m.epoch = small_integer("an epoch");
     }
+    if (in_.accept_word("prologue")) m.section = Section::kPrologue;
+    if (in_.accept_word("epilogue")) m.section = Section::kEpilogue;
     scheme_.morphisms.push_back(std::move(m));
   }
 
@@ -203,12 +218,17 @@ class FlatParser {
         o.role = *role;
       } else if (word == "frozen") {
         o.frozen = true;
+      } else if (word == "kept") {
+        a.residence = Residence::kKept;
       } else if (word == "recomputed") {
         a.residence = Residence::kRecomputed;
+      } else if (word == "apart") {
+        a.residence = Residence::kApart;
       } else if (word == "host") {
         a.tier = Tier::kHost;
       } else if (word == "parts") {
-        a.parts = true;
+        in_.expect("=", "after 'parts'");
+        a.parts = small_integer("a number of parts");
       } else if (word == "init") {
         in_.expect("=", "after 'init'");
         o.init = init();
@@ -316,7 +336,9 @@ class FlatParser {
 
 std::string print(const Scheme& scheme) {
   std::string out = "scheme";
-  out += scheme.name.empty() ? ":\n" : " " + scheme.name + ":\n";
+  if (!scheme.name.empty()) out += " " + scheme.name;
+  if (scheme.parts > 1) out += " parts=" + std::to_string(scheme.parts);
+  out += ":\n";
   for (const Value in : scheme.inputs) {
     out += "  " + std::string(name(scheme[in].role)) + " " + print_object(scheme, in, true) + "\n";
   }
@@ -330,9 +352,11 @@ std::string print(const Scheme& scheme) {
     out += " @" + to_string(m.source);
     if (m.phase != Phase::kForward) out += " " + std::string(name(m.phase));
     if (m.epoch) out += " epoch=" + std::to_string(m.epoch);
+    if (m.section != Section::kBody) out += " " + std::string(name(m.section));
     out += "\n";
   }
   for (const Carry& c : scheme.carries) out += "  carry " + ref(c.in) + " -> " + ref(c.out) + "\n";
+  for (const Carry& c : scheme.loop) out += "  loop " + ref(c.in) + " -> " + ref(c.out) + "\n";
   return out + "  return " + refs(scheme.outputs) + "\n";
 }
 

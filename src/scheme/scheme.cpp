@@ -31,6 +31,11 @@ std::string_view name(Phase phase) {
   return names[static_cast<size_t>(phase)];
 }
 
+std::string_view name(Section section) {
+  constexpr std::string_view names[] = {"prologue", "body", "epilogue"};
+  return names[static_cast<size_t>(section)];
+}
+
 std::string to_string(const Init& init) {
   switch (init.kind) {
     case Init::Kind::kZeros:
@@ -114,6 +119,8 @@ std::vector<Value> copy_into(Scheme& into, const Scheme& from, std::map<Value, V
     into.morphisms.push_back(std::move(m));
   }
   for (const Carry& c : from.carries) into.carries.push_back({renamed[c.in], renamed[c.out]});
+  for (const Carry& c : from.loop) into.loop.push_back({renamed[c.in], renamed[c.out]});
+  into.parts = std::max(into.parts, from.parts);
   return renamed;
 }
 
@@ -187,6 +194,7 @@ Scheme compact(const Scheme& scheme) {
   rename(result.outputs);
   for (Morphism& m : result.morphisms) rename(m.inputs), rename(m.outputs);
   for (Carry& c : result.carries) c = {renamed[c.in], renamed[c.out]};
+  for (Carry& c : result.loop) c = {renamed[c.in], renamed[c.out]};
   return result;
 }
 
@@ -194,6 +202,7 @@ Scheme without_dead(const Scheme& scheme) {
   std::vector<bool> live(scheme.objects.size(), false);
   for (const Value out : scheme.outputs) live[out] = true;
   for (const Carry& c : scheme.carries) live[c.out] = true;
+  for (const Carry& c : scheme.loop) live[c.in] = live[c.out] = true;
   Scheme result = scheme;
   result.morphisms.clear();
   for (size_t i = scheme.morphisms.size(); i-- > 0;) {
@@ -208,6 +217,40 @@ Scheme without_dead(const Scheme& scheme) {
   return compact(result);
 }
 
+namespace {
+
+// Only accumulators cross iterations: what the body makes is read after it only if the loop carries
+// it, and what is carried is made once before the body and once in it.
+void verify_loop(const Scheme& scheme) {
+  if (scheme.parts == 1 && scheme.loop.empty()) return;
+  CHECK(scheme.parts >= 1, "a step has at least one part");
+  const std::vector<int> made_by = producers(scheme);
+  const auto section_of = [&](Value v) {
+    return made_by[v] < 0 ? Section::kPrologue : scheme.morphisms[made_by[v]].section;
+  };
+  std::vector<bool> carried(scheme.objects.size(), false);
+  for (const Carry& c : scheme.loop) {
+    const std::string what = to_string(scheme[c.in].source);
+    CHECK(scheme[c.in].type == scheme[c.out].type, "an accumulator keeps its type: " + what);
+    CHECK(section_of(c.in) == Section::kPrologue, "an accumulator begins before the body: " + what);
+    CHECK(section_of(c.out) == Section::kBody, "an accumulator grows in the body: " + what);
+    CHECK(!carried[c.in] && !carried[c.out], "an accumulator is carried once: " + what);
+    carried[c.in] = carried[c.out] = true;
+  }
+  const auto check_read = [&](Value v) {
+    CHECK(section_of(v) != Section::kBody || carried[v],
+          "only accumulators leave the body: " + to_string(scheme[v].source));
+  };
+  for (const Morphism& m : scheme.morphisms) {
+    if (m.section != Section::kEpilogue) continue;
+    for (const Value in : m.inputs) check_read(in);
+  }
+  for (const Value out : scheme.outputs) check_read(out);
+  for (const Carry& c : scheme.carries) check_read(c.out);
+}
+
+}  // namespace
+
 void verify_structure(const Scheme& scheme) {
   const auto inside = [&](Value v) {
     return v >= 0 && v < static_cast<Value>(scheme.objects.size());
@@ -218,8 +261,11 @@ void verify_structure(const Scheme& scheme) {
     CHECK(!made[in], "an input is listed once: " + to_string(scheme[in].source));
     made[in] = true;
   }
+  Section section = Section::kPrologue;
   for (const Morphism& m : scheme.morphisms) {
     const std::string where = m.op + " at " + to_string(m.source);
+    CHECK(m.section >= section, "prologue, body and epilogue stand in this order: " + where);
+    section = m.section;
     for (const Value in : m.inputs) {
       CHECK(inside(in), "an operand is an object of the scheme: " + where);
       CHECK(made[in], "an object is made before it is read: " + where);
@@ -236,6 +282,7 @@ void verify_structure(const Scheme& scheme) {
     CHECK(scheme[c.in].type == scheme[c.out].type,
           "state keeps its type: " + to_string(scheme[c.in].source));
   }
+  verify_loop(scheme);
   for (const Object& object : scheme.objects) {
     CHECK(!object.source.path.empty(), "every object says where it came from");
     for (const Axis& axis : object.type.axes) {

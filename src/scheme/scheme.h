@@ -47,8 +47,14 @@ std::string to_string(const Init& init);  // normal(0.02)
 
 // What most optimizations set and one realization each acts on (design.md section 2). Each default
 // means "nothing to realize".
-enum class Residence : uint8_t { kKept, kRecomputed };
+enum class Residence : uint8_t {
+  kUnsaid,      // kept, unless a functor that is on by default knows better
+  kKept,        // where it is a state of the chain, an epoch of recomputation begins after it
+  kRecomputed,  // computed again by every epoch that reads it
+  kApart,       // recomputed, and an epoch begins after it all the same
+};
 enum class Tier : uint8_t { kDevice, kHost };
+constexpr int kNumTiers = 2;
 enum class Spread : uint8_t { kReplicated, kSharded, kPartial };
 struct Placement {
   std::string mesh_axis;  // "data", "tensor", ...
@@ -58,11 +64,11 @@ struct Placement {
 };
 struct Attributes {
   std::string precision = {};  // "": as typed; else a dtype or a code, "bf16", "nf4/64"
-  Residence residence = Residence::kKept;
+  Residence residence = Residence::kUnsaid;
   Tier tier = Tier::kDevice;
   std::vector<Placement> placement = {};
-  int stage = 0;       // of a pipeline
-  bool parts = false;  // lives once per part of the batch
+  int stage = 0;  // of a pipeline
+  int parts = 1;  // of the batch, in which a step's data comes
   bool operator==(const Attributes&) const = default;
 };
 
@@ -87,6 +93,11 @@ std::string to_string(const Attr& attr);
 enum class Phase : uint8_t { kForward, kBackward, kUpdate };
 std::string_view name(Phase phase);
 
+// A step in time: a prologue, a body that is repeated once per part of the batch, an epilogue.
+// Within each the order is free; a step of one part is all body.
+enum class Section : uint8_t { kPrologue, kBody, kEpilogue };
+std::string_view name(Section section);
+
 struct Morphism {
   std::string op;
   std::vector<Value> inputs = {};
@@ -95,10 +106,12 @@ struct Morphism {
   Source source = {};
   Phase phase = Phase::kForward;
   int epoch = 0;  // of recomputation; part of its identity, so no clone merges with its original
+  Section section = Section::kBody;
   bool operator==(const Morphism&) const = default;
 };
 
-// State that goes in and comes out of a step shares one buffer.
+// State that goes in and comes out of a step shares one buffer, as does an accumulator that goes in
+// and out of an iteration.
 struct Carry {
   Value in = 0, out = 0;
   bool operator==(const Carry&) const = default;
@@ -111,6 +124,10 @@ struct Scheme {
   std::vector<Value> inputs = {};        // parameters, state, control and data, in order
   std::vector<Value> outputs = {};
   std::vector<Carry> carries = {};
+  int parts = 1;  // how often the body runs
+  // What crosses iterations of the body, and nothing else does: `in` is made before the body (or is
+  // an input) and read by its first iteration, `out` by the next one and by the epilogue.
+  std::vector<Carry> loop = {};
 
   const Object& operator[](Value value) const { return objects[value]; }
   Object& operator[](Value value) { return objects[value]; }

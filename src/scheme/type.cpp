@@ -11,13 +11,15 @@ struct DtypeFacts {
   int64_t bytes;
   bool floating;
 };
-constexpr std::array<DtypeFacts, 6> kDtypes = {{
+constexpr std::array<DtypeFacts, kNumDtypes> kDtypes = {{
     {Dtype::kF64, "f64", 8, true},
     {Dtype::kF32, "f32", 4, true},
     {Dtype::kBF16, "bf16", 2, true},
     {Dtype::kF16, "f16", 2, true},
     {Dtype::kI64, "i64", 8, false},
     {Dtype::kI32, "i32", 4, false},
+    {Dtype::kI8, "i8", 1, false},
+    {Dtype::kU8, "u8", 1, false},
 }};
 const DtypeFacts& facts(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)]; }
 }  // namespace

@@ -10,7 +10,8 @@
 
 namespace adjoint {
 
-enum class Dtype : uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32 };
+enum class Dtype : uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kI8, kU8 };
+constexpr int kNumDtypes = 8;
 
 std::string_view name(Dtype dtype);  // "f32"
 std::optional<Dtype> dtype_named(std::string_view name);

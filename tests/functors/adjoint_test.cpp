@@ -142,7 +142,7 @@ TEST(Adjoint, AnAdditionPassesItsGradientOn) {
 std::string refusal(std::string_view text) {
   const Scheme before = parse_scheme(text);
   try {
-    functor_named("adjoint").apply(before, {});
+    apply_adjoint(before);
   } catch (const Error& e) {
     return e.what();
   }

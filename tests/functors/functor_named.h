@@ -17,14 +17,33 @@ inline const Functor& functor_named(std::string_view name) {
   std::abort();
 }
 
+// One item of a stack, `checkpoint(every=2)`, with all its rules, or one of the two that make a
+// step: adjoint, optimizer.
+inline Scheme apply_functor(std::string_view item, const Scheme& before,
+                            const StepOptions& options = {}) {
+  if (item == "adjoint") return apply_adjoint(before);
+  if (item == "optimizer") return apply_optimizer(before, options);
+  const std::string name(item.substr(0, item.find('(')));
+  const Functor& functor = functor_named(name);
+  const std::string call =
+      item.find('(') == std::string_view::npos ? name + "()" : std::string(item);
+  const Arguments args(name, functor.params, parse_term(call, "stack"));
+  Application::Said said;
+  Scheme scheme = before;
+  for (const FunctorRule& rule : functor.rules) {
+    Application application{.functor = name, .args = args, .options = options, .said = &said};
+    scheme = rule.apply(scheme, application);
+    verify(scheme);
+  }
+  return scheme;
+}
+
 // Text to text through one functor, with the verifier on both sides.
-inline std::string applied(std::string_view functor, std::string_view text,
+inline std::string applied(std::string_view item, std::string_view text,
                            const StepOptions& options = {}) {
   const Scheme before = parse_scheme(text);
   verify(before);
-  const Scheme after = functor_named(functor).apply(before, options);
-  verify(after);
-  return print(after);
+  return print(apply_functor(item, before, options));
 }
 
 }  // namespace adjoint

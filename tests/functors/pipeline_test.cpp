@@ -31,22 +31,10 @@ TEST(Pipeline, FunctorsStateWhatTheyMust) {
     EXPECT_FALSE(functor->name.empty());
     EXPECT_TRUE(names.insert(functor->name).second) << functor->name << " is there twice";
     EXPECT_FALSE(functor->summary.empty()) << functor->name;
-    ASSERT_TRUE(functor->apply) << functor->name;
-    // A law begins with one of the three words that the tests know.
-    const std::string_view law = functor->law;
-    EXPECT_TRUE(law.starts_with("exact") || law.starts_with("reassociating") ||
-                law.starts_with("approximating"))
-        << functor->name << ": " << law;
+    ASSERT_FALSE(functor->rules.empty()) << functor->name;
+    for (const FunctorRule& rule : functor->rules) EXPECT_TRUE(rule.apply) << functor->name;
   }
-  EXPECT_GE(names.size(), 3u);
-}
-
-TEST(Pipeline, PhasesAreInOrder) {
-  FunctorPhase before = FunctorPhase::kMorphisms;
-  for (const Functor* functor : all_functors()) {
-    EXPECT_GE(functor->phase, before) << functor->name;
-    before = functor->phase;
-  }
+  EXPECT_FALSE(names.empty());
 }
 
 TEST(Pipeline, OneModelGivesOneStep) {
@@ -152,7 +140,7 @@ TEST(RemoveDead, KeepsSistersAndState) {
 
 TEST(RemoveDead, IsIdempotentAndLeavesAStepAlone) {
   const Scheme step = training_step(parse_scheme(kModel), {});
-  EXPECT_EQ(functor_named("remove_dead").apply(step, {}), step);
+  EXPECT_EQ(apply_functor("remove_dead", step), step);
 }
 
 }  // namespace

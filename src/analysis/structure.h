@@ -1,0 +1,25 @@
+// The structure of a scheme, found and not declared: the chain of repeated blocks, what is inside
+// which block, and the roles that objects and linear maps play.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "scheme/scheme.h"
+
+namespace adjoint {
+
+// The chain: states[0] enters the first block and states[l] leaves the l-th, so there is one state
+// more than there are blocks. A state is an object that everything on its way to the loss passes
+// through; blocks are the pieces between states that repeat. Empty where nothing repeats.
+struct Chain {
+  std::vector<Value> states = {};
+  // Per morphism, of every phase, and per object: its block counted from 0; -1 outside the chain.
+  // A gradient is in the block of what it is the gradient of. states[l + 1] is in block l.
+  std::vector<int> block_of_morphism = {}, block_of = {};
+
+  int length() const { return states.empty() ? 0 : static_cast<int>(states.size()) - 1; }
+};
+Chain find_chain(const Scheme& scheme);
+
+}  // namespace adjoint

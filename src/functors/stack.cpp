@@ -1,0 +1,178 @@
+// A stack: functors joined by '|', found by name or read from a file, beside the defaults that
+// nobody switched off. Text order decides nothing: within a phase functors are applied in the order
+// of the list of all functors, so any order of a stack is the same step.
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "functors/functor.h"
+
+namespace adjoint {
+
+namespace {
+
+std::string trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
+}
+
+std::vector<std::string> split_items(std::string_view text) {
+  std::vector<std::string> items;
+  std::string item;
+  int depth = 0;
+  for (const char c : text) {
+    depth += (c == '(') - (c == ')');
+    if (c == '|' && depth == 0) {
+      items.push_back(trimmed(item));
+      item.clear();
+    } else {
+      item += c;
+    }
+  }
+  items.push_back(trimmed(item));
+  if (items.size() == 1 && items[0].empty()) items.clear();
+  return items;
+}
+
+const Functor* find_functor(std::string_view name) {
+  for (const Functor* f : all_functors()) {
+    if (f->name == name) return f;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> functor_names(bool defaults_only) {
+  std::vector<std::string> names;
+  for (const Functor* f : all_functors()) {
+    if (f->by_default || !defaults_only) names.push_back(f->name);
+  }
+  return names;
+}
+
+[[noreturn]] void fail_unknown(std::string_view what, const std::string& name,
+                               const std::vector<std::string>& names) {
+  fail("stack: there is no ", what, " '", name, "' (there are ", join(names, ", "), ")",
+       did_you_mean(name, names));
+}
+
+// Where a functor stands among those of its phase: the list's order, a user's own after those that
+// have to be named and before the defaults.
+struct Ranked {
+  StackedFunctor functor;
+  int rank;
+};
+
+int rank_of(const Functor& functor, bool from_file) {
+  if (from_file) return 1000;
+  const auto all = all_functors();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i]->name == functor.name) return static_cast<int>(i) + (functor.by_default ? 2000 : 0);
+  }
+  return 0;
+}
+
+Ranked read_item(const std::string& item) {
+  const size_t bracket = item.find('(');
+  const std::string name = trimmed(item.substr(0, bracket));
+  const std::string rest = bracket == std::string::npos ? "()" : item.substr(bracket);
+  const bool from_file = name.ends_with(".functor");
+  Functor functor;
+  if (from_file) {
+    functor = parse_functor(read_file(name), name);
+  } else {
+    const Functor* found = find_functor(name);
+    if (!found) fail_unknown("functor", name, functor_names(false));
+    functor = *found;
+  }
+  const Term call = parse_term("_" + rest, "stack");
+  if (call.kind != Term::Kind::kCall) fail("stack: wanted a functor, found '", item, "'");
+  Arguments args(functor.name, functor.params, call);
+  const int rank = rank_of(functor, from_file);
+  return {{std::move(functor), std::move(args), false}, rank};
+}
+
+}  // namespace
+
+std::string_view name(Law law) {
+  constexpr std::string_view names[] = {"exact", "reassociating", "approximating"};
+  return names[static_cast<size_t>(law)];
+}
+
+std::string_view name(FunctorPhase phase) {
+  constexpr std::string_view names[] = {"morphisms",    "adjoint", "step rules",
+                                        "bit-changing", "realize", "exact"};
+  return names[static_cast<size_t>(phase)];
+}
+
+Stack parse_stack(std::string_view text) {
+  std::vector<Ranked> ranked;
+  Stack stack;
+  for (const std::string& item : split_items(text)) {
+    if (item.empty()) fail("stack: wanted a functor between two '|', found nothing");
+    if (item[0] == '-') {
+      const std::string name = trimmed(item.substr(1));
+      const Functor* found = find_functor(name);
+      if (!found) fail_unknown("functor", name, functor_names(true));
+      if (!found->by_default) {
+        fail("stack: '", name, "' is not on by default, so it cannot be switched off (on are ",
+             join(functor_names(true), ", "), ")");
+      }
+      stack.off.push_back(name);
+      continue;
+    }
+    ranked.push_back(read_item(item));
+  }
+  for (const Functor* f : all_functors()) {
+    if (!f->by_default) continue;
+    const auto is_this = [&](const Ranked& r) { return r.functor.functor.name == f->name; };
+    const bool off = std::count(stack.off.begin(), stack.off.end(), f->name) > 0;
+    const bool named = std::any_of(ranked.begin(), ranked.end(), is_this);
+    if (off && named) fail("stack: '", f->name, "' is both named and switched off");
+    if (off || named) continue;
+    ranked.push_back({{*f, Arguments(f->name, f->params, Term{}), true}, rank_of(*f, false)});
+  }
+  // Of one functor named twice, the one whose arguments come first: text order decides nothing.
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.functor.print() < b.functor.print();
+  });
+  for (Ranked& r : ranked) stack.functors.push_back(std::move(r.functor));
+  return stack;
+}
+
+std::string print(const Stack& stack) {
+  std::vector<std::string> parts;
+  for (const StackedFunctor& f : stack.functors) {
+    if (!f.by_default) parts.push_back(f.print());
+  }
+  for (const std::string& name : stack.off) parts.push_back("-" + name);
+  return join(parts, " | ");
+}
+
+Law law_of(const Stack& stack) {
+  Law law = Law::kExact;
+  for (const StackedFunctor& f : stack.functors) {
+    if (!f.by_default) law = std::max(law, f.functor.law);
+  }
+  return law;
+}
+
+Stack without(const Stack& stack, size_t index) {
+  Stack rest = stack;
+  rest.functors.erase(rest.functors.begin() + static_cast<int64_t>(index));
+  return rest;
+}
+
+void Application::say(const Scheme& scheme, Value v, const std::string& attribute,
+                      const std::string& value) {
+  ++matches;
+  const std::string source = to_string(scheme[v].source);
+  const auto [found, fresh] =
+      said->emplace(std::pair{source, attribute}, std::pair{value, functor});
+  const auto& [earlier, by] = found->second;
+  if (fresh || earlier == value) return;
+  refuse("says ", attribute, " ", value, " of '", source, "', and ", by, " says ", earlier,
+         "; leave one of them out");
+}
+
+}  // namespace adjoint
