@@ -22,4 +22,7 @@ struct Chain {
 };
 Chain find_chain(const Scheme& scheme);
 
+// Per object: does it depend on a step's data? What does not is the same for every sample.
+std::vector<bool> depends_on_data(const Scheme& scheme);
+
 }  // namespace adjoint

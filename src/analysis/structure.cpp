@@ -1,0 +1,256 @@
+// The chain. What carries the gradient forward (floating, from data and parameters) narrows to one
+// object between blocks: such an object is a cut. The pieces between cuts are compared as schemes,
+// names and keys apart, and the longest repetition among them is the chain. Linear in the scheme
+// but for the comparison of periods, which is quadratic in the number of cuts.
+#include "analysis/structure.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/philox.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+std::vector<bool> depends_on_data(const Scheme& scheme) {
+  std::vector<bool> from_data(scheme.objects.size(), false);
+  for (const Value in : scheme.inputs) {
+    const Role role = scheme[in].role;
+    from_data[in] = role == Role::kInput || role == Role::kActivation;
+  }
+  for (const Morphism& m : scheme.morphisms) {
+    bool any = false;
+    for (const Value in : m.inputs) any = any || from_data[in];
+    for (const Value out : m.outputs) from_data[out] = any;
+  }
+  return from_data;
+}
+
+namespace {
+
+// Between two cuts: morphisms [first, last) of the forward ones.
+struct Piece {
+  size_t first, last;
+  uint64_t shape;  // equal for equal pieces
+  int64_t weight;  // morphisms
+};
+
+class ChainFinder {
+ public:
+  explicit ChainFinder(const Scheme& scheme) : scheme_(scheme) {
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      if (scheme.morphisms[i].phase == Phase::kForward) forward_.push_back(static_cast<int>(i));
+    }
+  }
+
+  Chain run() {
+    from_data_ = depends_on_data(scheme_);
+    find_cuts();
+    Chain chain;
+    chain.block_of.assign(scheme_.objects.size(), -1);
+    chain.block_of_morphism.assign(scheme_.morphisms.size(), -1);
+    if (cuts_.size() < 3) return chain;
+    for (size_t k = 0; k + 1 < cuts_.size(); ++k) {
+      pieces_.push_back(piece(cuts_[k].at, cuts_[k + 1].at, cuts_[k].state));
+    }
+    const std::vector<size_t> bounds = block_bounds(0, pieces_.size());
+    if (bounds.size() < 3) return chain;
+    for (const size_t b : bounds) chain.states.push_back(cuts_[b].state);
+    name_blocks(chain, bounds);
+    return chain;
+  }
+
+ private:
+  struct Cut {
+    Value state;
+    size_t at;  // morphisms of the forward pass before it
+  };
+
+  // Floating, and on the way from data and parameters to the loss.
+  std::vector<bool> carriers() const {
+    std::vector<bool> learned(scheme_.objects.size(), false),
+        carries(scheme_.objects.size(), false);
+    for (const Value in : scheme_.inputs) {
+      learned[in] = scheme_[in].role == Role::kParameter;
+      carries[in] = from_data_[in] && is_float(scheme_[in].type.dtype);
+      learned[in] = learned[in] || carries[in];
+    }
+    for (const int i : forward_) {
+      const Morphism& m = scheme_.morphisms[i];
+      bool any = false;
+      for (const Value in : m.inputs) any = any || learned[in];
+      for (const Value out : m.outputs) {
+        learned[out] = any;
+        carries[out] = any && from_data_[out] && is_float(scheme_[out].type.dtype);
+      }
+    }
+    return carries;
+  }
+
+  void find_cuts() {
+    const std::vector<bool> carries = carriers();
+    std::vector<size_t> last_read(scheme_.objects.size(), 0);
+    for (size_t k = 0; k < forward_.size(); ++k) {
+      for (const Value in : scheme_.morphisms[forward_[k]].inputs) last_read[in] = k + 1;
+    }
+    std::vector<Value> open;
+    for (const Value in : scheme_.inputs) {
+      if (carries[in] && last_read[in] > 0) open.push_back(in);
+    }
+    const auto note = [&](size_t before) {
+      if (open.size() != 1) return;
+      if (scheme_[open[0]].type.rank() == 0) return;  // the loss
+      if (cuts_.empty() || cuts_.back().state != open[0]) cuts_.push_back({open[0], before});
+    };
+    note(0);
+    for (size_t k = 0; k < forward_.size(); ++k) {
+      for (const Value out : scheme_.morphisms[forward_[k]].outputs) {
+        if (carries[out] && last_read[out] > k + 1) open.push_back(out);
+      }
+      std::erase_if(open, [&](Value v) { return last_read[v] <= k + 1; });
+      note(k + 1);
+    }
+  }
+
+  // What a piece is, with its objects numbered from its beginning.
+  Piece piece(size_t first, size_t last, Value entry) const {
+    std::unordered_map<Value, int> local = {{entry, 0}};
+    std::string text;
+    int64_t weight = 0;
+    for (size_t k = first; k < last; ++k) {
+      const Morphism& m = scheme_.morphisms[forward_[k]];
+      if (!from_data_[m.outputs[0]]) continue;  // a constant, which may be made once for all
+      ++weight;
+      text += m.op;
+      for (const auto& [key, attr] : m.attrs) {
+        if (key != "key" && key != "body" && key != "from")
+          text += ' ' + key + '=' + to_string(attr);
+        if (key == "body") text += " b" + std::to_string(to_string(attr).size());
+      }
+      for (const Value in : m.inputs) {
+        const auto found = local.find(in);
+        text += found != local.end()
+                    ? ' ' + std::to_string(found->second)
+                    : ' ' + std::string(name(scheme_[in].role)) + to_string(scheme_[in].type);
+      }
+      for (const Value out : m.outputs) {
+        local.emplace(out, static_cast<int>(local.size()));
+        text += ' ' + to_string(scheme_[out].type);
+      }
+      text += '\n';
+    }
+    return {first, last, stable_hash(text), weight};
+  }
+
+  struct Repeat {
+    size_t start = 0, period = 0, count = 0;
+    int64_t weight = 0;
+  };
+
+  int64_t weight_of(size_t first, size_t last) const {
+    int64_t sum = 0;
+    for (size_t k = first; k < last; ++k) sum += pieces_[k].weight;
+    return sum;
+  }
+
+  // The repetition that covers the most of pieces [first, last); of equals the shortest period.
+  Repeat best_repeat(size_t first, size_t last) const {
+    Repeat best;
+    for (size_t period = 1; 2 * period <= last - first; ++period) {
+      size_t streak = 0;
+      for (size_t k = first; k + period <= last; ++k) {
+        const bool same = k + period < last && pieces_[k].shape == pieces_[k + period].shape;
+        if (same) {
+          ++streak;
+          continue;
+        }
+        const size_t count = (streak + period) / period;
+        const size_t start = k - streak;
+        streak = 0;
+        if (count < 2) continue;
+        const int64_t weight = weight_of(start, start + count * period);
+        if (weight > best.weight) best = {start, period, count, weight};
+      }
+    }
+    return best;
+  }
+
+  // The cuts between blocks of pieces [first, last). Where the repeated piece is itself mostly a
+  // repetition (stages of blocks), its blocks are meant.
+  std::vector<size_t> block_bounds(size_t first, size_t last) const {
+    const Repeat outer = best_repeat(first, last);
+    std::vector<size_t> bounds;
+    if (outer.count < 2) return bounds;
+    const size_t end = outer.start + outer.period;
+    const Repeat inner = best_repeat(outer.start, end);
+    const bool nested = 2 * inner.weight >= weight_of(outer.start, end);
+    for (size_t c = 0; c < outer.count; ++c) {
+      const size_t at = outer.start + c * outer.period;
+      bounds.push_back(at);
+      if (!nested) continue;
+      for (const size_t b : block_bounds(at, at + outer.period)) {
+        if (b > at) bounds.push_back(b);
+      }
+    }
+    bounds.push_back(outer.start + outer.count * outer.period);
+    bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+    return bounds;
+  }
+
+  void name_blocks(Chain& chain, const std::vector<size_t>& bounds) const {
+    std::unordered_map<std::string, int> by_path;
+    for (size_t b = 0; b + 1 < bounds.size(); ++b) {
+      for (size_t k = cuts_[bounds[b]].at; k < cuts_[bounds[b + 1]].at; ++k) {
+        const Morphism& m = scheme_.morphisms[forward_[k]];
+        if (!from_data_[m.outputs[0]]) continue;
+        chain.block_of_morphism[forward_[k]] = static_cast<int>(b);
+        by_path.emplace(m.source.path, static_cast<int>(b));
+        for (const Value out : m.outputs) by_path.emplace(scheme_[out].source.path, b);
+      }
+    }
+    // A parameter is in the block of its readers if that is one.
+    std::vector<int> seen(scheme_.objects.size(), -2);
+    for (const int i : forward_) {
+      for (const Value in : scheme_.morphisms[i].inputs) {
+        const int block = chain.block_of_morphism[i];
+        seen[in] = seen[in] == -2 || seen[in] == block ? block : -1;
+      }
+    }
+    for (const Value in : scheme_.inputs) {
+      if (scheme_[in].role == Role::kParameter && seen[in] >= 0) {
+        by_path.emplace(scheme_[in].source.path, seen[in]);
+      }
+    }
+    const auto block_at = [&](const std::string& path) {
+      const auto found = by_path.find(path);
+      return found == by_path.end() ? -1 : found->second;
+    };
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+      const Morphism& m = scheme_.morphisms[i];
+      int& block = chain.block_of_morphism[i];
+      if (m.phase != Phase::kForward) block = block_at(m.source.path);
+      for (const Value out : m.outputs) {
+        const int own = m.phase == Phase::kForward ? -1 : block_at(scheme_[out].source.path);
+        chain.block_of[out] = own >= 0 ? own : block;
+      }
+    }
+    for (const Value in : scheme_.inputs) {
+      const Role role = scheme_[in].role;
+      if (role == Role::kParameter || role == Role::kState) {
+        chain.block_of[in] = block_at(scheme_[in].source.path);
+      }
+    }
+  }
+
+  const Scheme& scheme_;
+  std::vector<int> forward_;  // morphisms
+  std::vector<bool> from_data_;
+  std::vector<Cut> cuts_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+
+Chain find_chain(const Scheme& scheme) { return ChainFinder(scheme).run(); }
+
+}  // namespace adjoint
