@@ -1,6 +1,7 @@
 #include "analysis/roles.h"
 
 #include <algorithm>
+#include <set>
 
 #include "ops/op_def.h"
 
@@ -25,20 +26,244 @@ ParameterKind kind_of_use(const IndexMap& map, size_t operand) {
   return ParameterKind::kVector;
 }
 
+// Per object: is it computed from parameters, and nothing that varies?
+std::vector<bool> from_parameters_alone(const Scheme& scheme) {
+  std::vector<bool> alone(scheme.objects.size(), false);
+  for (const Value in : scheme.inputs) alone[in] = scheme[in].role == Role::kParameter;
+  for (const Morphism& m : scheme.morphisms) {
+    bool all = !m.inputs.empty();
+    for (const Value in : m.inputs) all = all && alone[in];
+    for (const Value out : m.outputs) alone[out] = all;
+  }
+  return alone;
+}
+
 }  // namespace
 
 std::vector<ParameterKind> parameter_kinds(const Scheme& scheme) {
   std::vector<ParameterKind> kinds(scheme.objects.size(), ParameterKind::kVector);
-  for (const Morphism& m : scheme.morphisms) {
+  const std::vector<bool> alone = from_parameters_alone(scheme);
+  for (size_t i = scheme.morphisms.size(); i-- > 0;) {
+    const Morphism& m = scheme.morphisms[i];
     if (m.phase != Phase::kForward) continue;
-    for (size_t i = 0; i < m.inputs.size(); ++i) {
-      const Value v = m.inputs[i];
-      if (scheme[v].role != Role::kParameter || kinds[v] == ParameterKind::kMatrix) continue;
-      const ParameterKind kind = kind_of_use(index_map_of(call_of(scheme, m)), i);
-      if (kind != ParameterKind::kVector) kinds[v] = kind;
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      const Value v = m.inputs[k];
+      if (!alone[v] || kinds[v] == ParameterKind::kMatrix) continue;
+      // A cast, a view or a join of parameters is what its readers make of it.
+      const ParameterKind kind = alone[m.outputs[0]]
+                                     ? kinds[m.outputs[0]]
+                                     : kind_of_use(index_map_of(call_of(scheme, m)), k);
+      kinds[v] = std::min(kinds[v], kind);
     }
   }
   return kinds;
+}
+
+namespace {
+constexpr std::string_view kUses[] = {"none",   "embedding", "attention_in", "attention_out",
+                                      "router", "readout",   "feed_forward", "linear",
+                                      "norm",   "other"};
+bool is_linear(Use use) { return use >= Use::kAttentionIn && use <= Use::kLinear; }
+
+bool use_matches(Use use, std::string_view word) {
+  if (word == "attention") return use == Use::kAttentionIn || use == Use::kAttentionOut;
+  if (word == "linear") return is_linear(use);
+  return name(use) == word;
+}
+}  // namespace
+
+std::string_view name(Use use) { return kUses[static_cast<size_t>(use)]; }
+
+std::vector<std::string> object_words() {
+  return {"activation", "gradient", "parameter", "optimizer_state", "input", "trained",
+          "frozen",     "matrix",   "table",     "vector",          "state"};
+}
+std::vector<std::string> of_words() {
+  return {"parameter", "activation",   "embedding", "attention", "attention_in", "attention_out",
+          "router",    "feed_forward", "readout",   "norm",      "linear"};
+}
+std::vector<std::string> region_words() { return {"block", "chain", "attention"}; }
+std::vector<std::string> morphism_words() {
+  return {"linear",       "attention_in", "attention_out", "attention", "router",
+          "feed_forward", "readout",      "norm",          "embedding"};
+}
+
+Roles::Roles(const Scheme& scheme)
+    : scheme_(scheme),
+      chain_(find_chain(scheme)),
+      from_data_(depends_on_data(scheme)),
+      kinds_(parameter_kinds(scheme)),
+      uses_(scheme.morphisms.size(), Use::kNone),
+      readers_(scheme.objects.size()),
+      made_by_(producers(scheme)),
+      parameter_gradient_(scheme.objects.size(), false),
+      in_attention_(scheme.objects.size(), false),
+      state_index_(scheme.objects.size(), -1) {
+  std::set<std::string_view> parameters;
+  for (const Value in : scheme.inputs) {
+    if (scheme[in].role == Role::kParameter) parameters.insert(scheme[in].source.path);
+  }
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    const Morphism& m = scheme.morphisms[i];
+    for (const Value in : m.inputs) {
+      if (m.phase == Phase::kForward) readers_[in].push_back(static_cast<int>(i));
+      // A gradient that the update reads is a parameter's, whatever it is called.
+      if (m.phase == Phase::kUpdate && scheme[in].role == Role::kGradient) {
+        parameter_gradient_[in] = true;
+      }
+    }
+  }
+  for (size_t v = 0; v < scheme.objects.size(); ++v) {
+    const Object& o = scheme.objects[v];
+    if (o.role == Role::kGradient && parameters.count(o.source.path)) parameter_gradient_[v] = true;
+  }
+  for (size_t l = 0; l < chain_.states.size(); ++l) {
+    state_index_[chain_.states[l]] = static_cast<int>(l);
+  }
+  find_uses();
+  find_attention_insides();
+}
+
+// Forward facts flow along what is no linear map by a parameter: "an attention reads it" against
+// the arrows, "it comes from an attention" along them.
+void Roles::find_uses() {
+  const size_t count = scheme_.objects.size();
+  std::vector<bool> to_attention(count, false), to_choice(count, false), to_loss(count, false);
+  std::vector<bool> from_attention(count, false);
+  const std::vector<bool> alone = from_parameters_alone(scheme_);
+  const auto by_parameter = [&](const Morphism& m) {
+    return m.op == "linear" && m.inputs.size() > 1 && alone[m.inputs[1]];
+  };
+  for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+    const Morphism& m = scheme_.morphisms[i];
+    if (m.phase != Phase::kForward || by_parameter(m)) continue;
+    const bool attends = m.op == "attention", loses = m.op == "cross_entropy";
+    const bool chooses = op_named(m.op).effect == Effect::kChoosing;
+    const auto any = [&](const std::vector<bool>& flags) {
+      return std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) { return flags[v]; });
+    };
+    for (const Value in : m.inputs) {
+      if (attends || any(to_attention)) to_attention[in] = true;
+      if (chooses || any(to_choice)) to_choice[in] = true;
+      if (loses || any(to_loss)) to_loss[in] = true;
+    }
+  }
+  for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+    const Morphism& m = scheme_.morphisms[i];
+    if (m.phase != Phase::kForward) continue;
+    const bool linear = by_parameter(m);
+    bool comes = m.op == "attention", reads_parameter = false, table = false;
+    for (const Value in : m.inputs) {
+      comes = comes || from_attention[in];
+      reads_parameter = reads_parameter || alone[in];
+      table = table || (alone[in] && kinds_[in] == ParameterKind::kTable);
+    }
+    if (linear) {
+      const Value x = m.inputs[0], y = m.outputs[0];
+      const bool inside = chain_.block_of_morphism[i] >= 0;
+      uses_[i] = from_attention[x] ? Use::kAttentionOut
+                 : to_attention[y] ? Use::kAttentionIn
+                 : to_choice[y]    ? Use::kRouter
+                 : to_loss[y]      ? Use::kReadout
+                 : inside          ? Use::kFeedForward
+                                   : Use::kLinear;
+      continue;
+    }
+    for (const Value out : m.outputs) from_attention[out] = comes;
+    if (!reads_parameter || !from_data_[m.outputs[0]]) continue;
+    const OpDef& def = op_named(m.op);
+    const bool norm = def.body && body_of(call_of(scheme_, m)).needs_whole_rows();
+    uses_[i] = m.op == "embed" || table ? Use::kEmbedding : norm ? Use::kNorm : Use::kOther;
+  }
+}
+
+// Between the linear maps around it: what leads to an attention from them, and what it gives.
+void Roles::find_attention_insides() {
+  for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+    const Morphism& m = scheme_.morphisms[i];
+    if (m.phase != Phase::kForward || is_linear(uses_[i])) continue;
+    const bool leads = m.op == "attention" || in_attention_[m.outputs[0]];
+    if (!leads) continue;
+    for (const Value out : m.outputs) in_attention_[out] = from_data_[out];
+    for (const Value in : m.inputs) {
+      const int maker = made_by_[in];
+      if (maker < 0 || !from_data_[in] || is_linear(uses_[maker])) continue;
+      for (const Value other : scheme_.morphisms[maker].outputs) in_attention_[other] = true;
+    }
+  }
+}
+
+std::optional<int> Roles::state_index(Value v) const {
+  return state_index_[v] < 0 ? std::nullopt : std::optional(state_index_[v]);
+}
+
+bool Roles::is(Value v, std::string_view word) const {
+  const Object& o = scheme_[v];
+  const bool parameter = o.role == Role::kParameter;
+  if (word == "activation") {
+    // Metrics, rows' sums kept beside a result and constants are none.
+    return o.role == Role::kActivation && from_data_[v] && is_float(o.type.dtype) &&
+           o.type.rank() > 0 && made_by_[v] >= 0 &&
+           scheme_.morphisms[made_by_[v]].outputs[0] == v &&
+           scheme_.morphisms[made_by_[v]].op != "cross_entropy";
+  }
+  if (word == "gradient") return o.role == Role::kGradient && is_float(o.type.dtype);
+  if (word == "parameter") return parameter;
+  if (word == "optimizer_state") return o.role == Role::kState;
+  if (word == "input") return o.role == Role::kInput;
+  if (word == "trained") return parameter && !o.frozen;
+  if (word == "frozen") return parameter && o.frozen;
+  if (word == "matrix") return parameter && kinds_[v] == ParameterKind::kMatrix;
+  if (word == "table") return parameter && kinds_[v] == ParameterKind::kTable;
+  if (word == "vector") return parameter && kinds_[v] == ParameterKind::kVector;
+  return word == "state" && state_index_[v] >= 0;
+}
+
+bool Roles::is_of(Value v, std::string_view word) const {
+  const Role role = scheme_[v].role;
+  if (role == Role::kGradient) {
+    if (word == "parameter") return parameter_gradient_[v];
+    return word == "activation" && !parameter_gradient_[v] && scheme_[v].type.rank() > 0;
+  }
+  if (role == Role::kParameter) {
+    return std::any_of(readers_[v].begin(), readers_[v].end(),
+                       [&](int m) { return use_matches(uses_[m], word); });
+  }
+  return made_by_[v] >= 0 && use_matches(uses_[made_by_[v]], word);
+}
+
+bool Roles::is_inside(Value v, std::string_view word) const {
+  if (word == "attention") return in_attention_[v];
+  if (word == "block") return chain_.block_of[v] >= 0 && state_index_[v] < 0;
+  return chain_.block_of[v] >= 0;
+}
+
+bool Roles::morphism_is(int m, std::string_view word) const {
+  return scheme_.morphisms[m].phase == Phase::kForward && use_matches(uses_[m], word);
+}
+
+bool Roles::morphism_is_inside(int m, std::string_view word) const {
+  if (word == "attention") return in_attention_[scheme_.morphisms[m].outputs[0]];
+  return chain_.block_of_morphism[m] >= 0;
+}
+
+std::string Roles::describe() const {
+  const auto plural = [](int64_t n, const std::string& word) {
+    return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
+  };
+  std::string out = chain_.length() ? "a chain of " + plural(chain_.length(), "block")
+                                    : std::string("no chain of repeated blocks");
+  for (const std::string& word : object_words()) {
+    int64_t n = 0;
+    for (size_t v = 0; v < scheme_.objects.size(); ++v) n += is(static_cast<Value>(v), word);
+    if (n && word != "state") out += ", " + std::to_string(n) + " " + word;
+  }
+  for (const std::string& word : morphism_words()) {
+    int64_t n = 0;
+    for (size_t m = 0; m < uses_.size(); ++m) n += morphism_is(static_cast<int>(m), word);
+    if (n) out += ", " + plural(n, "use") + " as " + word;
+  }
+  return out;
 }
 
 }  // namespace adjoint

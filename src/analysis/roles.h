@@ -1,8 +1,12 @@
-// What a parameter is, told from how it is used and never from its name.
+// What objects and morphisms are in a scheme, told from how they are used and never from a name:
+// the words by which functors select them.
 #pragma once
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "scheme/scheme.h"
+#include "analysis/structure.h"
 
 namespace adjoint {
 
@@ -12,7 +16,65 @@ enum class ParameterKind : uint8_t {
   kVector,  // it scales or shifts: gains and biases
 };
 
-// For every object; meaningful for parameters. Used as a matrix anywhere, it is one (tied weights).
+// For every object; meaningful for parameters and what is computed from parameters alone. Used as a
+// matrix anywhere, it is one (tied weights); casts, views and joins are seen through.
 std::vector<ParameterKind> parameter_kinds(const Scheme& scheme);
+
+// What a morphism that reads a parameter does with it.
+enum class Use : uint8_t {
+  kNone,
+  kEmbedding,     // looks rows up
+  kAttentionIn,   // a linear map whose result an attention reads
+  kAttentionOut,  // a linear map that reads an attention's result
+  kRouter,        // a linear map whose result is chosen from
+  kReadout,       // a linear map whose result the loss reads
+  kFeedForward,   // any other linear map in the chain
+  kLinear,        // and outside of it
+  kNorm,          // reduces rows and scales them
+  kOther,
+};
+std::string_view name(Use use);
+
+// Everything that selectors ask of one scheme, found once.
+class Roles {
+ public:
+  explicit Roles(const Scheme& scheme);
+
+  const Chain& chain() const { return chain_; }
+  Use use_of(int morphism) const { return uses_[morphism]; }
+  // Of a parameter: one per morphism of the forward pass that reads it.
+  const std::vector<int>& readers_of(Value parameter) const { return readers_[parameter]; }
+  std::optional<int> state_index(Value v) const;  // l of x_l in the chain
+
+  // The vocabulary. Words that are none of it are refused before these are asked.
+  bool is(Value v, std::string_view word) const;
+  bool is_of(Value v, std::string_view word) const;  // gradient of parameter, parameter of norm
+  bool is_inside(Value v, std::string_view word) const;
+  bool morphism_is(int m, std::string_view word) const;
+  bool morphism_is_inside(int m, std::string_view word) const;
+
+  // "12 blocks, 4 inputs, 148 parameters (50 matrix, ...), ..." for a selector that found nothing.
+  std::string describe() const;
+
+ private:
+  void find_uses();
+  void find_attention_insides();
+
+  const Scheme& scheme_;
+  Chain chain_;
+  std::vector<bool> from_data_;
+  std::vector<ParameterKind> kinds_;
+  std::vector<Use> uses_;                  // per morphism
+  std::vector<std::vector<int>> readers_;  // per object, of the forward pass
+  std::vector<int> made_by_;
+  std::vector<bool> parameter_gradient_, in_attention_;
+  std::vector<int> state_index_;
+};
+
+// The words themselves, for messages.
+std::vector<std::string> object_words();
+std::vector<std::string> of_words();
+std::vector<std::string> region_words();
+std::vector<std::string> morphism_words();
 
 }  // namespace adjoint
