@@ -1,33 +1,91 @@
-// adjoint functors: what turns a model into a step, in order.
+// adjoint functors: what a stack can name, with laws and parameters.
 #include <fmt/format.h>
 
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "functors/functor.h"
 
 namespace adjoint {
 
+namespace {
+
+std::string signature(const Functor& f) {
+  std::vector<std::string> params;
+  for (const FunctorParam& p : f.params) {
+    std::string one = p.otherwise.empty() ? p.name : p.name + "=" + p.otherwise;
+    if (!p.words.empty()) one += ": " + join(p.words, " | ") + (p.least <= p.most ? " | n" : "");
+    params.push_back(one);
+  }
+  return params.empty() ? f.name : f.name + "(" + join(params, ", ") + ")";
+}
+
+nlohmann::json to_json(const Functor& f) {
+  nlohmann::json params = nlohmann::json::array();
+  for (const FunctorParam& p : f.params) {
+    nlohmann::json one = {{"name", p.name}, {"words", p.words}, {"list", p.list}};
+    one["default"] = p.otherwise.empty() ? nlohmann::json() : nlohmann::json(p.otherwise);
+    if (!p.summary.empty()) one["summary"] = p.summary;
+    params.push_back(std::move(one));
+  }
+  nlohmann::json out = {{"name", f.name},
+                        {"law", name(f.law)},
+                        {"summary", f.summary},
+                        {"default", f.by_default},
+                        {"params", params}};
+  if (!f.text.empty()) out["text"] = f.text;
+  return out;
+}
+
+int run(const std::string& which, bool as_json) {
+  nlohmann::json out = nlohmann::json::array();
+  std::vector<std::string> names;
+  bool found = which.empty();
+  for (const bool by_default : {false, true}) {
+    if (!as_json && which.empty()) {
+      std::cout << (by_default ? "\nOn by default (switch one off with -name):\n"
+                               : "To be named in a stack, such as --stack \"bf16 | "
+                                 "checkpoint(every=2)\":\n");
+    }
+    for (const Functor* f : all_functors()) {
+      if (f->by_default != by_default) continue;
+      names.push_back(f->name);
+      if (!which.empty() && f->name != which) continue;
+      found = true;
+      out.push_back(to_json(*f));
+      if (as_json) continue;
+      std::cout << fmt::format("\n  {}\n      {}\n      law: {}\n", signature(*f), f->summary,
+                               name(f->law));
+      if (which.empty()) continue;
+      for (const FunctorParam& p : f->params) {
+        if (!p.summary.empty()) std::cout << fmt::format("      {}: {}\n", p.name, p.summary);
+      }
+      if (!f->text.empty()) std::cout << "\n" << f->text;
+    }
+  }
+  if (!found) fail("there is no functor '", which, "'", did_you_mean(which, names));
+  if (as_json) std::cout << out.dump(2) << "\n";
+  return kDone;
+}
+
+}  // namespace
+
 void add_functors(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("functors", "list the functors of a step, with their laws");
-  auto as_json = std::make_shared<bool>(false);
-  command->add_flag("--json", *as_json, "as JSON");
-  command->footer("Example:\n  adjoint functors");
-  command->callback([as_json, &action] {
-    action = [as_json] {
-      nlohmann::json out = nlohmann::json::array();
-      for (const Functor* f : all_functors()) {
-        out.push_back({{"name", f->name}, {"law", name(f->law)}, {"summary", f->summary}});
-        if (!*as_json) {
-          std::cout << fmt::format("{}\n    {}\n    law: {}\n", f->name, f->summary, name(f->law));
-        }
-      }
-      if (*as_json) std::cout << out.dump(2) << "\n";
-      return int{kDone};
-    };
-  });
+      app.add_subcommand("functors", "list the functors, with their laws and parameters");
+  struct Flags {
+    std::string which;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  command->add_option("functor", flags->which, "one of them, in full");
+  command->add_flag("--json", flags->json, "as JSON");
+  command->footer("Examples:\n  adjoint functors\n  adjoint functors lora");
+  command->callback(
+      [flags, &action] { action = [flags] { return run(flags->which, flags->json); }; });
 }
 
 }  // namespace adjoint

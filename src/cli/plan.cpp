@@ -11,6 +11,7 @@
 #include "device/parallel.h"
 #include "functors/functor.h"
 #include "report/memory_table.h"
+#include "report/stack_table.h"
 #include "train/bound_model.h"
 #include "train/config.h"
 
@@ -37,7 +38,8 @@ int run(const PlanFlags& flags) {
   for (const std::string& setting : flags.set) sizes.settings.update(parse_setting(setting));
   if (flags.vocab > 0) sizes.vocab = flags.vocab;
   const BoundModel model(find_model(flags.model), sizes);
-  const Scheme step = training_step(model.forward(), flags.step);
+  const BuiltStep built = build_step(model.forward(), parse_stack(flags.step.stack), flags.step);
+  const Scheme& step = built.scheme;
   const Plan plan = make_plan(step, {.threads = num_threads()});
   std::optional<Measured> measured;
   if (flags.measure) measured = measure_step(step, plan);
@@ -61,9 +63,10 @@ int run(const PlanFlags& flags) {
     std::cout << out.dump(2) << "\n";
     return kDone;
   }
-  std::cout << fmt::format("{}, batch {} x {} tokens, float32, {} with {}\n", model.name(),
-                           model.batch(), model.context(), flags.step.optimizer,
+  std::cout << fmt::format("{}, batch {} x {} tokens, {} with {}\n", model.name(), model.batch(),
+                           model.context(), flags.step.optimizer,
                            flags.step.clip > 0 ? "clipping" : "no clipping");
+  std::cout << "\n" << stack_table(built.applied) << "\n";
   std::cout << fmt::format("{:<18} {:>20}\n\n", "parameters", with_commas(num_parameters(step)));
   std::cout << memory_table(plan, measured);
   std::cout << fmt::format("\n{:<18} {:>12.4g} forward, {:.4g} backward, {:.4g} update\n",
@@ -95,11 +98,16 @@ void add_plan(CLI::App& app, Action& action) {
       ->add_option("--clip", flags->step.clip,
                    "0: no clipping, so each gradient dies in its update")
       ->capture_default_str();
+  command->add_option("--stack", flags->step.stack,
+                      "functors joined by '|', such as \"bf16 | checkpoint(every=2)\"");
   command->add_option("--threads", flags->threads, "CPU threads; 0: as many as there are cores");
   command->add_flag("--measure", flags->measure,
                     "run a few steps on random tokens, and say what they really touched");
   command->add_flag("--json", flags->json, "as JSON");
-  command->footer("Example:\n  adjoint plan --model gpt2 --batch 32 --context 1024");
+  command->footer(
+      "Examples:\n"
+      "  adjoint plan --model gpt2 --batch 32 --context 1024\n"
+      "  adjoint plan --model gpt2 --batch 32 --stack 'bf16 | checkpoint(block)'");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

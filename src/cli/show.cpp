@@ -1,9 +1,13 @@
-// adjoint show: a model's scheme as text, before and after it becomes a step.
+// adjoint show: a model's scheme as text, before and after a stack makes a step of it.
+#include <fmt/format.h>
+
 #include <iostream>
+#include <optional>
 
 #include "base/error.h"
 #include "cli/command.h"
 #include "functors/functor.h"
+#include "report/stack_table.h"
 #include "train/bound_model.h"
 #include "train/config.h"
 
@@ -15,11 +19,56 @@ struct ShowFlags {
   std::string model = "gpt2";
   int64_t batch = 1, context = 0;
   std::vector<std::string> set;
-  bool text = false, step = false;
+  std::optional<std::string> stack;
+  bool text = false, step = false, diff = false;
 };
+
+// The stack that has only the defaults which this one leaves on.
+Stack defaults_of(const Stack& stack) {
+  Stack rest{.functors = {}, .off = stack.off};
+  for (const StackedFunctor& f : stack.functors) {
+    if (f.by_default) rest.functors.push_back(f);
+  }
+  return rest;
+}
+
+std::string commented(const std::string& text) {
+  std::string out;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = text.find('\n', from);
+    out += "# " + text.substr(from, end - from) + "\n";
+    from = end + 1;
+  }
+  return out;
+}
+
+int show_stack(const Scheme& forward, const ShowFlags& flags) {
+  const Stack stack = parse_stack(*flags.stack);
+  // With a stack of nothing but defaults, what they do to the plain step is the news.
+  const bool named = !print(stack).empty();
+  Stack plain = named ? defaults_of(stack) : Stack{};
+  const Scheme before = build_step(forward, plain, {}).scheme;
+  const BuiltStep after = build_step(forward, stack, {});
+  const std::string was = named ? "the step with the defaults only" : "the plain step";
+  if (!flags.diff) {
+    std::cout << fmt::format("# before: {}, {} morphisms\n{}\n", was, before.morphisms.size(),
+                             print(before));
+  }
+  std::cout << commented(stack_table(after.applied));
+  if (flags.diff) {
+    std::cout << fmt::format("# against {}: + new, - gone, ~ changed; {} -> {} morphisms\n{}", was,
+                             before.morphisms.size(), after.scheme.morphisms.size(),
+                             scheme_difference(before, after.scheme));
+  } else {
+    std::cout << fmt::format("\n# after: {} morphisms\n{}", after.scheme.morphisms.size(),
+                             print(after.scheme));
+  }
+  return kDone;
+}
 
 int run(const ShowFlags& flags) {
   if (flags.batch < 1) fail("--batch: wanted at least 1, found ", flags.batch);
+  if (flags.diff && !flags.stack) fail("--diff: wanted --stack too: what should differ?");
   const ModelText text = find_model(flags.model);
   if (flags.text) {
     std::cout << text.text;
@@ -28,6 +77,7 @@ int run(const ShowFlags& flags) {
   ModelSizes sizes{.batch = flags.batch, .context = flags.context};
   for (const std::string& setting : flags.set) sizes.settings.update(parse_setting(setting));
   const Scheme forward = BoundModel(text, sizes).forward();
+  if (flags.stack) return show_stack(forward, flags);
   std::cout << print(flags.step ? training_step(forward, {}) : forward);
   return kDone;
 }
@@ -36,7 +86,7 @@ int run(const ShowFlags& flags) {
 
 void add_show(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("show", "print a model's scheme, or its whole training step");
+      app.add_subcommand("show", "print a model's scheme, or its step before and after a stack");
   auto flags = std::make_shared<ShowFlags>();
   command->add_option("--model", flags->model, "a preset or a .scheme file")->capture_default_str();
   command->add_option("--batch", flags->batch, "samples per step")->capture_default_str();
@@ -44,10 +94,15 @@ void add_show(CLI::App& app, Action& action) {
   command->add_option("--set", flags->set, "settings of the model by name, such as layers=1");
   command->add_flag("--text", flags->text, "the model as it was written");
   command->add_flag("--step", flags->step, "the training step: gradients and updates too");
+  command->add_option("--stack", flags->stack,
+                      "the step before and after these functors, with what they matched; '' shows "
+                      "what the defaults do");
+  command->add_flag("--diff", flags->diff, "with --stack: only what is new, gone or changed");
   command->footer(
       "Examples:\n"
       "  adjoint show --model gpt2 --text\n"
-      "  adjoint show --model gpt2 --set layers=1 --step");
+      "  adjoint show --model gpt2 --set layers=1 --step\n"
+      "  adjoint show --model gpt2 --set layers=2 --stack 'lora(rank=8)' --diff");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

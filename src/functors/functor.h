@@ -84,6 +84,7 @@ class Application {
   const StepOptions& options;
   bool training = true;  // false: the scheme is evaluated, there are no gradients
   int64_t matches = 0;   // objects and morphisms that it found
+  std::map<std::string, int64_t> counts = {};  // of them, by what they are or became
   // Who has said what of an object's attribute, by source and attribute: (value, functor).
   using Said = std::map<std::pair<std::string, std::string>, std::pair<std::string, std::string>>;
   Said* said = nullptr;
@@ -117,8 +118,11 @@ struct Functor {
 // All that a stack can name: those written as text, then those in C++, in the order in which they
 // are applied within a phase.
 std::span<const Functor* const> all_functors();
-// Those written as text that travel inside the program: name of the file, text.
-std::span<const std::pair<std::string_view, std::string_view>> functor_texts();
+// Those written as text that travel inside the program (scripts/embed_texts.py).
+struct FunctorFile {
+  std::string_view name, text;
+};
+std::span<const FunctorFile> functor_files();
 // Of a text; mistakes name file, line and column.
 Functor parse_functor(std::string_view text, std::string_view file);
 
@@ -146,6 +150,7 @@ struct Applied {
   Law law = Law::kExact;
   bool by_default = false;
   int64_t matches = 0;
+  std::map<std::string, int64_t> counts = {};
   int64_t morphisms_before = 0, morphisms_after = 0;
 };
 struct BuiltStep {

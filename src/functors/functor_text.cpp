@@ -1,9 +1,355 @@
-#include "functors/functor.h"
+#include "functors/functor_text.h"
+
+#include <algorithm>
+
+#include "analysis/roles.h"
+#include "base/text.h"
+#include "ops/op_def.h"
 
 namespace adjoint {
 
-std::span<const std::pair<std::string_view, std::string_view>> functor_texts() { return {}; }
+namespace {
 
-Functor parse_functor(std::string_view, std::string_view file) { fail(file, ": not yet"); }
+struct Word {
+  std::string_view word, attribute;
+};
+constexpr Word kValues[] = {
+    {"kept", "residence"},  {"recomputed", "residence"},
+    {"apart", "residence"}, {"bf16", "precision"},
+    {"f16", "precision"},   {"f32", "precision"},
+    {"tf32", "precision"},  {"host", "tier"},
+    {"device", "tier"},     {"frozen", "frozen"},
+    {"trained", "frozen"},
+};
+
+class FunctorParser {
+ public:
+  FunctorParser(std::string_view text, std::string_view file) : in_(text, file), whole_(text) {
+    result_.file = file;
+  }
+
+  FunctorText parse() {
+    in_.skip_blank_lines();
+    result_.summary = comment_above();
+    if (!in_.accept_word("functor")) in_.fail_wanted("'functor' to begin a functor");
+    result_.name = in_.take_name("the name of the functor");
+    if (in_.accept("(")) params();
+    in_.expect(":", "after the head of a functor");
+    in_.expect_line_end();
+    bool has_law = false;
+    for (in_.skip_blank_lines(); !in_.at_end(); in_.skip_blank_lines()) {
+      const Position at = in_.position();
+      if (at.column == 1) in_.fail_at(at, "wanted an indented line of the functor");
+      if (in_.accept_word("law")) {
+        law();
+        has_law = true;
+      } else if (in_.accept_word("default")) {
+        result_.by_default = true;
+      } else if (in_.accept_word("let")) {
+        let();
+      } else if (in_.accept_word("require")) {
+        requirement();
+      } else if (in_.accept_word("object")) {
+        object_rule(at);
+      } else if (in_.accept_word("morphism")) {
+        morphism_rule(at);
+      } else {
+        in_.fail_wanted("law, default, let, require, object or morphism");
+      }
+      in_.expect_line_end();
+    }
+    if (!has_law) in_.fail_wanted("a line 'law exact', 'law reassociating' or 'law approximating'");
+    if (result_.objects.empty() && result_.morphisms.empty()) {
+      in_.fail_wanted("a rule: a line that begins with 'object' or 'morphism'");
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // The first sentence of the comment that the text begins with, without the file's name.
+  std::string comment_above() const {
+    std::string line(whole_.substr(0, whole_.find('\n')));
+    if (line.empty() || line[0] != '#') return "";
+    line.erase(0, line.find_first_not_of("# "));
+    const size_t named = line.find(".functor: ");
+    if (named != std::string::npos) line.erase(0, named + 10);
+    return line;
+  }
+
+  void params() {
+    in_.open_bracket();
+    if (!in_.looking_at(")")) {
+      do {
+        param();
+      } while (in_.accept(","));
+    }
+    in_.close_bracket();
+    in_.expect(")", "or ',' after a parameter");
+  }
+
+  // name [= default] [: kind | kind]: count, number, list, or words.
+  void param() {
+    FunctorParam p;
+    in_.skip_blank();
+    const Position at = in_.position();
+    p.name = in_.take_name("the name of a parameter");
+    for (const FunctorParam& earlier : result_.params) {
+      if (earlier.name == p.name) in_.fail_at(at, "parameter '" + p.name + "' is there twice");
+    }
+    if (in_.accept("=")) p.otherwise = print(terms_.whole_term());
+    bool numbers = true;
+    if (in_.accept(":")) {
+      numbers = false;
+      do {
+        const std::string kind = in_.take_name("count, number, list or a word");
+        if (kind == "count" || kind == "number") {
+          numbers = true;
+          p.whole = kind == "count";
+          if (!p.whole) p.least = 0;
+        } else if (kind == "list") {
+          p.list = numbers = true;
+          p.least = 0;
+        } else if (kind == "several") {
+          p.list = true;
+        } else {
+          p.words.push_back(kind);
+        }
+      } while (in_.accept("|"));
+    }
+    if (!numbers) p.least = 1, p.most = 0;  // words only
+    result_.params.push_back(std::move(p));
+  }
+
+  void law() {
+    in_.skip_blank();
+    const Position at = in_.position();
+    const std::string word = in_.take_name("exact, reassociating or approximating");
+    for (const Law law : {Law::kExact, Law::kReassociating, Law::kApproximating}) {
+      if (adjoint::name(law) == word) {
+        result_.law = law;
+        return;
+      }
+    }
+    in_.fail_at(at, "wanted exact, reassociating or approximating, found '" + word + "'");
+  }
+
+  void let() {
+    Let let;
+    let.name = in_.take_name("a name");
+    in_.expect("=", "after the name");
+    do {
+      in_.accept_word("else");
+      Term value = terms_.whole_term();
+      let.choices.emplace_back(std::move(value), when());
+    } while (in_.accept(","));
+    result_.lets.push_back(std::move(let));
+  }
+
+  void requirement() {
+    Requirement r;
+    r.condition = condition();
+    in_.expect(",", "after the condition");
+    if (!in_.accept_word("else")) in_.fail_wanted("'else' and what to say");
+    in_.skip_blank();
+    r.message = in_.take_text();
+    result_.requirements.push_back(std::move(r));
+  }
+
+  Condition when() { return in_.accept_word("when") ? condition() : Condition{}; }
+
+  Condition condition() {
+    Condition any{.kind = Condition::Kind::kAny};
+    do {
+      Condition all{.kind = Condition::Kind::kAll};
+      do {
+        all.parts.push_back(comparison());
+      } while (in_.accept_word("and"));
+      any.parts.push_back(std::move(all));
+    } while (in_.accept_word("or"));
+    return any;
+  }
+
+  Condition comparison() {
+    Condition c{.kind = Condition::Kind::kCompare};
+    in_.skip_blank();
+    const Position at = in_.position();
+    c.terms.push_back(terms_.whole_term());
+    const Term& left = c.terms[0];
+    if (left.kind == Term::Kind::kCall && left.word == "number" && left.args.size() == 1) {
+      c.kind = Condition::Kind::kNumber;
+      c.terms = {left.args[0]};
+      return c;
+    }
+    if (in_.accept_word("mod")) c.mod.push_back(terms_.whole_product());
+    if (in_.accept_word("in")) {
+      c.kind = Condition::Kind::kIn;
+    } else {
+      for (const char* relation : {"==", "!=", "<=", ">=", "<", ">"}) {
+        if (!in_.accept(relation)) continue;
+        c.relation = relation;
+        break;
+      }
+      if (c.relation.empty()) in_.fail_at(at, "wanted a comparison such as l mod every == 0");
+    }
+    c.terms.push_back(terms_.whole_term());
+    return c;
+  }
+
+  // A word of a vocabulary, or the name of a parameter whose value will be one.
+  std::string word(const std::vector<std::string>& known, std::string_view what) {
+    in_.skip_blank();
+    const Position at = in_.position();
+    const std::string word = in_.take_name(what);
+    std::vector<std::string> all = known;
+    for (const FunctorParam& p : result_.params) all.push_back(p.name);
+    if (std::find(all.begin(), all.end(), word) == all.end()) {
+      in_.fail_at(at, "wanted " + std::string(what) + " (" + join(known, ", ") + "), found '" +
+                          word + "'" + did_you_mean(word, all));
+    }
+    return word;
+  }
+
+  Clause clause(const std::vector<std::string>& words, std::string_view what) {
+    Clause c;
+    in_.skip_blank();
+    c.at = in_.position();
+    c.negated = in_.accept_word("not");
+    if (in_.accept_word("inside")) {
+      c.kind = Clause::Kind::kInside;
+      c.word = word(region_words(), "block, chain or attention");
+    } else if (in_.accept_word("outside")) {
+      c.kind = Clause::Kind::kOutside;
+      c.word = word(region_words(), "block, chain or attention");
+    } else if (in_.accept_word("of")) {
+      c.kind = Clause::Kind::kOf;
+      c.word = word(of_words(), "what it belongs to");
+    } else {
+      c.word = word(words, what);
+    }
+    return c;
+  }
+
+  void object_rule(Position at) {
+    ObjectRule rule{.selector = {}, .choices = {}, .at = at};
+    // x_l in chain: the states of the chain, l the number of one.
+    in_.skip_blank();
+    if (in_.peek(1) == '_' && std::isalpha(static_cast<unsigned char>(in_.peek(2)))) {
+      const Position where = in_.position();
+      const std::string state = in_.take_name("a state");
+      if (state.size() != 3) in_.fail_at(where, "wanted x_l, found '" + state + "'");
+      rule.index = state.substr(2);
+      if (!in_.accept_word("in") || !in_.accept_word("chain")) in_.fail_wanted("'in chain'");
+      rule.selector.push_back({.kind = Clause::Kind::kChainState, .at = where});
+    }
+    while (!in_.looking_at("->")) {
+      in_.accept(",");
+      rule.selector.push_back(clause(object_words(), "what an object is"));
+    }
+    arrow();
+    do {
+      in_.accept_word("else");
+      Choice choice{.value = attribute_value()};
+      if (in_.accept_word("unless")) {
+        if (!in_.accept_word("made") || !in_.accept_word("here")) in_.fail_wanted("'made here'");
+        rule.unless_made_here = true;
+      }
+      choice.when = when();
+      rule.choices.push_back(std::move(choice));
+    } while (in_.accept(","));
+    result_.objects.push_back(std::move(rule));
+  }
+
+  // -> on this line or on the next.
+  void arrow() {
+    if (!in_.looking_at("->")) in_.skip_blank_lines();
+    in_.expect("->", "and what it becomes");
+  }
+
+  AttributeValue attribute_value() {
+    in_.skip_blank();
+    const Position at = in_.position();
+    if (in_.accept_word("in")) {
+      AttributeValue value{"parts", "", {terms_.whole_term()}};
+      if (!in_.accept_word("parts")) in_.fail_wanted("'parts'");
+      return value;
+    }
+    const std::string word = in_.take_name("what it becomes");
+    if (word == "sharded" || word == "replicated") {
+      if (!in_.accept_word("over")) in_.fail_wanted("'over' and an axis of the mesh");
+      return {"placement/" + word, in_.take_name("an axis of the mesh")};
+    }
+    std::vector<std::string> known = {"in n parts", "sharded over", "replicated over"};
+    for (const Word& w : kValues) {
+      if (w.word == word) return {std::string(w.attribute), word};
+      known.emplace_back(w.word);
+    }
+    in_.fail_at(at, "wanted what an object can become (" + join(known, ", ") + "), found '" + word +
+                        "'" + did_you_mean(word, known));
+  }
+
+  void morphism_rule(Position at) {
+    MorphismRule rule{.result = {}, .op = {}, .operands = {}, .replacement = {}, .at = at};
+    rule.result = in_.take_name("the name of the result");
+    in_.expect("=", "after the name of the result");
+    in_.skip_blank();
+    const Position where = in_.position();
+    rule.op = in_.take_name("an op");
+    if (!find_op(rule.op)) {
+      std::vector<std::string> ops;
+      for (const OpDef* op : all_ops()) ops.emplace_back(op->name);
+      in_.fail_at(where, "there is no op '" + rule.op + "'" + did_you_mean(rule.op, ops));
+    }
+    in_.expect("(", "after the op");
+    do {
+      rule.operands.push_back(in_.take_name("the name of an operand"));
+    } while (in_.accept(","));
+    in_.expect(")", "after the operands");
+    if (in_.accept_word("where")) {
+      do {
+        rule.where.push_back(where_clause(rule));
+      } while (in_.accept(","));
+    }
+    arrow();
+    rule.replacement = terms_.whole_term();
+    result_.morphisms.push_back(std::move(rule));
+  }
+
+  // inside chain, attention_in, or parameter(W), which speaks of an operand.
+  Clause where_clause(const MorphismRule& rule) {
+    std::vector<std::string> words = morphism_words();
+    const std::vector<std::string> objects = object_words();
+    words.insert(words.end(), objects.begin(), objects.end());
+    Clause c = clause(words, "what it is");
+    if (!in_.accept("(")) return c;
+    in_.skip_blank();
+    const Position at = in_.position();
+    c.variable = in_.take_name("an operand");
+    const auto& names = rule.operands;
+    if (std::find(names.begin(), names.end(), c.variable) == names.end()) {
+      in_.fail_at(at, "there is no operand '" + c.variable + "' in this rule" +
+                          did_you_mean(c.variable, names));
+    }
+    in_.expect(")", "after the operand");
+    return c;
+  }
+
+  Cursor in_;
+  std::string_view whole_;
+  TermParser terms_{in_};
+  FunctorText result_;
+};
+
+}  // namespace
+
+FunctorText parse_functor_text(std::string_view text, std::string_view file) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  return FunctorParser(text, file).parse();
+}
+
+Functor parse_functor(std::string_view text, std::string_view file) {
+  Functor functor = functor_of(parse_functor_text(text, file));
+  functor.text = text;
+  return functor;
+}
 
 }  // namespace adjoint

@@ -1,4 +1,5 @@
 // From a model to a step: the whole way, in order. Say why when you add a line.
+#include "analysis/roles.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
 
@@ -11,7 +12,9 @@ namespace adjoint {
 std::span<const Functor* const> all_functors() {
   static const std::vector<Functor> texts = [] {
     std::vector<Functor> parsed;
-    for (const auto& [file, text] : functor_texts()) parsed.push_back(parse_functor(text, file));
+    for (const FunctorFile& file : functor_files()) {
+      parsed.push_back(parse_functor(file.text, "functors/" + std::string(file.name)));
+    }
     return parsed;
   }();
   static const std::vector<const Functor*> all = [] {
@@ -65,7 +68,8 @@ class Pipeline {
       const Functor& f = stack_.functors[i].functor;
       // Evaluation has no gradients and no optimizer, so there a functor may find nothing.
       if (result_.applied[i].matches > 0 || f.may_match_none || !training_) continue;
-      fail(result_.applied[i].name, ": matches nothing in ", forward.name);
+      fail(result_.applied[i].name, ": matches nothing; this scheme has ",
+           Roles(forward).describe());
     }
     return std::move(result_);
   }
@@ -91,6 +95,7 @@ class Pipeline {
         take(rule.apply(result_.scheme, application));
         applied.morphisms_after = static_cast<int64_t>(result_.scheme.morphisms.size());
         applied.matches += application.matches;
+        for (const auto& [what, count] : application.counts) applied.counts[what] += count;
       }
     }
   }

@@ -3,13 +3,8 @@
 //   box       = name formal {"," formal} ":" newline { indented statement }
 //   formal    = name [dtype] [ "[" term {"," term} "]" ]
 //   statement = name {"," name} "=" term {"," term}
-//   term      = product { ("+" | "-") product };  product = factor { ("*" | "/") factor }
-//   factor    = number | text | "-" factor | "(" term ")" | name [ ["^" power] "(" arguments ")" ]
-//   argument  = term | name "=" term [ "when" term ]
+// Terms are term.h's.
 #include "scheme/document.h"
-
-#include <cctype>
-#include <set>
 
 #include "base/text.h"
 
@@ -30,10 +25,6 @@ const Preset* Document::preset(std::string_view name) const {
 }
 
 namespace {
-
-// More than these in one term is a mistake, and its depth would end the stack.
-constexpr int kDeepestNesting = 200;
-constexpr int kMostOperators = 500;
 
 class DocumentParser {
  public:
@@ -60,19 +51,7 @@ class DocumentParser {
     return document;
   }
 
-  Term parse_one() {
-    Term one = whole(&DocumentParser::term);
-    in_.expect_line_end();
-    return one;
-  }
-
  private:
-  // A term that is no part of another.
-  Term whole(Term (DocumentParser::*part)()) {
-    operators_ = 0;
-    return (this->*part)();
-  }
-
   void settings(std::vector<Setting>& into) {
     while (!in_.at_line_end()) {
       Setting setting;
@@ -84,7 +63,7 @@ class DocumentParser {
         }
       }
       in_.expect("=", "after the name of a setting");
-      setting.value = whole(&DocumentParser::product);
+      setting.value = terms_.whole_product();
       into.push_back(std::move(setting));
     }
   }
@@ -134,7 +113,7 @@ class DocumentParser {
     if (in_.accept("[")) {
       in_.open_bracket();
       do {
-        formal.axes.push_back(whole(&DocumentParser::term));
+        formal.axes.push_back(terms_.whole_term());
       } while (in_.accept(","));
       in_.close_bracket();
       in_.expect("]", "after the axes of an object");
@@ -150,150 +129,15 @@ class DocumentParser {
     } while (in_.accept(","));
     in_.expect("=", "after the names of the results");
     do {
-      statement.values.push_back(whole(&DocumentParser::term));
+      statement.values.push_back(terms_.whole_term());
     } while (in_.accept(","));
     in_.expect_line_end();
     return statement;
   }
 
-  Term binary(char op, Term left, Term right) {
-    if (++operators_ > kMostOperators) in_.fail_at(left.at, "this term is too long");
-    Term term{.kind = Term::Kind::kBinary, .word = std::string(1, op), .at = left.at};
-    term.args.push_back(std::move(left));
-    term.args.push_back(std::move(right));
-    return term;
-  }
-
-  Term term() {
-    Term left = product();
-    while (true) {
-      if (in_.accept("+")) {
-        left = binary('+', std::move(left), product());
-      } else if (in_.accept("-")) {
-        left = binary('-', std::move(left), product());
-      } else {
-        return left;
-      }
-    }
-  }
-
-  Term product() {
-    Term left = factor();
-    while (true) {
-      if (in_.accept("*")) {
-        left = binary('*', std::move(left), factor());
-      } else if (in_.accept("/")) {
-        left = binary('/', std::move(left), factor());
-      } else {
-        return left;
-      }
-    }
-  }
-
-  Term factor() {
-    if (++nesting_ > kDeepestNesting) in_.fail_at(in_.position(), "this is nested too deeply");
-    Term result = unnested_factor();
-    --nesting_;
-    return result;
-  }
-
-  Term unnested_factor() {
-    in_.skip_blank();
-    const Position at = in_.position();
-    if (in_.accept("(")) {
-      in_.open_bracket();
-      Term inner = term();
-      in_.close_bracket();
-      in_.expect(")", "to close the bracket");
-      return inner;
-    }
-    if (in_.accept("[")) {
-      Term list{.kind = Term::Kind::kList, .at = at};
-      in_.open_bracket();
-      if (!in_.looking_at("]")) {
-        do {
-          list.args.push_back(term());
-        } while (in_.accept(","));
-      }
-      in_.close_bracket();
-      in_.expect("]", "to close the list");
-      return list;
-    }
-    if (in_.accept("-")) {
-      Term negated{.kind = Term::Kind::kNegate, .at = at};
-      negated.args.push_back(factor());
-      return negated;
-    }
-    if (in_.at_number()) {
-      return {.kind = Term::Kind::kNumber, .number = in_.take_number("a number"), .at = at};
-    }
-    if (in_.peek() == '"') return {.kind = Term::Kind::kText, .word = in_.take_text(), .at = at};
-    Term term{.kind = Term::Kind::kName, .at = at};
-    term.word = in_.take_name("a name, a number or '('");
-    if (in_.accept("^")) {
-      term.repeat.push_back(in_.looking_at("(") ? factor() : power());
-      if (!in_.looking_at("(")) in_.fail_wanted("'(' after a repetition");
-    }
-    if (in_.accept("(")) {
-      term.kind = Term::Kind::kCall;
-      in_.open_bracket();
-      if (!in_.looking_at(")")) {
-        do {
-          argument(term);
-        } while (in_.accept(","));
-      }
-      in_.close_bracket();
-      in_.expect(")", "or ',' after an argument");
-    }
-    return term;
-  }
-
-  Term power() {
-    const Position at = in_.position();
-    if (in_.at_number()) {
-      return {.kind = Term::Kind::kNumber, .number = in_.take_number("a count"), .at = at};
-    }
-    return {.kind = Term::Kind::kName, .word = in_.take_name("how often to repeat"), .at = at};
-  }
-
-  void argument(Term& call) {
-    in_.skip_blank();
-    const Position at = in_.position();
-    Term value = term();
-    if (value.kind == Term::Kind::kName && in_.accept("=")) {
-      for (const auto& [word, earlier] : call.keywords) {
-        if (word == value.word) in_.fail_at(at, "'" + word + "' is given twice");
-      }
-      call.keywords.emplace_back(value.word, conditional());
-    } else if (!call.keywords.empty()) {
-      in_.fail_at(at, "wanted name=value: arguments by position come before arguments by name");
-    } else {
-      call.args.push_back(std::move(value));
-    }
-  }
-
-  Term conditional() {
-    Term value = term();
-    if (!in_.accept_word("when")) return value;
-    Term given{.kind = Term::Kind::kWhen, .at = value.at};
-    given.args.push_back(std::move(value));
-    given.args.push_back(term());
-    return given;
-  }
-
   Cursor in_;
-  int nesting_ = 0, operators_ = 0;
+  TermParser terms_{in_};
 };
-
-// Binding strength, so that print writes only the brackets that the grammar needs.
-int strength(const Term& term) {
-  if (term.kind != Term::Kind::kBinary) return 3;
-  return term.word == "+" || term.word == "-" ? 1 : 2;
-}
-
-std::string print_inside(const Term& term, int at_least) {
-  return strength(term) >= at_least ? print(term) : "(" + print(term) + ")";
-}
 
 std::string print_settings(const std::vector<Setting>& settings) {
   std::string out;
@@ -306,43 +150,6 @@ std::string print_settings(const std::vector<Setting>& settings) {
 Document parse_document(std::string_view text, std::string_view file) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // what some editors put first
   return DocumentParser(text, file).parse();
-}
-
-Term parse_term(std::string_view text, std::string_view file) {
-  return DocumentParser(text, file).parse_one();
-}
-
-std::string print(const Term& term) {
-  switch (term.kind) {
-    case Term::Kind::kNumber:
-      return shortest(term.number);
-    case Term::Kind::kText:
-      return "\"" + term.word + "\"";
-    case Term::Kind::kName:
-      return term.word;
-    case Term::Kind::kNegate:
-      return "-" + print_inside(term.args[0], 3);
-    case Term::Kind::kBinary: {
-      const int own = strength(term);
-      const std::string op = own == 1 ? " " + term.word + " " : term.word;
-      return print_inside(term.args[0], own) + op + print_inside(term.args[1], own + 1);
-    }
-    case Term::Kind::kWhen:
-      return print(term.args[0]) + " when " + print(term.args[1]);
-    case Term::Kind::kCall:
-    case Term::Kind::kList:
-      break;
-  }
-  std::vector<std::string> parts;
-  for (const Term& arg : term.args) parts.push_back(print(arg));
-  if (term.kind == Term::Kind::kList) return "[" + join(parts, ", ") + "]";
-  for (const auto& [word, value] : term.keywords) parts.push_back(word + "=" + print(value));
-  std::string power;
-  for (const Term& count : term.repeat) {
-    const bool plain = count.kind == Term::Kind::kName || count.kind == Term::Kind::kNumber;
-    power = "^" + (plain ? print(count) : "(" + print(count) + ")");
-  }
-  return term.word + power + "(" + join(parts, ", ") + ")";
 }
 
 std::string print(const Document& document) {

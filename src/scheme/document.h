@@ -7,25 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "scheme/cursor.h"
+#include "scheme/term.h"
 #include "scheme/type.h"
 
 namespace adjoint {
-
-// 3*hidden, normal(0.02), block^layers(dropout(x)), x + y; and, as an argument by name,
-// `wte when tied`: given if the condition holds, else as if it were not written. Functors take
-// lists too: [2, 5].
-struct Term {
-  enum class Kind : uint8_t { kNumber, kName, kText, kCall, kBinary, kNegate, kWhen, kList };
-  Kind kind = Kind::kNumber;
-  double number = 0;
-  std::string word = {};        // name, text, callee, or + - * /
-  std::vector<Term> args = {};  // operands of any kind
-  std::vector<std::pair<std::string, Term>> keywords = {};
-  std::vector<Term> repeat = {};  // f^L: none or one
-  Position at = {};
-  bool operator==(const Term&) const = default;
-};
 
 // a, b = f(x), g(y); several names take several values: a product of objects.
 struct Statement {
@@ -79,8 +64,6 @@ struct Document {
 };
 
 Document parse_document(std::string_view text, std::string_view file);
-Term parse_term(std::string_view text, std::string_view file);
 std::string print(const Document& document);
-std::string print(const Term& term);
 
 }  // namespace adjoint

@@ -57,7 +57,8 @@ Generator::Generator(const std::filesystem::path& folder) {
                                                                .context = config.context,
                                                                .vocab = tokenizer_->vocab_size(),
                                                                .settings = config.settings});
-  const Scheme scheme = logits_of(without_randomness(model_->forward()));
+  const Scheme scheme =
+      evaluation_scheme(logits_of(model_->forward()), parse_stack(config.step.stack), config.step);
   run_ = std::make_unique<Run>(scheme, make_plan(scheme, {.threads = num_threads()}));
   const std::string print = fingerprint(without_randomness(model_->forward(1, model_->context())));
   load_state(paths, *run_, false, print);

@@ -135,9 +135,10 @@ Trainer::Trainer(ResolvedConfig resolved)
   check_takes_text(forward, model_->text().file);
   check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
   model_print_ = fingerprint(without_randomness(model_->forward(1, model_->context())));
-  const Scheme step = training_step(forward, config_.step);
+  const Stack stack = parse_stack(config_.step.stack);
+  const Scheme step = build_step(forward, stack, config_.step).scheme;
   const Plan plan = make_plan(step, {.threads = num_threads()});
-  const Scheme evaluation = without_randomness(forward);
+  const Scheme evaluation = evaluation_scheme(forward, stack, config_.step);
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
   Plan train_plan = plan;
   train_plan.arena = std::max(plan.arena, eval_plan.arena);

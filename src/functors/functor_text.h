@@ -1,0 +1,91 @@
+// A functor as people write it. functor_text.cpp reads it, text_rules.cpp applies it.
+//   # what it does, and why
+//   functor lora(rank = 16, alpha = 2*rank: number, on = all: all | attention | feed_forward):
+//     law approximating
+//     let scale = alpha/rank
+//     require rank <= 1024, else "rank {rank} is too large"
+//     object parameter -> frozen unless made here
+//     object x_l in chain -> kept when l mod every == 0, else recomputed
+//     morphism y = linear(x, W) where parameter(W), inside chain, on
+//       -> y + scale * linear(linear(x, rank, bias=no, name=a), width(y), bias=no, name=b,
+//       init=zeros)
+#pragma once
+#include "functors/functor.h"
+
+namespace adjoint {
+
+// a == b, l mod k == 0, l in keep, number(every), and these joined by `and` or `or`.
+struct Condition {
+  enum class Kind : uint8_t { kAll, kAny, kCompare, kIn, kNumber };
+  Kind kind = Kind::kAll;  // of no parts: true
+  std::string relation = {};
+  std::vector<Term> terms = {};  // left, right
+  std::vector<Term> mod = {};    // of the left one: none or one
+  std::vector<Condition> parts = {};
+};
+
+// One word of a selector: activation, of parameter, inside block, not frozen; parameter(W) where it
+// speaks of an operand.
+struct Clause {
+  enum class Kind : uint8_t { kIs, kOf, kInside, kOutside, kChainState };
+  Kind kind = Kind::kIs;
+  std::string word = {};
+  std::string variable = {};
+  bool negated = false;
+  Position at = {};
+};
+
+struct AttributeValue {
+  std::string attribute;          // residence, precision, tier, frozen, parts, placement
+  std::string word;               // kept, bf16, host, ...; of a placement its mesh axis
+  std::vector<Term> number = {};  // of parts
+};
+
+struct Choice {
+  AttributeValue value;
+  Condition when = {};
+};
+
+struct ObjectRule {
+  std::vector<Clause> selector;
+  std::string index = {};  // l of x_l
+  std::vector<Choice> choices;
+  bool unless_made_here = false;
+  Position at = {};
+};
+
+struct MorphismRule {
+  std::string result, op;
+  std::vector<std::string> operands;
+  std::vector<Clause> where = {};
+  Term replacement;
+  Position at = {};
+};
+
+struct Let {
+  std::string name;
+  std::vector<std::pair<Term, Condition>> choices;
+};
+
+struct Requirement {
+  Condition condition;
+  std::string message;
+};
+
+struct FunctorText {
+  std::string file, name, summary;
+  Law law = Law::kExact;
+  bool by_default = false;
+  std::vector<FunctorParam> params = {};
+  std::vector<Let> lets = {};
+  std::vector<Requirement> requirements = {};
+  std::vector<ObjectRule> objects = {};
+  std::vector<MorphismRule> morphisms = {};
+};
+
+FunctorText parse_functor_text(std::string_view text, std::string_view file);
+
+// The rules of a text at work (text_rules.cpp).
+Functor functor_of(FunctorText text);
+
+}  // namespace adjoint
