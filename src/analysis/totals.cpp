@@ -15,7 +15,9 @@ int64_t num_parameters(const Scheme& scheme) {
 std::array<double, 3> flops_by_phase(const Scheme& scheme) {
   std::array<double, 3> flops = {};
   for (const Morphism& m : scheme.morphisms) {
-    flops[static_cast<size_t>(m.phase)] += static_cast<double>(count_flops(call_of(scheme, m)));
+    const double times = m.section == Section::kBody ? scheme.parts : 1;
+    flops[static_cast<size_t>(m.phase)] +=
+        times * static_cast<double>(count_flops(call_of(scheme, m)));
   }
   return flops;
 }

@@ -1,7 +1,252 @@
+// Data that comes in n parts  ->  prologue, a body that runs n times, epilogue.
+// The body is the step of one part; what it sums over samples goes into accumulators of float32, in
+// the order of the parts, and whatever needs those sums is epilogue. Inputs stay whole: the body
+// takes its part of them, and an uneven batch is padded with samples that nobody counts.
+// Activations shrink n times; accumulators and n times as many launches are the price.
+#include <algorithm>
+#include <array>
+
+#include "analysis/batch_split.h"
+#include "base/error.h"
 #include "functors/functor.h"
+#include "ops/builder.h"
 
 namespace adjoint {
 
-Scheme realize_time(const Scheme& scheme) { return scheme; }
+namespace {
+
+constexpr std::string_view kWho = "accumulate";
+
+struct Parts {
+  int64_t count = 1, samples = 1, size = 1;
+  bool padded() const { return count * size != samples; }
+};
+
+Parts parts_of(const Scheme& scheme) {
+  Parts parts;
+  const Object* first = nullptr;
+  for (const Value in : scheme.inputs) {
+    const Object& data = scheme[in];
+    if (data.role != Role::kInput) continue;
+    if (!first) {
+      first = &data;
+      parts.count = data.attributes.parts;
+    } else if (data.attributes.parts != parts.count) {
+      fail(kWho, ": '", to_string(first->source), "' comes in ", parts.count, " parts and '",
+           to_string(data.source), "' in ", data.attributes.parts, "; a batch has one number");
+    }
+    if (parts.count == 1) continue;
+    const int64_t samples = data.type.rank() ? data.type.dim(0) : 0;
+    if (first == &data) parts.samples = samples;
+    if (samples < 1 || samples != parts.samples) {
+      fail(kWho, ": '", to_string(data.source), "' is ", to_string(data.type),
+           "; every input of the batch must begin with the same axis of samples");
+    }
+  }
+  if (parts.count > parts.samples) {
+    fail(kWho, ": the batch has ", parts.samples, " samples, so at most ", parts.samples,
+         " parts; found ", parts.count);
+  }
+  parts.size = (parts.samples + parts.count - 1) / parts.count;
+  // Parts that would be all padding: 5 samples in 4 parts of 2 are 3 parts.
+  parts.count = (parts.samples + parts.size - 1) / parts.size;
+  return parts;
+}
+
+class Realization {
+ public:
+  Realization(const Scheme& scheme, const Parts& parts)
+      : scheme_(scheme),
+        parts_(parts),
+        split_(split_batch(scheme, kWho, parts.padded())),
+        fills_(scheme.objects.size()),
+        result_(scheme),
+        totals_(scheme.objects.size(), -1) {}
+
+  Scheme run() {
+    result_.morphisms.clear();
+    result_.parts = static_cast<int>(parts_.count);
+    for (const Value in : result_.inputs) result_[in].attributes.parts = 1;
+    find_fills();
+    add_index();
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) add_morphism(i);
+    Morphism next{.op = "map",
+                  .inputs = {index_},
+                  .outputs = {next_index_},
+                  .attrs = {{"body", std::string("add(x0, 1)/i32")}},
+                  .source = {"part", "index"}};
+    sections_[1].push_back(std::move(next));
+    for (std::vector<Morphism>& section : sections_) {
+      std::move(section.begin(), section.end(), std::back_inserter(result_.morphisms));
+    }
+    for (Value& out : result_.outputs) out = total_of(out);
+    for (Carry& c : result_.carries) c.out = total_of(c.out);
+    return std::move(result_);
+  }
+
+ private:
+  // A morphism of ours at the end of a section, its result like `like`.
+  Value emit(Section section, std::string_view op, std::vector<Value> inputs, Attrs attrs,
+             Phase phase, const Object& like) {
+    const Value out = result_.add(like);
+    sections_[static_cast<size_t>(section)].push_back({.op = std::string(op),
+                                                       .inputs = std::move(inputs),
+                                                       .outputs = {out},
+                                                       .attrs = std::move(attrs),
+                                                       .source = like.source,
+                                                       .phase = phase,
+                                                       .section = section});
+    return out;
+  }
+
+  // What is made from an object: its role and attributes, its source and a suffix.
+  static Object derived(Object object, const std::string& suffix = "") {
+    std::string& facet = object.source.facet;
+    if (!suffix.empty()) facet += (facet.empty() ? "" : ".") + suffix;
+    object.attributes.residence = Residence::kUnsaid;
+    object.attributes.parts = 1;
+    object.init.reset();
+    return object;
+  }
+
+  // Which part it is: 0 at first, one more after every iteration.
+  void add_index() {
+    Object index{.type = {Dtype::kI32, {}}, .source = {"part", "index"}, .role = Role::kControl};
+    index_ =
+        emit(Section::kPrologue, "fill", {},
+             {{"shape", std::vector<int64_t>{}}, {"value", 0.0}, {"dtype", std::string("i32")}},
+             Phase::kForward, index);
+    next_index_ = result_.add(index);
+    result_.loop.push_back({index_, next_index_});
+  }
+
+  // What stands in for samples that are not there: the id that the cross entropy which reads them
+  // ignores, through views too; 0 for all others.
+  void find_fills() {
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+      const Morphism& m = scheme_.morphisms[i];
+      const OpDef& def = op_named(m.op);
+      if (m.op == "cross_entropy" || m.op == "cross_entropy_grad") {
+        fills_[m.inputs[1]] = call_of(scheme_, m).integer("ignore", -1);
+      } else if (def.view && fills_[m.outputs[0]]) {
+        fills_[m.inputs[0]] = fills_[m.outputs[0]];
+      }
+    }
+  }
+  int64_t fill_for(const Morphism& m, size_t operand) const {
+    const bool targets = (m.op == "cross_entropy" || m.op == "cross_entropy_grad") && operand == 1;
+    if (targets) return call_of(scheme_, m).integer("ignore", -1);
+    return op_named(m.op).view ? fills_[m.inputs[operand]].value_or(0) : 0;
+  }
+
+  // This part of an object that is there whole.
+  Value part_of(Value whole, int64_t fill) {
+    const auto [found, fresh] = taken_.emplace(std::pair{whole, fill}, -1);
+    if (!fresh) return found->second;
+    Object part = derived(scheme_[whole], "part");
+    part.role = Role::kActivation;
+    part.type.axes[0] = {part.type.axes[0].name, parts_.size};
+    found->second = emit(Section::kBody, "part", {whole, index_},
+                         {{"size", parts_.size}, {"fill", fill}}, Phase::kForward, part);
+    return found->second;
+  }
+
+  Value counter_of_part(Value counter) {
+    const auto [found, fresh] = counters_.emplace(counter, -1);
+    if (fresh) {
+      found->second =
+          emit(Section::kBody, "part_counter", {counter, index_}, {{"size", parts_.size}},
+               Phase::kForward, derived(scheme_[counter], "part"));
+    }
+    return found->second;
+  }
+
+  void add_morphism(size_t i) {
+    Morphism m = scheme_.morphisms[i];
+    m.section = split_.sections[i];
+    if (split_.letters[i]) shrink(m, split_.letters[i]);
+    if (m.section == Section::kEpilogue) {
+      for (Value& in : m.inputs) in = total_of(in);
+    }
+    const std::vector<Value> made = m.outputs;
+    const Phase phase = m.phase;
+    sections_[static_cast<size_t>(m.section)].push_back(std::move(m));
+    for (const Value out : made) {
+      if (split_.summed[out]) accumulate(out, phase);
+    }
+  }
+
+  // A call on the whole batch becomes one on a part.
+  void shrink(Morphism& m, char letter) {
+    const IndexMap map = index_map_of(call_of(scheme_, m));
+    const Morphism original = m;
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      const Value in = m.inputs[k];
+      const Object& object = scheme_[in];
+      const bool invariant = split_.kinds[in] == Batchwise::kInvariant;
+      if (object.role == Role::kInput && !invariant) {
+        m.inputs[k] = part_of(in, fill_for(original, k));
+      } else if (object.role == Role::kControl && object.type == random_counter_type()) {
+        m.inputs[k] = counter_of_part(in);
+      } else if (invariant && map.inputs[k].find(letter) == 0) {
+        m.inputs[k] = part_of(in, 0);
+      }
+    }
+    // A body's space that its operands do not say, said in an attribute.
+    if (const auto shape = m.attrs.find("shape"); shape != m.attrs.end()) {
+      std::get<std::vector<int64_t>>(shape->second)[letter - 'a'] = parts_.size;
+    }
+    for (const Value out : m.outputs) {
+      if (split_.kinds[out] != Batchwise::kSplit) continue;
+      Axis& axis = result_[out].type.axes[split_.axes[out]];
+      axis = {axis.name, parts_.size};
+    }
+  }
+
+  // sum = sum + this part, from zeros, in float32. The sum keeps the name that the whole had.
+  void accumulate(Value partial, Phase phase) {
+    const Object whole = scheme_[partial];
+    const bool narrow = size_of(whole.type.dtype) < size_of(Dtype::kF32);
+    Object sum = derived(whole, narrow ? "sum" : "");
+    if (narrow) sum.type.dtype = Dtype::kF32;
+    result_[partial].source = derived(whole, "part").source;
+    std::vector<int64_t> shape;
+    for (const Axis& axis : sum.type.axes) shape.push_back(axis.size);
+    const Value begin =
+        emit(Section::kPrologue, "fill", {},
+             {{"shape", shape}, {"value", 0.0}, {"dtype", std::string(name(sum.type.dtype))}},
+             phase, derived(sum, "begin"));
+    const Value after = emit(Section::kBody, "add", {begin, partial}, {}, phase, sum);
+    result_.loop.push_back({begin, after});
+    totals_[partial] = after;
+    if (!narrow) return;
+    // An object is rounded to its own precision, once.
+    totals_[partial] =
+        emit(Section::kEpilogue, "cast", {after}, {{"dtype", std::string(name(whole.type.dtype))}},
+             phase, derived(whole));
+  }
+
+  Value total_of(Value v) const { return totals_[v] >= 0 ? totals_[v] : v; }
+
+  const Scheme& scheme_;
+  Parts parts_;
+  BatchSplit split_;
+  std::vector<std::optional<int64_t>> fills_;
+  Scheme result_;
+  std::array<std::vector<Morphism>, 3> sections_;
+  std::vector<Value> totals_;                         // per partial object: its sum
+  std::map<std::pair<Value, int64_t>, Value> taken_;  // by the whole and its fill
+  std::map<Value, Value> counters_;
+  Value index_ = -1, next_index_ = -1;
+};
+
+}  // namespace
+
+Scheme realize_time(const Scheme& scheme) {
+  const Parts parts = parts_of(scheme);
+  if (parts.count == 1) return scheme;
+  CHECK(scheme.parts == 1 && scheme.loop.empty(), "a step is split in time once");
+  return Realization(scheme, parts).run();
+}
 
 }  // namespace adjoint

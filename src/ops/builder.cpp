@@ -202,7 +202,12 @@ Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&)) {
     }
     Builder builder(result);
     builder.at({m.source.path + ".meaning", m.source.facet}, m.phase, result[m.outputs[0]].role);
+    const size_t first = result.morphisms.size();
     const std::vector<Value> made = def.meaning(builder, m.inputs, m.attrs);
+    for (size_t i = first; i < result.morphisms.size(); ++i) {
+      result.morphisms[i].epoch = m.epoch;
+      result.morphisms[i].section = m.section;
+    }
     CHECK(made.size() == m.outputs.size(), "a meaning gives as many outputs as its op: " + m.op);
     for (size_t i = 0; i < made.size(); ++i) {
       renamed[m.outputs[i]] = made[i];
@@ -215,6 +220,7 @@ Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&)) {
   };
   for (Value& out : result.outputs) rename(out);
   for (Carry& carry : result.carries) rename(carry.out);
+  for (Carry& carry : result.loop) rename(carry.in), rename(carry.out);
   return compact(result);
 }
 

@@ -53,12 +53,13 @@ int64_t place_in_order(const std::vector<Storage>& storages, const std::vector<i
 
 }  // namespace
 
-void pack(std::vector<Storage>& storages, Bytes floor, Bytes least) {
+void pack(std::vector<Storage>& storages, Bytes floor, Bytes least, Tier tier) {
   const Bytes goal{least.count + least.count / 200};  // half a percent is good enough
   std::vector<int> order;
   std::vector<Placed> fixed;
   for (size_t i = 0; i < storages.size(); ++i) {
     const Storage& s = storages[i];
+    if (s.tier != tier) continue;
     if (s.offset.count < 0) {
       order.push_back(static_cast<int>(i));
     } else if (s.offset >= floor) {

@@ -1,6 +1,7 @@
 // Order, then storages, then offsets. Storages are joined where the scheme allows it: a view lies
 // in what it is a view of; a result takes the place of an operand that dies there, where the op
-// says it may; state that comes out lies where it went in.
+// says it may; state that comes out lies where it went in, and so does an accumulator. Each tier
+// is packed by itself.
 #include "plan/plan.h"
 
 #include <algorithm>
@@ -56,6 +57,8 @@ class Planner {
   Plan run(std::map<std::string, CallFacts>& facts) {
     const int end = static_cast<int>(order_.size());
     plan_.places.resize(scheme_.objects.size());
+    find_sections(end);
+    find_carries();
     find_views();
     find_last_uses(end);
     for (const Value in : scheme_.inputs) add_input(in, end);
@@ -65,6 +68,35 @@ class Planner {
   }
 
  private:
+  void find_sections(int end) {
+    const auto before = [&](Section section) {
+      const auto first = std::find_if(order_.begin(), order_.end(), [&](int i) {
+        return scheme_.morphisms[i].section >= section;
+      });
+      return static_cast<int>(first - order_.begin());
+    };
+    plan_.body_begin = before(Section::kBody);
+    plan_.body_end = before(Section::kEpilogue);
+    CHECK(plan_.body_end <= end, "the epilogue is inside the order");
+  }
+
+  bool in_body(int at) const { return at >= plan_.body_begin && at < plan_.body_end; }
+
+  void find_carries() {
+    carried_to_.assign(scheme_.objects.size(), -1);
+    is_carried_.assign(scheme_.objects.size(), false);
+    for (const std::vector<Carry>* carries : {&scheme_.carries, &scheme_.loop}) {
+      for (const Carry& c : *carries) {
+        CHECK(carried_to_[c.out] < 0 || carried_to_[c.out] == c.in,
+              "a result is carried to one place: " + to_string(scheme_[c.out].source));
+        carried_to_[c.out] = c.in;
+        is_carried_[c.in] = is_carried_[c.out] = true;
+      }
+    }
+    begins_.assign(scheme_.objects.size(), false);
+    for (const Carry& c : scheme_.loop) begins_[c.in] = true;
+  }
+
   // A view shares its operand's storage, so the operand lives as long as its views are read. What
   // strides cannot say is a copy, an object of its own.
   void find_views() {
@@ -84,6 +116,10 @@ class Planner {
       const OpDef& def = op_named(m.op);
       if (!def.view) continue;
       const Value out = m.outputs[0], in = m.inputs[0];
+      // What is carried has bytes of its own, a view cannot reach into another tier, and one of an
+      // accumulator's beginning must not grow with it.
+      if (is_carried_[out] || tier_of(out) != tier_of(in)) continue;
+      if (m.section == Section::kPrologue && begins_[root(in)]) continue;
       int64_t offset = 0;
       const auto strides = def.view(call_of(scheme_, m), plan_.places[in].strides, offset);
       if (!strides) continue;
@@ -100,23 +136,35 @@ class Planner {
     return v;
   }
 
+  Tier tier_of(Value v) const { return scheme_[v].attributes.tier; }
+
+  // Whoever reads in the body what was there before it reads it again in the next iteration.
   void find_last_uses(int end) {
     last_use_.assign(scheme_.objects.size(), -1);
+    std::vector<bool> made_in_body(scheme_.objects.size(), false);
     for (int at = 0; at < end; ++at) {
       const Morphism& m = scheme_.morphisms[order_[at]];
-      for (const Value v : m.inputs) last_use_[root(v)] = at;
-      for (const Value v : m.outputs) last_use_[root(v)] = std::max(last_use_[root(v)], at);
+      for (const Value v : m.inputs) {
+        const bool again = in_body(at) && !made_in_body[root(v)];
+        last_use_[root(v)] = again ? plan_.body_end - 1 : at;
+      }
+      for (const Value v : m.outputs) {
+        made_in_body[v] = in_body(at);
+        last_use_[root(v)] = std::max(last_use_[root(v)], at);
+      }
     }
     for (const Value v : scheme_.outputs) last_use_[root(v)] = end;
-    carried_to_.assign(scheme_.objects.size(), -1);
-    for (const Carry& c : scheme_.carries) {
-      carried_to_[c.out] = c.in;
-      last_use_[root(c.in)] = last_use_[root(c.out)] = end;
+    for (const Carry& c : scheme_.carries) last_use_[root(c.in)] = last_use_[root(c.out)] = end;
+    for (const Carry& c : scheme_.loop) {
+      int& in = last_use_[root(c.in)];
+      int& out = last_use_[root(c.out)];
+      in = out = std::max({in, out, plan_.body_end - 1});
     }
   }
 
-  int new_storage(Bytes size, int first, int last, Category category) {
-    plan_.storages.push_back({.size = size, .first = first, .last = last, .category = category});
+  int new_storage(Bytes size, int first, int last, Category category, Tier tier) {
+    plan_.storages.push_back(
+        {.size = size, .first = first, .last = last, .category = category, .tier = tier});
     return static_cast<int>(plan_.storages.size() - 1);
   }
 
@@ -131,16 +179,19 @@ class Planner {
     const Object& object = scheme_[v];
     const bool state = is_state(object);
     const int last = state ? end : std::max(last_use_[v], 0);
-    const int storage = new_storage(object.type.bytes(), 0, last, category_of(object));
+    const int storage = new_storage(object.type.bytes(), 0, last, category_of(object), tier_of(v));
     if (state) {
       Storage& s = plan_.storages[storage];
       const auto fixed = options_.fixed.find(to_string(object.source));
       if (fixed != options_.fixed.end()) {
-        s.offset = fixed->second;
+        CHECK(fixed->second.tier == s.tier,
+              "state that two plans share lies in one tier: " + to_string(object.source));
+        s.offset = fixed->second.offset;
       } else {
-        state_top_ = std::max(state_top_, options_.floor);
-        s.offset = state_top_;
-        state_top_ += round_up(s.size, kAlignment);
+        Bytes& top = state_top_[static_cast<size_t>(s.tier)];
+        top = std::max(top, options_.floor[static_cast<size_t>(s.tier)]);
+        s.offset = top;
+        top += round_up(s.size, kAlignment);
       }
     }
     put(v, storage);
@@ -188,7 +239,7 @@ class Planner {
     const CallFacts& f = facts_of(m, facts);
     for (size_t o = 0; o < m.outputs.size(); ++o) place_output(m, o, at, f);
     if (f.workspace.count > 0) {
-      planned.workspace = new_storage(f.workspace, at, at, Category::kWorkspace);
+      planned.workspace = new_storage(f.workspace, at, at, Category::kWorkspace, Tier::kDevice);
     }
     plan_.calls.push_back(planned);
   }
@@ -198,10 +249,10 @@ class Planner {
     const Type& type = scheme_[out].type;
     if (carried_to_[out] >= 0) {
       const Value in = carried_to_[out];
-      const bool allowed = std::any_of(f.overwrites.begin(), f.overwrites.end(), [&](auto& pair) {
-        return pair.first == static_cast<int>(o) && m.inputs[pair.second] == in;
-      });
-      CHECK(allowed, "the op that writes state may overwrite it: " + to_string(m.source));
+      CHECK(tier_of(in) == tier_of(out),
+            "state comes out in the tier where it went in: " + to_string(scheme_[in].source));
+      CHECK(may_write(m, o, in, f),
+            "the op that writes state may overwrite it: " + to_string(m.source));
       put(out, plan_.places[in].storage);
       return;
     }
@@ -210,9 +261,12 @@ class Planner {
       const Value in = m.inputs[operand];
       const Place& place = plan_.places[in];
       Storage& s = plan_.storages[place.storage];
-      const bool dies = s.last == at && s.first < at && !is_input_[in];
+      // What the next iteration reads too does not die in this one.
+      const bool again = in_body(at) && (s.first < plan_.body_begin || is_carried_[root(in)]);
+      const bool dies = s.last == at && s.first < at && !is_input_[root(in)] && !again;
       const bool same = s.size == type.bytes() && place.offset.count == 0 &&
-                        place.strides == dense_strides(type) && scheme_[in].type == type;
+                        tier_of(in) == tier_of(out) && place.strides == dense_strides(type) &&
+                        scheme_[in].type == type;
       const auto taken = [&](Value other) { return plan_.places[other].storage == place.storage; };
       // Not when another operand lies in the same bytes differently, or another result took them.
       const bool shared =
@@ -224,23 +278,41 @@ class Planner {
       put(out, plan_.places[in].storage);
       return;
     }
-    const int storage = new_storage(type.bytes(), at, last_use_[out], category_of(scheme_[out]));
+    const int storage =
+        new_storage(type.bytes(), at, last_use_[out], category_of(scheme_[out]), tier_of(out));
     put(out, storage);
   }
 
-  // Live bytes over the order; the arena must hold at least their maximum.
+  // Where `in` lies, result o may be written if every operand that lies there is `in` itself and
+  // may be overwritten. All other readers of `in` have run: the order sees to that.
+  bool may_write(const Morphism& m, size_t o, Value in, const CallFacts& f) const {
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      if (plan_.places[m.inputs[i]].storage != plan_.places[in].storage) continue;
+      const std::pair<int, int> pair(static_cast<int>(o), static_cast<int>(i));
+      const bool stated = std::count(f.overwrites.begin(), f.overwrites.end(), pair) > 0;
+      if (m.inputs[i] != in || !stated) return false;
+    }
+    return true;
+  }
+
+  // Live bytes over the order; an arena must hold at least their maximum.
   void measure(int end) {
-    std::vector<int64_t> change(end + 2, 0);
-    for (const Storage& s : plan_.storages) {
-      change[s.first] += s.size.count;
-      change[std::min(s.last, end) + 1] -= s.size.count;
+    for (int t = 0; t < kNumTiers; ++t) {
+      const auto tier = static_cast<Tier>(t);
+      Arena arena{.state_end = std::max(state_top_[t], options_.floor[t])};
+      std::vector<int64_t> change(end + 2, 0);
+      for (const Storage& s : plan_.storages) {
+        if (s.tier != tier) continue;
+        change[s.first] += s.size.count;
+        change[std::min(s.last, end) + 1] -= s.size.count;
+      }
+      int64_t live = 0;
+      for (int at = 0; at <= end; ++at) {
+        live += change[at];
+        if (live > arena.live_peak.count) arena.live_peak = {live}, arena.peak_at = at;
+      }
+      plan_.set_arena(tier, arena);
     }
-    int64_t live = 0;
-    for (int at = 0; at <= end; ++at) {
-      live += change[at];
-      if (live > plan_.live_peak.count) plan_.live_peak = {live}, plan_.peak_at = at;
-    }
-    plan_.state_end = std::max(state_top_, options_.floor);
   }
 
   const Scheme& scheme_;
@@ -248,17 +320,39 @@ class Planner {
   std::vector<int> order_;
   std::vector<Value> view_of_, carried_to_;
   std::vector<int> last_use_;
-  std::vector<bool> is_input_;
-  Bytes state_top_{0};
+  std::vector<bool> is_input_, is_carried_, begins_;
+  std::array<Bytes, kNumTiers> state_top_ = {};
   Plan plan_;
 };
 
 }  // namespace
 
-std::vector<Bytes> Plan::at_peak() const {
+Arena Plan::arena_of(Tier tier) const {
+  if (tier == Tier::kHost) return host;
+  return {.size = arena, .live_peak = live_peak, .peak_at = peak_at, .state_end = state_end};
+}
+
+void Plan::set_arena(Tier tier, const Arena& a) {
+  if (tier == Tier::kHost) {
+    host = a;
+    return;
+  }
+  arena = a.size;
+  live_peak = a.live_peak;
+  peak_at = a.peak_at;
+  state_end = a.state_end;
+}
+
+void Plan::make_room_for(const Plan& guest) {
+  arena = std::max(arena, guest.arena);
+  host.size = std::max(host.size, guest.host.size);
+}
+
+std::vector<Bytes> Plan::at_peak(Tier tier) const {
+  const int when = arena_of(tier).peak_at;
   std::vector<Bytes> bytes(kNumCategories);
   for (const Storage& s : storages) {
-    if (s.first > peak_at || s.last < peak_at) continue;
+    if (s.tier != tier || s.first > when || s.last < when) continue;
     bytes[static_cast<size_t>(s.category)] += s.size;
   }
   return bytes;
@@ -270,27 +364,39 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   Plan written = Planner(scheme, options, written_order(scheme)).run(facts);
   if (written.live_peak < plan.live_peak) plan = std::move(written);
   plan.threads = options.threads;
-  pack(plan.storages, plan.state_end, plan.live_peak);
-  for (const Storage& s : plan.storages) plan.arena = std::max(plan.arena, s.offset + s.size);
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+    Arena arena = plan.arena_of(tier);
+    pack(plan.storages, arena.state_end, arena.live_peak, tier);
+    for (const Storage& s : plan.storages) {
+      if (s.tier == tier) arena.size = std::max(arena.size, s.offset + s.size);
+    }
+    plan.set_arena(tier, arena);
+  }
   verify_plan(scheme, plan);
   return plan;
 }
 
 PlanOptions beside(const Scheme& scheme, const Plan& plan, int threads) {
-  PlanOptions options{.threads = threads, .fixed = {}, .floor = plan.state_end};
+  PlanOptions options{
+      .threads = threads, .fixed = {}, .floor = {plan.state_end, plan.host.state_end}};
   for (const Value in : scheme.inputs) {
-    if (is_state(scheme[in])) options.fixed[to_string(scheme[in].source)] = plan.offset_of(in);
+    if (!is_state(scheme[in])) continue;
+    options.fixed[to_string(scheme[in].source)] = {plan.tier_of(in), plan.offset_of(in)};
   }
   return options;
 }
 
-void verify_plan(const Scheme& scheme, const Plan& plan) {
-  // Sweep over time with the live storages sorted by offset: neighbours must not overlap.
+namespace {
+
+// Sweep over time with the live storages sorted by offset: neighbours must not overlap.
+void verify_arena(const Plan& plan, Tier tier) {
   std::map<int64_t, int> live;  // by offset
   std::vector<std::vector<int>> begins(plan.calls.size() + 1), ends(plan.calls.size() + 2);
+  const Bytes size = plan.arena_of(tier).size;
   for (size_t i = 0; i < plan.storages.size(); ++i) {
     const Storage& s = plan.storages[i];
-    CHECK(s.offset.count >= 0 && s.offset + s.size <= plan.arena, "a storage is in the arena");
+    if (s.tier != tier) continue;
+    CHECK(s.offset.count >= 0 && s.offset + s.size <= size, "a storage is in the arena");
     begins[s.first].push_back(static_cast<int>(i));
     ends[s.last + 1].push_back(static_cast<int>(i));
   }
@@ -308,9 +414,45 @@ void verify_plan(const Scheme& scheme, const Plan& plan) {
       live[s.offset.count] = i;
     }
   }
+}
+
+// Sections are contiguous, and whatever the body finds there is there in every iteration.
+void verify_sections(const Scheme& scheme, const Plan& plan) {
+  std::vector<bool> made_in_body(scheme.objects.size(), false);
+  for (size_t i = 0; i < plan.calls.size(); ++i) {
+    const int at = static_cast<int>(i);
+    const Morphism& m = scheme.morphisms[plan.calls[at].morphism];
+    const Section section = at < plan.body_begin ? Section::kPrologue
+                            : at < plan.body_end ? Section::kBody
+                                                 : Section::kEpilogue;
+    CHECK(m.section == section, "a call is in its section: " + m.op + " at " + to_string(m.source));
+    if (section != Section::kBody) continue;
+    for (const Value v : m.outputs) made_in_body[v] = true;
+    for (const Value v : m.inputs) {
+      if (made_in_body[v]) continue;
+      CHECK(plan.storages[plan.places[v].storage].last >= plan.body_end - 1,
+            "what the body reads again lives to its end: " + to_string(scheme[v].source));
+    }
+  }
+  for (const Carry& c : scheme.loop) {
+    const Storage& s = plan.storages[plan.places[c.out].storage];
+    CHECK(plan.places[c.in].storage == plan.places[c.out].storage,
+          "an accumulator grows in its place: " + to_string(scheme[c.in].source));
+    CHECK(s.first <= plan.body_begin && s.last >= plan.body_end - 1,
+          "an accumulator lives through the body: " + to_string(scheme[c.in].source));
+  }
+}
+
+}  // namespace
+
+void verify_plan(const Scheme& scheme, const Plan& plan) {
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) verify_arena(plan, tier);
+  verify_sections(scheme, plan);
   for (size_t v = 0; v < plan.places.size(); ++v) {
     const Place& place = plan.places[v];
     CHECK(place.storage >= 0, "every object has a place");
+    CHECK(plan.storages[place.storage].tier == scheme.objects[v].attributes.tier,
+          "an object lies in its tier: " + to_string(scheme.objects[v].source));
     const Type& type = scheme.objects[v].type;
     int64_t furthest = 0;
     for (int a = 0; a < type.rank(); ++a) furthest += (type.dim(a) - 1) * place.strides[a];

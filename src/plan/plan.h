@@ -1,6 +1,7 @@
-// A plan: in which order the morphisms of a scheme run, and where in one arena every tensor and
-// every workspace lies. Everything about memory is decided here; `run` only follows.
+// A plan: in which order the morphisms of a scheme run, and where in one arena per tier every
+// tensor and every workspace lies. Everything about memory is decided here; `run` only follows.
 #pragma once
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct Storage {
   int first = 0, last = 0;  // places in the order between which it is alive, both included
   Category category = Category::kOther;
   std::vector<Value> objects = {};  // none: a workspace
+  Tier tier = Tier::kDevice;
 };
 
 // Where an object's elements are: storage, offset inside it, strides in elements.
@@ -44,26 +46,48 @@ struct PlannedCall {
   int workspace = -1;    // storage
 };
 
-struct Plan {
-  std::vector<PlannedCall> calls = {};  // in order
-  std::vector<Place> places = {};       // per object
-  std::vector<Storage> storages = {};
-  Bytes arena = {0};
+// What one tier must hold.
+struct Arena {
+  Bytes size = {0};
   Bytes live_peak = {0};  // the largest sum of live bytes: no arena can be smaller
   int peak_at = 0;        // place in the order
-  int threads = 1;        // that workspaces are for
   Bytes state_end = {0};  // parameters, optimizer state and control lie below this
+};
 
+struct Plan {
+  std::vector<PlannedCall> calls = {};  // in order
+  // Places in the order: the prologue is before the body, the epilogue begins where it ends. What
+  // is made before the body and read in it lives to its end, for it is read again.
+  int body_begin = 0, body_end = 0;
+  std::vector<Place> places = {};  // per object
+  std::vector<Storage> storages = {};
+  Bytes arena = {0};  // these four are the device's
+  Bytes live_peak = {0};
+  int peak_at = 0;
+  Bytes state_end = {0};
+  Arena host = {};  // the next tier
+  int threads = 1;  // that workspaces are for
+
+  Arena arena_of(Tier tier) const;
+  void set_arena(Tier tier, const Arena& arena);
   Bytes offset_of(Value v) const { return storages[places[v].storage].offset + places[v].offset; }
-  // Live bytes at the peak, by category.
-  std::vector<Bytes> at_peak() const;
+  Tier tier_of(Value v) const { return storages[places[v].storage].tier; }
+  // Live bytes at the tier's peak, by category.
+  std::vector<Bytes> at_peak(Tier tier = Tier::kDevice) const;
+  // Room in every tier for a guest that runs in the same arenas.
+  void make_room_for(const Plan& guest);
 };
 
 struct PlanOptions {
   int threads = 1;
-  // State that another plan has placed, by source: shared with it. Nothing else goes below `floor`.
-  std::map<std::string, Bytes> fixed = {};
-  Bytes floor = {0};
+  // State that another plan has placed, by source: shared with it. Nothing else goes below the
+  // floor of its tier.
+  struct Fixed {
+    Tier tier = Tier::kDevice;
+    Bytes offset = {0};
+  };
+  std::map<std::string, Fixed> fixed = {};
+  std::array<Bytes, kNumTiers> floor = {};
 };
 
 Plan make_plan(const Scheme& scheme, const PlanOptions& options);
@@ -71,8 +95,9 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options);
 // Where `plan` has put parameters and state, for a second plan in the same arena.
 PlanOptions beside(const Scheme& scheme, const Plan& plan, int threads);
 
-// No two storages that are alive together share a byte, each is inside the arena, and each object
-// inside its storage. CHECKs.
+// No two storages of a tier that are alive together share a byte, each is inside its arena, and
+// each object inside its storage; sections are contiguous, and what crosses iterations keeps its
+// bytes throughout the body. CHECKs.
 void verify_plan(const Scheme& scheme, const Plan& plan);
 
 }  // namespace adjoint

@@ -52,41 +52,66 @@ Measured measure_step(const Scheme& step, const Plan& plan) {
     seconds.push_back(std::chrono::duration<double>(after - before).count());
   }
   std::sort(seconds.begin(), seconds.end());
-  return {run.touched(kPattern), seconds[seconds.size() / 2]};
+  return {.touched = run.touched(kPattern),
+          .host_touched = run.touched(kPattern, Tier::kHost),
+          .step_seconds = seconds[seconds.size() / 2]};
 }
 
-std::string memory_table(const Plan& plan, const std::optional<Measured>& measured) {
-  std::string out = fmt::format("{:<18} {:>12} {:>20}\n", "memory at the peak", "", "bytes");
+namespace {
+
+std::string tier_table(const Plan& plan, Tier tier, std::string_view title,
+                       const std::optional<Bytes>& touched) {
+  const Bytes arena = plan.arena_of(tier).size;
+  std::string out = fmt::format("{:<18} {:>12} {:>20}\n", title, "", "bytes");
+  const auto line = [&](std::string_view what, Bytes bytes) {
+    out += fmt::format("{:<18} {:>12} {:>20}\n", what, human(bytes), with_commas(bytes.count));
+  };
   Bytes live{0};
-  const std::vector<Bytes> bytes = plan.at_peak();
+  const std::vector<Bytes> bytes = plan.at_peak(tier);
   for (int c = 0; c < kNumCategories; ++c) {
-    out += fmt::format("{:<18} {:>12} {:>20}\n", name(static_cast<Category>(c)), human(bytes[c]),
-                       with_commas(bytes[c].count));
+    line(name(static_cast<Category>(c)), bytes[c]);
     live += bytes[c];
   }
-  const Bytes gaps = plan.arena - live;
-  out += fmt::format("{:<18} {:>12} {:>20}\n", "gaps", human(gaps), with_commas(gaps.count));
-  out += fmt::format("{:<18} {:>12} {:>20}\n", "peak (predicted)", human(plan.arena),
-                     with_commas(plan.arena.count));
-  if (measured) {
-    out += fmt::format("{:<18} {:>12} {:>20}\n", "peak (measured)", human(measured->touched),
-                       with_commas(measured->touched.count));
+  line("gaps", arena - live);
+  line("peak (predicted)", arena);
+  if (touched) line("peak (measured)", *touched);
+  return out;
+}
+
+nlohmann::json categories_json(const Plan& plan, Tier tier) {
+  nlohmann::json categories;
+  Bytes live{0};
+  const std::vector<Bytes> bytes = plan.at_peak(tier);
+  for (int c = 0; c < kNumCategories; ++c) {
+    categories[key_of(static_cast<Category>(c))] = bytes[c].count;
+    live += bytes[c];
+  }
+  categories["gaps"] = (plan.arena_of(tier).size - live).count;
+  return categories;
+}
+
+}  // namespace
+
+std::string memory_table(const Plan& plan, const std::optional<Measured>& measured) {
+  std::optional<Bytes> touched, host_touched;
+  if (measured) touched = measured->touched, host_touched = measured->host_touched;
+  std::string out = tier_table(plan, Tier::kDevice, "memory at the peak", touched);
+  if (plan.host.size.count > 0) {
+    out += "\n" + tier_table(plan, Tier::kHost, "host memory", host_touched);
   }
   return out;
 }
 
 nlohmann::json memory_json(const Plan& plan) {
-  nlohmann::json categories;
-  Bytes live{0};
-  const std::vector<Bytes> bytes = plan.at_peak();
-  for (int c = 0; c < kNumCategories; ++c) {
-    categories[key_of(static_cast<Category>(c))] = bytes[c].count;
-    live += bytes[c];
+  nlohmann::json out = {{"peak_bytes", plan.arena.count},
+                        {"live_bytes", plan.live_peak.count},
+                        {"categories", categories_json(plan, Tier::kDevice)},
+                        {"host_peak_bytes", plan.host.size.count}};
+  if (plan.host.size.count > 0) {
+    out["host_live_bytes"] = plan.host.live_peak.count;
+    out["host_categories"] = categories_json(plan, Tier::kHost);
   }
-  categories["gaps"] = (plan.arena - live).count;
-  return {{"peak_bytes", plan.arena.count},
-          {"live_bytes", plan.live_peak.count},
-          {"categories", categories}};
+  return out;
 }
 
 }  // namespace adjoint

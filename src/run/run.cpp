@@ -10,8 +10,13 @@
 namespace adjoint {
 
 Run::Run(Scheme scheme, Plan plan, RunOptions options)
-    : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(options), own_(plan_.arena) {
-  base_ = own_.data();
+    : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(options) {
+  for (int t = 0; t < kNumTiers; ++t) {
+    const Bytes size = plan_.arena_of(static_cast<Tier>(t)).size;
+    if (t > 0 && size.count == 0) continue;  // most steps use one tier
+    own_[t] = Buffer(size);
+    base_[t] = own_[t].data();
+  }
   // Touch every page now, from the threads that will use them, so that no step waits for one.
   fill_arena(std::byte{0});
   for (const Value v : scheme_.inputs) {
@@ -22,15 +27,21 @@ Run::Run(Scheme scheme, Plan plan, RunOptions options)
 
 Run::Run(Scheme scheme, Plan plan, Run& host, RunOptions options)
     : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(options) {
-  CHECK(plan_.arena <= host.own_.size(), "a guest's plan fits the host's arena");
+  for (int t = 0; t < kNumTiers; ++t) {
+    CHECK(plan_.arena_of(static_cast<Tier>(t)).size <= host.own_[t].size(),
+          "a guest's plan fits the host's arena");
+  }
   base_ = host.base_;
   prepare();
 }
 
 void Run::fill_arena(std::byte pattern) {
-  parallel_for(plan_.arena.count, 1 << 20, [&](int64_t begin, int64_t end, int) {
-    std::memset(base_ + begin, static_cast<int>(pattern), end - begin);
-  });
+  for (int t = 0; t < kNumTiers; ++t) {
+    const Bytes size = plan_.arena_of(static_cast<Tier>(t)).size;
+    parallel_for(size.count, 1 << 20, [&](int64_t begin, int64_t end, int) {
+      std::memset(base_[t] + begin, static_cast<int>(pattern), end - begin);
+    });
+  }
 }
 
 void Run::prepare() {
@@ -60,7 +71,7 @@ void Run::prepare() {
       at.out.push_back(data(v));
     }
     if (planned.workspace >= 0) {
-      at.workspace = base_ + plan_.storages[planned.workspace].offset.count;
+      at.workspace = this->at(plan_.storages[planned.workspace]);
     }
     launches_.push_back(options_.reference ? prepare_reference(k, at) : prepare_cpu(k, at));
   }
@@ -68,26 +79,45 @@ void Run::prepare() {
   for (size_t i = 0; i < plan_.storages.size(); ++i) {
     const int last = plan_.storages[i].last;
     if (last < end) dies_after_[last].push_back(static_cast<int>(i));
+    crosses_.push_back(plan_.storages[i].first < plan_.body_begin);
   }
+  for (const Value in : scheme_.inputs) crosses_[plan_.places[in].storage] = true;
 }
 
-void Run::poison(int at) noexcept {
+// What the next iteration reads is freed by the last one.
+void Run::poison(int at, bool for_good) noexcept {
   for (const int i : dies_after_[at]) {
+    if (crosses_[i] && !for_good) continue;
     const Storage& s = plan_.storages[i];
-    std::memset(base_ + s.offset.count, 0xff, s.size.count);  // a NaN in every floating dtype
+    std::memset(this->at(s), 0xff, s.size.count);  // a NaN in every floating dtype
   }
 }
 
 void Run::step() noexcept {
   CHECK(num_threads() <= plan_.threads, "workspaces are planned for every thread that runs");
-  for (size_t at = 0; at < launches_.size(); ++at) {
+  run_calls(0, plan_.body_begin, true);
+  for (int part = 1; part <= scheme_.parts; ++part) {
+    run_calls(plan_.body_begin, plan_.body_end, part == scheme_.parts);
+  }
+  run_calls(plan_.body_end, static_cast<int>(launches_.size()), true);
+}
+
+void Run::run_calls(int begin, int end, bool for_good) noexcept {
+  for (int at = begin; at < end; ++at) {
     if (launches_[at]) launches_[at]();
-    if (options_.poison) poison(static_cast<int>(at));
-    if (after_call) after_call(static_cast<int>(at));
+    if (options_.poison) poison(at, for_good);
+    if (after_call) after_call(at);
   }
 }
 
-void* Run::data(Value v) const { return base_ + plan_.offset_of(v).count; }
+std::byte* Run::at(const Storage& storage) const {
+  return arena(storage.tier) + storage.offset.count;
+}
+
+void* Run::data(Value v) const {
+  const Place& place = plan_.places[v];
+  return at(plan_.storages[place.storage]) + place.offset.count;
+}
 
 double Run::number(Value v) const { return load_element(data(v), scheme_[v].type.dtype, 0); }
 
@@ -110,9 +140,9 @@ std::vector<double> Run::values(Value v) const {
   return values;
 }
 
-Bytes Run::touched(std::byte pattern) const {
-  int64_t end = plan_.arena.count;
-  while (end > 0 && base_[end - 1] == pattern) --end;
+Bytes Run::touched(std::byte pattern, Tier tier) const {
+  int64_t end = plan_.arena_of(tier).size.count;
+  while (end > 0 && arena(tier)[end - 1] == pattern) --end;
   return {end};
 }
 

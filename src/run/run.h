@@ -1,6 +1,7 @@
-// Executes a plan on the CPU: one arena, every call prepared once, then steps that allocate
-// nothing.
+// Executes a plan on the CPU: one arena per tier, every call prepared once, then steps that
+// allocate nothing. Here the next tier is a second arena in the same memory.
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -24,15 +25,16 @@ struct RunOptions {
 
 class Run {
  public:
-  // With an arena of its own.
+  // With arenas of its own.
   Run(Scheme scheme, Plan plan, RunOptions options = {});
-  // In another run's arena, below whose end this plan must lie: an evaluation beside training.
+  // In another run's arenas, below whose ends this plan must lie: an evaluation beside training.
   Run(Scheme scheme, Plan plan, Run& host, RunOptions options = {});
 
   const Scheme& scheme() const { return scheme_; }
   const Plan& plan() const { return plan_; }
 
-  // One step. Everything that can fail has failed before.
+  // One step: prologue, body as often as there are parts, epilogue. Everything that can fail has
+  // failed before.
   void step() noexcept;
 
   // The value of an object: valid before a step for inputs, after it for outputs and state.
@@ -41,26 +43,30 @@ class Run {
   void set_number(Value v, double number);
   std::vector<double> values(Value v) const;  // in logical order
 
-  std::byte* arena() const { return base_; }
-  // Called after every call with its place in the order; for tests and profiles.
+  std::byte* arena(Tier tier = Tier::kDevice) const { return base_[static_cast<size_t>(tier)]; }
+  // Called after every call with its place in the order, in every iteration of the body; for tests
+  // and profiles.
   std::function<void(int)> after_call = nullptr;
 
   // The end of the highest byte that differs from `pattern`, with which the arena was filled.
-  Bytes touched(std::byte pattern) const;
-  void fill_arena(std::byte pattern);
+  Bytes touched(std::byte pattern, Tier tier = Tier::kDevice) const;
+  void fill_arena(std::byte pattern);  // of every tier
 
  private:
   void prepare();
-  void poison(int at) noexcept;
+  void run_calls(int begin, int end, bool for_good) noexcept;
+  void poison(int at, bool for_good) noexcept;
+  std::byte* at(const Storage& storage) const;
 
   Scheme scheme_;
   Plan plan_;
   RunOptions options_;
-  Buffer own_;
-  std::byte* base_ = nullptr;
+  std::array<Buffer, kNumTiers> own_;
+  std::array<std::byte*, kNumTiers> base_ = {};
   std::vector<OpCall> calls_;  // kernels refer to them
   std::vector<Launch> launches_;
   std::vector<std::vector<int>> dies_after_;  // storages, per place in the order
+  std::vector<bool> crosses_;                 // per storage: the next iteration reads it too
 };
 
 // Begins every parameter and state as the scheme says: random values keyed by seed and source path.

@@ -228,14 +228,14 @@ void verify_loop(const Scheme& scheme) {
   const auto section_of = [&](Value v) {
     return made_by[v] < 0 ? Section::kPrologue : scheme.morphisms[made_by[v]].section;
   };
-  std::vector<bool> carried(scheme.objects.size(), false);
+  std::vector<bool> carried(scheme.objects.size(), false), begins = carried;
   for (const Carry& c : scheme.loop) {
     const std::string what = to_string(scheme[c.in].source);
     CHECK(scheme[c.in].type == scheme[c.out].type, "an accumulator keeps its type: " + what);
     CHECK(section_of(c.in) == Section::kPrologue, "an accumulator begins before the body: " + what);
     CHECK(section_of(c.out) == Section::kBody, "an accumulator grows in the body: " + what);
     CHECK(!carried[c.in] && !carried[c.out], "an accumulator is carried once: " + what);
-    carried[c.in] = carried[c.out] = true;
+    carried[c.in] = carried[c.out] = begins[c.in] = true;
   }
   const auto check_read = [&](Value v) {
     CHECK(section_of(v) != Section::kBody || carried[v],
@@ -243,7 +243,11 @@ void verify_loop(const Scheme& scheme) {
   };
   for (const Morphism& m : scheme.morphisms) {
     if (m.section != Section::kEpilogue) continue;
-    for (const Value in : m.inputs) check_read(in);
+    for (const Value in : m.inputs) {
+      check_read(in);
+      CHECK(!begins[in], "after the body an accumulator is no longer what it began as: " +
+                             to_string(scheme[in].source));
+    }
   }
   for (const Value out : scheme.outputs) check_read(out);
   for (const Carry& c : scheme.carries) check_read(c.out);

@@ -141,7 +141,7 @@ Trainer::Trainer(ResolvedConfig resolved)
   const Scheme evaluation = evaluation_scheme(forward, stack, config_.step);
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
   Plan train_plan = plan;
-  train_plan.arena = std::max(plan.arena, eval_plan.arena);
+  train_plan.make_room_for(eval_plan);
 
   if (!config_.resume && !config_.overwrite) {
     if (const std::string found = holds_run(paths_); !found.empty()) {

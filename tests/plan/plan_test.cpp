@@ -39,8 +39,21 @@ class Checker {
     for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
       for (const Value in : scheme.morphisms[i].inputs) {
         EXPECT_LT(needs_[in].birth, place[i]) << "made before it is read";
-        needs_[in].death = std::max(needs_[in].death, place[i]);
+        // What was there before the body is read again until its end.
+        const bool again = in_body(place[i]) && !in_body(needs_[in].birth);
+        needs_[in].death = std::max(needs_[in].death, again ? plan.body_end - 1 : place[i]);
       }
+    }
+    for (const Carry& c : scheme.loop) {
+      EXPECT_EQ(plan.offset_of(c.in), plan.offset_of(c.out)) << "an accumulator grows in its place";
+      for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+        const auto& in = scheme.morphisms[i].inputs;
+        if (std::count(in.begin(), in.end(), c.in)) {
+          EXPECT_LE(place[i], needs_[c.out].birth) << "read after it has grown";
+        }
+      }
+      needs_[c.in].death = needs_[c.out].birth;
+      needs_[c.out].death = std::max(needs_[c.out].death, plan.body_end - 1);
     }
     for (const Value out : scheme.outputs) needs_[out].death = end;
     for (const Value in : scheme.inputs) {
@@ -70,6 +83,8 @@ class Checker {
   }
 
  private:
+  bool in_body(int at) const { return at >= plan_.body_begin && at < plan_.body_end; }
+
   std::set<int64_t> elements_of(Value v) const {
     const Type& type = scheme_[v].type;
     const int64_t base = plan_.offset_of(v).count, size = size_of(type.dtype).count;
@@ -89,6 +104,7 @@ class Checker {
   // Every object is of 4 bytes an element but the random counter, which has 8: its bytes are taken
   // as starting at its elements, aligned as they are.
   bool share_bytes(Value u, Value v) const {
+    if (plan_.tier_of(u) != plan_.tier_of(v)) return false;
     for (const int64_t a : needs_[u].elements) {
       for (int64_t byte = 0; byte < size_of(scheme_[u].type.dtype).count; byte += 4) {
         if (needs_[v].elements.count(a + byte)) return true;
@@ -108,6 +124,10 @@ class Checker {
   // `later` was made from `earlier` by an op that may write over it, element for element.
   bool takes_its_place(Value earlier, Value later) const {
     if (needs_[earlier].death != needs_[later].birth || needs_[later].birth < 0) return false;
+    const bool grows = std::any_of(scheme_.loop.begin(), scheme_.loop.end(), [&](const Carry& c) {
+      return c.in == earlier && c.out == later;
+    });
+    if (in_body(needs_[later].birth) && !in_body(needs_[earlier].birth) && !grows) return false;
     const Morphism& m = scheme_.morphisms[plan_.calls[needs_[later].birth].morphism];
     if (plan_.places[earlier].strides != plan_.places[later].strides ||
         plan_.offset_of(earlier) != plan_.offset_of(later)) {
@@ -132,6 +152,7 @@ class Checker {
     if (workspace < 0) return;
     const Storage& s = plan_.storages[workspace];
     for (size_t v = 0; v < needs_.size(); ++v) {
+      if (plan_.tier_of(static_cast<Value>(v)) != s.tier) continue;
       if (needs_[v].birth > at || needs_[v].death < at) continue;
       const auto first = needs_[v].elements.lower_bound(s.offset.count);
       EXPECT_TRUE(first == needs_[v].elements.end() || *first >= s.offset.count + s.size.count)
@@ -149,14 +170,21 @@ class Checker {
 Plan naive_plan(const Scheme& s) {
   Plan plan{.threads = num_threads()};
   const int end = static_cast<int>(s.morphisms.size());
-  const auto new_storage = [&](Bytes size) {
-    plan.storages.push_back({.size = size, .offset = plan.arena, .first = 0, .last = end});
-    plan.arena += round_up(size, {64});
+  const auto new_storage = [&](Bytes size, Tier tier) {
+    Arena arena = plan.arena_of(tier);
+    plan.storages.push_back(
+        {.size = size, .offset = arena.size, .first = 0, .last = end, .tier = tier});
+    arena.size += round_up(size, {64});
+    plan.set_arena(tier, arena);
     return static_cast<int>(plan.storages.size() - 1);
   };
   for (const Object& object : s.objects) {
-    plan.places.push_back(
-        {.storage = new_storage(object.type.bytes()), .strides = dense_strides(object.type)});
+    plan.places.push_back({.storage = new_storage(object.type.bytes(), object.attributes.tier),
+                           .strides = dense_strides(object.type)});
+  }
+  for (const Morphism& m : s.morphisms) {
+    plan.body_begin += m.section < Section::kBody;
+    plan.body_end += m.section <= Section::kBody;
   }
   for (int i = 0; i < end; ++i) {
     const Morphism& m = s.morphisms[i];
@@ -170,7 +198,8 @@ Plan naive_plan(const Scheme& s) {
     }
     const Bytes workspace = workspace_bytes(k);
     plan.calls.push_back(
-        {.morphism = i, .workspace = workspace.count > 0 ? new_storage(workspace) : -1});
+        {.morphism = i,
+         .workspace = workspace.count > 0 ? new_storage(workspace, Tier::kDevice) : -1});
   }
   return plan;
 }
@@ -182,6 +211,12 @@ std::vector<Numbers> two_steps(const Scheme& s, Plan plan, bool in_place) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   std::vector<Numbers> results;
+  if (!in_place) {
+    run.after_call = [&](int at) {
+      if (at != run.plan().body_end - 1) return;
+      for (const Carry& c : s.loop) write_numbers(run, c.in, run.values(c.out));
+    };
+  }
   for (const int step : {0, 1}) {
     for (const Value in : s.inputs) {
       const bool data = s[in].role == Role::kInput;
@@ -212,9 +247,9 @@ bool multiplies_a_view(const Scheme& s) {
 }
 
 TEST(Plan, RandomSchemesGiveTheBitsOfAPlanThatSharesNothing) {
-  int shared = 0, views = 0, copies = 0, carries = 0;
-  for (unsigned seed = 0; seed < 400; ++seed) {
-    const Scheme s = RandomScheme(seed).scheme;
+  int shared = 0, views = 0, copies = 0, carries = 0, accumulators = 0, on_host = 0;
+  for (unsigned seed = 0; seed < 800; ++seed) {
+    const Scheme s = RandomScheme(seed, seed >= 400).scheme;
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + print(s));
     const Plan plan = make_plan(s, {.threads = num_threads()});
     Checker(s, plan).check();
@@ -234,30 +269,42 @@ TEST(Plan, RandomSchemesGiveTheBitsOfAPlanThatSharesNothing) {
       const OpDef& op = op_named(s.morphisms[call.morphism].op);
       if (op.view) ++(call.is_view ? views : copies);
     }
-    for (const Storage& storage : plan.storages) shared += storage.objects.size() > 1;
+    for (const Storage& storage : plan.storages) {
+      shared += storage.objects.size() > 1;
+      on_host += storage.tier == Tier::kHost;
+    }
     carries += static_cast<int>(s.carries.size());
+    accumulators += static_cast<int>(s.loop.size());
   }
   // The schemes have what they are meant to have.
   EXPECT_GT(shared, 400);
   EXPECT_GT(views, 200);
   EXPECT_GT(copies, 20);
   EXPECT_GT(carries, 200);
+  EXPECT_GT(accumulators, 400);
+  EXPECT_GT(on_host, 200);
 }
 
 TEST(Plan, RandomSchemesArePackedWithinTheirBounds) {
-  for (unsigned seed = 0; seed < 100; ++seed) {
-    const Scheme s = RandomScheme(seed).scheme;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    const Scheme s = RandomScheme(seed, seed >= 100).scheme;
     const Plan plan = make_plan(s, {});
-    Bytes sum;
-    for (const Storage& storage : plan.storages) sum += round_up(storage.size, {64});
-    EXPECT_LE(plan.arena, sum);
-    EXPECT_GT(plan.arena.count, plan.live_peak.count - 64) << "no arena can be smaller";
-    Bytes at_peak;
-    for (const Bytes bytes : plan.at_peak()) at_peak += bytes;
-    EXPECT_EQ(at_peak, plan.live_peak) << "categories add up";
+    for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+      const Arena arena = plan.arena_of(tier);
+      Bytes sum;
+      for (const Storage& storage : plan.storages) {
+        if (storage.tier == tier) sum += round_up(storage.size, {64});
+      }
+      EXPECT_LE(arena.size, sum);
+      EXPECT_GT(arena.size.count, arena.live_peak.count - 64) << "no arena can be smaller";
+      Bytes at_peak;
+      for (const Bytes bytes : plan.at_peak(tier)) at_peak += bytes;
+      EXPECT_EQ(at_peak, arena.live_peak) << "categories add up";
+    }
     for (const Value in : s.inputs) {
       const bool state = s[in].role != Role::kInput;
-      EXPECT_EQ(plan.offset_of(in) < plan.state_end, state) << "state lies at the bottom, alone";
+      EXPECT_EQ(plan.offset_of(in) < plan.arena_of(plan.tier_of(in)).state_end, state)
+          << "state lies at the bottom, alone";
     }
   }
 }

@@ -1,5 +1,6 @@
 // Small schemes at random: DAGs of elementwise, row, matrix and movement ops with several results,
-// and state that is read, seen through views, and written once.
+// excursions to the next tier, state in either tier that is read, seen through views, and written
+// once; and the same as a step in time, with a prologue, a body, accumulators and an epilogue.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -12,20 +13,27 @@ namespace adjoint {
 
 class RandomScheme {
  public:
-  explicit RandomScheme(unsigned seed) : random_(seed), builder_(scheme) {
+  explicit RandomScheme(unsigned seed, bool looped = false) : random_(seed), builder_(scheme) {
     scheme.name = "random" + std::to_string(seed);
+    section_ = looped ? Section::kPrologue : Section::kBody;
     for (size_t k = 1 + below(2); k > 0; --k) {
       pool_.push_back(add_input("data", random_type(), Role::kInput));
     }
-    const size_t states = below(3);
-    for (size_t k = 0; k < states; ++k) {
-      const Type& like = scheme[pool_[below(pool_.size())]].type;
-      pool_.push_back(add_input("state", like, Role::kState));
+    std::vector<Value> written;
+    for (size_t k = below(3); k > 0; --k) {
+      const Type like = scheme[pool_[below(pool_.size())]].type;
+      written.push_back(add_input("state", like, Role::kState));
+      if (below(3) == 0) {
+        scheme[written.back()].attributes.tier = Tier::kHost;
+        pool_.push_back(move(written.back(), Tier::kDevice));
+      } else {
+        pool_.push_back(written.back());
+      }
     }
-    const std::vector<Value> written(pool_.end() - static_cast<int64_t>(states), pool_.end());
-    const size_t calls = 4 + below(14), update_at = below(calls);
-    for (size_t k = 0; k < calls; ++k) {
-      add_call();
+    if (looped) add_loop();
+    const size_t calls = looped ? below(6) : 4 + below(14), update_at = below(calls + 1);
+    for (size_t k = 0; k <= calls; ++k) {
+      if (k > 0) add_call();
       // What is written is not read again here, but what was there before still may be.
       if (k == update_at) {
         for (const Value state : written) add_update(state);
@@ -68,14 +76,15 @@ class RandomScheme {
     return add_input("parameter", {Dtype::kF32, std::move(axes)}, Role::kParameter);
   }
 
-  // Another object of x's shape, x itself if there is none.
-  Value beside(Value x) {
+  // An object of that shape, -1 if there is none.
+  Value beside(const Type& type) {
     std::vector<Value> same;
     for (const Value v : pool_) {
-      if (same_shape(scheme[v].type, scheme[x].type)) same.push_back(v);
+      if (same_shape(scheme[v].type, type)) same.push_back(v);
     }
-    return same[below(same.size())];
+    return same.empty() ? -1 : same[below(same.size())];
   }
+  Value beside(Value x) { return beside(scheme[x].type); }
 
   Value seen_through_views(Value v) const {
     const std::vector<int> made_by = producers(scheme);
@@ -91,14 +100,81 @@ class RandomScheme {
     for (const Value v : builder_.emit_all(op, std::move(operands), std::move(attrs))) {
       pool_.push_back(v);
     }
+    scheme.morphisms.back().section = section_;
+  }
+
+  Value move(Value v, Tier to) {
+    const Role role = scheme[v].role == Role::kState ? Role::kState : Role::kActivation;
+    builder_.at({"move" + std::to_string(scheme.morphisms.size())}, Phase::kForward, role);
+    const bool host = to == Tier::kHost;
+    const Value moved =
+        builder_.emit("move", {v}, {{"tier", std::string(host ? "host" : "device")}});
+    scheme[moved].attributes.tier = to;
+    scheme.morphisms.back().section = section_;
+    return moved;
   }
 
   void add_update(Value state) {
+    const bool host = scheme[state].attributes.tier == Tier::kHost;
+    const Value old = host ? move(state, Tier::kDevice) : state;
     builder_.at({"update" + std::to_string(scheme.morphisms.size())}, Phase::kUpdate, Role::kState);
     // Not by another state: two that are written from each other would need a third place.
-    Value by = beside(state);
-    if (scheme[seen_through_views(by)].role == Role::kState) by = state;
-    scheme.carries.push_back({state, builder_.emit("add", {state, by})});
+    Value by = beside(scheme[state].type);
+    if (by < 0 || scheme[seen_through_views(by)].role == Role::kState) by = old;
+    Value next = builder_.emit("add", {old, by});
+    scheme.morphisms.back().section = section_;
+    if (host) next = move(next, Tier::kHost);
+    scheme.carries.push_back({state, next});
+  }
+
+  // Prologue and body; what comes after is epilogue and sees only what leaves the body.
+  void add_loop() {
+    scheme.parts = 1 + static_cast<int>(below(4));
+    for (size_t k = below(5); k > 0; --k) add_call();
+    std::vector<Value> before = pool_;
+    for (size_t k = 1 + below(3); k > 0; --k) {
+      const Type like = scheme[any()].type;
+      std::vector<int64_t> shape;
+      for (const Axis& axis : like.axes) shape.push_back(axis.size);
+      // Zeros, an input, or something that was made of the others.
+      const Value given = any();
+      const size_t kind = below(3);
+      Value in = given;
+      if (kind == 0) {
+        add("fill", {}, {{"shape", shape}, {"value", 0.5}});
+        in = pool_.back();
+        scheme[in].type = like;
+      } else if (kind == 1) {
+        in = add_input("accumulated", like, Role::kInput);
+        pool_.push_back(in);
+      } else {
+        add("gelu", {given});
+        in = pool_.back();
+      }
+      scheme.loop.push_back({in, -1});
+      if (below(2)) {  // what it began as, seen otherwise, stays what it was
+        add("slice", {in}, {{"start", int64_t{0}}, {"size", scheme[in].type.dim(-1)}});
+        before.push_back(pool_.back());
+      }
+    }
+    section_ = Section::kBody;
+    const size_t calls = 3 + below(8);
+    for (size_t k = 0; k < calls; ++k) add_call();
+    for (Carry& c : scheme.loop) {
+      // Not by another one: two that grow by each other would need a third place.
+      Value by = beside(c.in);
+      const Value seen = seen_through_views(by);
+      const bool grows = std::any_of(scheme.loop.begin(), scheme.loop.end(),
+                                     [&](const Carry& other) { return other.in == seen; });
+      add("add", {c.in, grows ? c.in : by});
+      c.out = pool_.back();
+      // What it was is gone with this.
+      std::erase_if(pool_, [&](Value v) { return v == c.in || seen_through_views(v) == c.in; });
+      for (size_t k = below(3); k > 0; --k) add_call();  // of what was there, or of what is new
+    }
+    section_ = Section::kEpilogue;
+    pool_ = before;
+    for (const Carry& c : scheme.loop) pool_.push_back(c.out);
   }
 
   void add_call() {
@@ -106,7 +182,7 @@ class RandomScheme {
     const Value x = below(2) ? pool_.back() : any();
     const Type type = scheme[x].type;
     const Axis last = {type.axes.back().name, type.dim(-1)};
-    switch (below(13)) {
+    switch (below(14)) {
       case 0:
         return add("add", {x, beside(x)});
       case 1:
@@ -140,6 +216,9 @@ class RandomScheme {
       }
       case 11:
         return add("map", {x}, {{"body", std::string("mul(x0, 0.5), x0")}});
+      case 12:
+        pool_.push_back(move(move(x, Tier::kHost), Tier::kDevice));
+        return;
       default: {
         // As the gradient of a norm: one result as large as the operand, one summed.
         if (type.rank() < 2) return add("gelu", {x});
@@ -151,6 +230,7 @@ class RandomScheme {
 
   std::mt19937 random_;
   Builder builder_;
+  Section section_ = Section::kBody;
   std::vector<Value> pool_;
 };
 

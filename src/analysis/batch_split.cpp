@@ -1,0 +1,197 @@
+// Forward over the morphisms: a letter of samples that a result has is split, one that it lacks is
+// summed. Linear ops of partial sums give partial sums, so what is summed is summed late: a tied
+// weight has one sum, not one per use.
+#include "analysis/batch_split.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+bool is_wider(Dtype a, Dtype b) { return size_of(a) > size_of(b); }
+
+// Whether the op is linear in all of its operands together, so that the results of parts of sums
+// add up to the result of the sums. Casts only to what holds as much: sums are rounded once.
+bool is_linear(const OpCall& call) {
+  const OpDef& def = op_named(call.op);
+  if (def.view) return true;
+  if (def.name == "scale") return call.number("plus", 0) == 0;
+  if (def.name == "cast") {
+    const auto to = dtype_named(call.text("dtype"));
+    return to && is_float(*to) && !is_wider(call.inputs[0].dtype, *to);
+  }
+  constexpr std::string_view linear[] = {"add", "concat", "move", "pad", "sub", "sum_all"};
+  return std::count(std::begin(linear), std::end(linear), def.name) > 0;
+}
+
+class Splitter {
+ public:
+  Splitter(const Scheme& scheme, std::string_view who, bool padded)
+      : scheme_(scheme), who_(who), padded_(padded) {}
+
+  BatchSplit run() {
+    const size_t objects = scheme_.objects.size();
+    split_.kinds.assign(objects, Batchwise::kInvariant);
+    split_.axes.assign(objects, -1);
+    split_.summed.assign(objects, false);
+    for (const Value in : scheme_.inputs) {
+      if (scheme_[in].role == Role::kInput) set_split(in, 0);
+    }
+    for (const Morphism& m : scheme_.morphisms) {
+      split_.letters.push_back(0);
+      split_.sections.push_back(follow(m));
+    }
+    for (const Value out : scheme_.outputs) returned(out);
+    for (const Carry& c : scheme_.carries) returned(c.out);
+    find_prologue();
+    return std::move(split_);
+  }
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail(who_, ": ", parts...);
+  }
+  std::string at(const Morphism& m) const { return m.op + " at " + to_string(m.source); }
+  std::string named(Value v) const { return "'" + to_string(scheme_[v].source) + "'"; }
+  bool is(Value v, Batchwise kind) const { return split_.kinds[v] == kind; }
+  bool any(const Morphism& m, Batchwise kind) const {
+    return std::any_of(m.inputs.begin(), m.inputs.end(), [&](Value v) { return is(v, kind); });
+  }
+  void set_split(Value v, int axis) {
+    split_.kinds[v] = Batchwise::kSplit;
+    split_.axes[v] = axis;
+  }
+
+  // Where the morphism runs; its results get their kinds.
+  Section follow(const Morphism& m) {
+    if (any(m, Batchwise::kSplit)) {
+      follow_samples(m);
+      return Section::kBody;
+    }
+    const bool all_partial =
+        !m.inputs.empty() && std::all_of(m.inputs.begin(), m.inputs.end(),
+                                         [&](Value v) { return is(v, Batchwise::kPartial); });
+    if (all_partial && is_linear(call_of(scheme_, m))) {
+      for (const Value out : m.outputs) split_.kinds[out] = Batchwise::kPartial;
+      return Section::kBody;
+    }
+    const bool total = any(m, Batchwise::kPartial) || any(m, Batchwise::kTotal);
+    for (const Value in : m.inputs) {
+      if (is(in, Batchwise::kPartial)) split_.summed[in] = true;
+    }
+    for (const Value out : m.outputs) {
+      split_.kinds[out] = total ? Batchwise::kTotal : Batchwise::kInvariant;
+    }
+    return Section::kEpilogue;
+  }
+
+  // A contract adds its third operand to a sum: right when that is a part of the same sum.
+  bool is_addend(const Morphism& m, size_t operand) const {
+    return m.op == "contract" && operand == 2;
+  }
+
+  void follow_samples(const Morphism& m) {
+    const IndexMap map = index_map_of(call_of(scheme_, m));
+    char letter = 0;
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      const Value in = m.inputs[i];
+      if (is(in, Batchwise::kSplit)) {
+        const char mine = map.inputs[i][split_.axes[in]];
+        check_letter(m, map, in, mine);
+        if (letter && mine != letter) {
+          refuse(at(m), " takes the samples of ", named(in), " for another axis than those of ",
+                 named(m.inputs[0]));
+        }
+        letter = mine;
+      }
+    }
+    split_.letters.back() = letter;
+    for (size_t i = 0; i < m.inputs.size(); ++i) check_beside(m, map, i, letter);
+    for (size_t k = 0; k < m.outputs.size(); ++k) {
+      const size_t axis = map.outputs[k].find(letter);
+      if (axis != std::string::npos) {
+        set_split(m.outputs[k], static_cast<int>(axis));
+        continue;
+      }
+      split_.kinds[m.outputs[k]] = Batchwise::kPartial;
+      if (padded_ && m.phase == Phase::kForward && m.op != "cross_entropy") {
+        refuse(at(m),
+               " sums over all samples, and the last part has some that do not count; "
+               "choose a number of parts that divides the batch");
+      }
+    }
+  }
+
+  void check_letter(const Morphism& m, const IndexMap& map, Value in, char letter) const {
+    const Axis& axis = scheme_[in].type.axes[split_.axes[in]];
+    const bool added_to = m.op == "contract" && m.inputs.size() == 3 &&
+                          map.outputs[0].find(letter) == std::string::npos;
+    const bool whole = map.whole.find(letter) != std::string::npos && !added_to;
+    if (whole || !std::isalpha(static_cast<unsigned char>(letter))) {
+      refuse(at(m), " needs the axis ", axis.name, "=", axis.size, " of ", named(in),
+             " whole, and that axis holds the samples that come in parts");
+    }
+  }
+
+  // Operands without samples, beside those that have them.
+  void check_beside(const Morphism& m, const IndexMap& map, size_t i, char letter) const {
+    const Value in = m.inputs[i];
+    const bool is_summed = map.outputs[0].find(letter) == std::string::npos;
+    if (is_addend(m, i) && is_summed) {
+      if (!is(in, Batchwise::kPartial)) {
+        refuse(at(m), " would add ", named(in), " once per part");
+      }
+      return;
+    }
+    if (is(in, Batchwise::kPartial) || is(in, Batchwise::kTotal)) {
+      refuse(at(m), " needs ", named(in),
+             ", a sum over the whole batch, while the samples still come in parts");
+    }
+    const size_t axis = map.inputs[i].find(letter);
+    if (is(in, Batchwise::kInvariant) && axis != std::string::npos && axis > 0) {
+      refuse(at(m), " pairs the samples with the axis ", scheme_[in].type.axes[axis].name, " of ",
+             named(in), ", which is not its first");
+    }
+  }
+
+  void returned(Value v) {
+    if (is(v, Batchwise::kPartial)) split_.summed[v] = true;
+    if (is(v, Batchwise::kSplit)) {
+      refuse(named(v), " leaves the step with its samples (axis ",
+             scheme_[v].type.axes[split_.axes[v]].name,
+             "), and only sums over the batch can leave a step in parts");
+    }
+  }
+
+  // What depends on no data runs before the body where the body needs it, else after.
+  void find_prologue() {
+    std::vector<bool> needed(scheme_.objects.size(), false);
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+      const Morphism& m = scheme_.morphisms[i];
+      const bool reads_before = std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) {
+        return needed[v] && is(v, Batchwise::kInvariant);
+      });
+      if (reads_before) split_.sections[i] = Section::kPrologue;
+      if (split_.sections[i] == Section::kEpilogue) continue;
+      for (const Value in : m.inputs) needed[in] = true;
+    }
+  }
+
+  const Scheme& scheme_;
+  std::string_view who_;
+  bool padded_;
+  BatchSplit split_;
+};
+
+}  // namespace
+
+BatchSplit split_batch(const Scheme& scheme, std::string_view who, bool padded) {
+  return Splitter(scheme, who, padded).run();
+}
+
+}  // namespace adjoint

@@ -1,0 +1,94 @@
+// Part `index` of a batch: rows [index*size, index*size + size) of axis 0. Rows past the end of the
+// batch are `fill`, so that all parts have one size. The index is a tensor: one launch serves every
+// iteration of a step's body.
+#include <cstring>
+
+#include "base/error.h"
+#include "device/parallel.h"
+#include "ops/elements.h"
+#include "ops/movement.h"
+#include "ops/samples.h"
+
+namespace adjoint {
+
+namespace {
+
+std::vector<Type> infer(const OpCall& call) {
+  if (call.inputs.size() != 2 || call.inputs[0].rank() < 1) {
+    fail("part: wants an object with a batch axis and the index of the part");
+  }
+  const Type& index = call.inputs[1];
+  if (index.rank() != 0 || index.dtype != Dtype::kI32) {
+    fail("part: the index must be one i32, found ", to_string(index));
+  }
+  const int64_t size = call.integer("size");
+  if (size < 1) fail("part: a part has at least 1 sample, found ", size);
+  call.number("fill", 0);
+  Type t = call.inputs[0];
+  t.axes[0] = {t.axes[0].name, size};
+  return {t};
+}
+
+Launch kernel(const KernelCall& k, const Pointers& at) {
+  const Type &x = k.call.inputs[0], &y = k.outputs[0];
+  CHECK(k.in_strides[0] == dense_strides(x), "a batch is dense");
+  const int64_t samples = x.dim(0), size = y.dim(0);
+  const int64_t row = y.rank() > 1 ? y.num_physical() / size : 1;
+  const int64_t bytes = row * size_of(y.dtype).count;
+  const Dtype dtype = y.dtype;
+  const double fill = k.call.number("fill", 0);
+  const auto* from = static_cast<const char*>(at.in[0]);
+  const void* index = at.in[1];
+  auto* to = static_cast<char*>(at.out[0]);
+  return [=] {
+    const int64_t first = size * static_cast<int64_t>(load_element(index, Dtype::kI32, 0));
+    parallel_for(size, 16, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        if (first + i < samples) {
+          std::memcpy(to + i * bytes, from + (first + i) * bytes, bytes);
+        } else {
+          for (int64_t c = 0; c < row; ++c) store_element(to, dtype, i * row + c, fill);
+        }
+      }
+    });
+  };
+}
+
+std::vector<Sample> samples() {
+  const auto at = [](Type x, int64_t size, double fill) {
+    return Sample{.inputs = {std::move(x), of({}, Dtype::kI32)},
+                  .attrs = {{"size", size}, {"fill", fill}},
+                  .fills = {Sample::Fill::kNormal, Sample::Fill::kIds},
+                  .ids_below = 3};
+  };
+  return {at(of({6, 5}), 2, 0), at(of({5, 2, 3}), 2, -1), at(of({7}), 3, 0.5), at(of({1}), 1, 0)};
+}
+
+std::vector<Sample> refused() {
+  return {{.inputs = {of({6, 5}), of({})}, .attrs = {{"size", int64_t{2}}}},
+          {.inputs = {of({6, 5}), of({}, Dtype::kI32)}, .attrs = {{"size", int64_t{0}}}},
+          {.inputs = {of({}), of({}, Dtype::kI32)}, .attrs = {{"size", int64_t{1}}}}};
+}
+
+}  // namespace
+
+extern const OpDef op_part = {
+    .name = "part",
+    .summary = "part `index` of a batch: `size` rows of axis 0, padded with `fill`",
+    .infer = infer,
+    .index_map =
+        [](const OpCall& call) {
+          std::string letters = leading_letters(call.inputs[0], 0);
+          letters[0] = '.';
+          return IndexMap{{letters, ""}, {letters}};
+        },
+    .flops = [](const OpCall&) { return int64_t{0}; },
+    .differentiable = false,
+    .wants_dense = true,
+    .reference = kernel,
+    .cpu = kernel,
+    .samples = samples,
+    .refused = refused,
+};
+
+}  // namespace adjoint
