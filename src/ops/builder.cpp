@@ -192,8 +192,10 @@ Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&)) {
   std::map<Value, Value> renamed;
   for (const Morphism& original : scheme.morphisms) {
     Morphism m = original;
-    for (Value& in : m.inputs) {
-      if (const auto found = renamed.find(in); found != renamed.end()) in = found->second;
+    for (std::vector<Value>* values : {&m.inputs, &m.after}) {
+      for (Value& v : *values) {
+        if (const auto found = renamed.find(v); found != renamed.end()) v = found->second;
+      }
     }
     const OpDef& def = op_named(m.op);
     if (!def.meaning || !expand(def)) {

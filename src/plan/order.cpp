@@ -16,8 +16,8 @@ namespace {
 // larger by far.
 constexpr Bytes kSmall{64};
 
-// Who must run before whom: makers before readers, and readers of state, or of an accumulator,
-// before its writer.
+// Who must run before whom: makers before readers and before those who only wait for what is made,
+// and readers of state, or of an accumulator, before its writer.
 struct Dependencies {
   std::vector<std::vector<int>> after;  // per morphism: those that wait for it
   std::vector<int> waits_for;           // per morphism: how many it still waits for
@@ -30,6 +30,9 @@ Dependencies dependencies(const Scheme& scheme) {
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     for (const Value in : scheme.morphisms[i].inputs) {
       if (made_by[in] >= 0) before[i].insert(made_by[in]);
+    }
+    for (const Value v : scheme.morphisms[i].after) {
+      if (made_by[v] >= 0) before[i].insert(made_by[v]);
     }
   }
   const auto write_last = [&](const Carry& c, bool in_loop) {

@@ -5,7 +5,8 @@
 //   carry %1 -> %9
 //   loop %3 -> %8        (an accumulator; the head then says `scheme name parts=4:`)
 //   return %7
-// Only what differs from the default is written.
+// Only what differs from the default is written; a morphism's line ends in what it is and waits
+// for: `@block[0].up backward epoch=2 after %9`.
 #include <charconv>
 #include <limits>
 
@@ -124,6 +125,7 @@ class FlatParser {
     }
     if (in_.accept_word("prologue")) m.section = Section::kPrologue;
     if (in_.accept_word("epilogue")) m.section = Section::kEpilogue;
+    if (in_.accept_word("after")) m.after = uses();
     scheme_.morphisms.push_back(std::move(m));
   }
 
@@ -353,6 +355,7 @@ std::string print(const Scheme& scheme) {
     if (m.phase != Phase::kForward) out += " " + std::string(name(m.phase));
     if (m.epoch) out += " epoch=" + std::to_string(m.epoch);
     if (m.section != Section::kBody) out += " " + std::string(name(m.section));
+    if (!m.after.empty()) out += " after " + refs(m.after);
     out += "\n";
   }
   for (const Carry& c : scheme.carries) out += "  carry " + ref(c.in) + " -> " + ref(c.out) + "\n";

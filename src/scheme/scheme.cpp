@@ -116,6 +116,7 @@ std::vector<Value> copy_into(Scheme& into, const Scheme& from, std::map<Value, V
   for (Morphism m : from.morphisms) {
     for (Value& v : m.inputs) v = renamed[v];
     for (Value& v : m.outputs) v = renamed[v];
+    for (Value& v : m.after) v = renamed[v];
     into.morphisms.push_back(std::move(m));
   }
   for (const Carry& c : from.carries) into.carries.push_back({renamed[c.in], renamed[c.out]});
@@ -192,7 +193,10 @@ Scheme compact(const Scheme& scheme) {
   };
   rename(result.inputs);
   rename(result.outputs);
-  for (Morphism& m : result.morphisms) rename(m.inputs), rename(m.outputs);
+  for (Morphism& m : result.morphisms) {
+    rename(m.inputs), rename(m.outputs), rename(m.after);
+    std::erase(m.after, -1);  // what nobody makes holds nobody back
+  }
   for (Carry& c : result.carries) c = {renamed[c.in], renamed[c.out]};
   for (Carry& c : result.loop) c = {renamed[c.in], renamed[c.out]};
   return result;
@@ -273,6 +277,9 @@ void verify_structure(const Scheme& scheme) {
     for (const Value in : m.inputs) {
       CHECK(inside(in), "an operand is an object of the scheme: " + where);
       CHECK(made[in], "an object is made before it is read: " + where);
+    }
+    for (const Value v : m.after) {
+      CHECK(inside(v) && made[v], "what a morphism waits for is made before it: " + where);
     }
     for (const Value out : m.outputs) {
       CHECK(inside(out), "a result is an object of the scheme: " + where);

@@ -107,6 +107,9 @@ struct Morphism {
   Phase phase = Phase::kForward;
   int epoch = 0;  // of recomputation; part of its identity, so no clone merges with its original
   Section section = Section::kBody;
+  // Objects that exist before it runs, beside its operands: what holds a recomputation or a fetch
+  // back until it is wanted. It does not read them, so they may be gone by then.
+  std::vector<Value> after = {};
   bool operator==(const Morphism&) const = default;
 };
 
@@ -148,7 +151,7 @@ Scheme compose(const Scheme& f, const Scheme& g);
 // f beside g: the inputs and outputs of both.
 Scheme product(const Scheme& f, const Scheme& g);
 
-// The same scheme without objects that nothing makes or reads.
+// The same scheme without objects that nothing makes or reads; nobody waits for those.
 Scheme compact(const Scheme& scheme);
 
 // The same scheme without morphisms whose results nobody reads, returns or carries.

@@ -77,6 +77,29 @@ TEST(Order, WrittenStaysAsWrittenWhereItCan) {
   EXPECT_EQ(written_order(s), (Order{0, 1, 2, 3}));
 }
 
+// %4 reads only %0, and would free nothing by coming later; it waits all the same.
+TEST(Order, WaitsForWhatItDoesNotRead) {
+  const Scheme s = parse_scheme(R"(scheme:
+  input %0 x: f32[n=400]
+  %1 a: f32[n=400] = gelu(%0) @a
+  %2 b: f32[n=400] = exp(%1) @b
+  %3 sb: f32[] = square_sum(%2) @sb
+  %4 c: f32[] = square_sum(%0) @c backward epoch=1 after %2, %0
+  return %3, %4
+)");
+  for (const Order& order : {written_order(s), freeing_order(s)}) {
+    EXPECT_GT(places(order)[3], places(order)[1]);
+  }
+  // Nobody waits for what nobody makes.
+  Scheme dead = s;
+  dead.outputs = {4};
+  EXPECT_EQ(print(without_dead(dead)), R"(scheme:
+  input %0 x: f32[n=400]
+  %1 c: f32[] = square_sum(%0) @c backward epoch=1 after %0
+  return %1
+)");
+}
+
 TEST(Order, StateIsOverwrittenAfterItsReaders) {
   // The update is written first and must come last.
   const Scheme s = parse_scheme(R"(scheme:

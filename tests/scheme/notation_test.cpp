@@ -71,7 +71,8 @@ Scheme everything() {
        .inputs = {u, g, m},
        .outputs = {m2},
        .source = {"w"},
-       .phase = Phase::kUpdate},
+       .phase = Phase::kUpdate,
+       .after = {a, loss}},
   };
   s.outputs = {loss, a};
   s.carries = {{m, m2}};
