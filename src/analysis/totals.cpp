@@ -1,13 +1,24 @@
 #include "analysis/totals.h"
 
+#include <map>
+
 #include "ops/op_def.h"
 
 namespace adjoint {
 
 int64_t num_parameters(const Scheme& scheme) {
+  // Codes with scales count as the matrix that they stand for.
+  std::map<Value, int64_t> encoded;
+  for (const Morphism& m : scheme.morphisms) {
+    if (m.op != "dequantize") continue;
+    encoded[m.inputs[0]] = scheme[m.outputs[0]].type.num_elements();
+    encoded[m.inputs[1]] = 0;
+  }
   int64_t count = 0;
   for (const Value in : scheme.inputs) {
-    if (scheme[in].role == Role::kParameter) count += scheme[in].type.num_elements();
+    if (scheme[in].role != Role::kParameter) continue;
+    const auto found = encoded.find(in);
+    count += found == encoded.end() ? scheme[in].type.num_elements() : found->second;
   }
   return count;
 }

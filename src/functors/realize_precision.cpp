@@ -1,7 +1,263 @@
+// object precision=bf16  ->  an object of that dtype; who reads it in another gets a cast of it.
+// parameter precision=nf4/64  ->  its codes and scales, with a dequantize before its readers.
+// A transport is made once per object and dtype, right before its first reader: a weight's cast
+// serves forward and backward. Dequantized matrices serve one phase only, else keeping codes would
+// save nothing. Sums stay float32: an op that can say its result's dtype says it.
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
 #include "functors/functor.h"
+#include "ops/op_def.h"
+#include "ops/quantize.h"
 
 namespace adjoint {
 
-Scheme realize_precision(const Scheme& scheme) { return scheme; }
+namespace {
+
+Source derived(const Source& of, std::string_view suffix) {
+  return {of.path, of.facet.empty() ? std::string(suffix) : of.facet + "." + std::string(suffix)};
+}
+
+// Nothing where the precision is no dtype: unsaid, tf32, a code.
+std::optional<Dtype> said_dtype(const Object& object) {
+  const auto dtype = dtype_named(object.attributes.precision);
+  return dtype && is_float(*dtype) ? dtype : std::nullopt;
+}
+
+[[noreturn]] void refuse(const Object& object, std::string_view why) {
+  fail("precision: '", to_string(object.source), "' cannot be ", object.attributes.precision, ": ",
+       why);
+}
+
+// Whether output k keeps its dtype whatever the operands are, as attention's log-sums do.
+bool is_fixed(OpCall call, size_t k) {
+  for (Type& t : call.inputs) {
+    if (is_float(t.dtype)) t.dtype = Dtype::kBF16;
+  }
+  return infer_types(call)[k].dtype != Dtype::kBF16;
+}
+
+class Realization {
+ public:
+  explicit Realization(const Scheme& before) : before_(before), after_(before) {
+    after_.morphisms.clear();
+    after_.inputs.clear();
+    fixed_.assign(before.objects.size(), false);
+    carried_.assign(before.objects.size(), false);
+    for (const auto* list : {&before.carries, &before.loop}) {
+      for (const Carry& c : *list) carried_[c.in] = carried_[c.out] = true;
+    }
+  }
+
+  Scheme run() {
+    for (const Value in : before_.inputs) input(in);
+    for (const Morphism& m : before_.morphisms) morphism(m);
+    for (const Value out : before_.outputs) {
+      if (codes_.count(out)) refuse(before_[out], "the step returns it");
+    }
+    for (Object& object : after_.objects) object.attributes.precision.clear();
+    return compact(after_);
+  }
+
+ private:
+  struct Codes {
+    CodeFormat format;
+    Value codes, scales;
+  };
+
+  const Type& type(Value v) const { return after_[v].type; }
+
+  // The dtype that output k is to have: what was said of it, or what it was typed as.
+  Dtype wanted(const Morphism& m, size_t k) const {
+    const Object& object = before_[m.outputs[k]];
+    const auto said = said_dtype(object);
+    if (said && *said != object.type.dtype && carried_[m.outputs[k]]) {
+      refuse(object, "it is carried on, and state keeps its type");
+    }
+    return said.value_or(object.type.dtype);
+  }
+
+  void input(Value v) {
+    const Object& object = before_[v];
+    const std::string& precision = object.attributes.precision;
+    if (const auto format = code_format(precision)) {
+      encode(v, *format);
+      return;
+    }
+    after_.inputs.push_back(v);
+    if (const auto dtype = said_dtype(object)) {
+      if (!is_float(object.type.dtype)) refuse(object, "it holds whole numbers");
+      if (*dtype != object.type.dtype && carried_[v]) {
+        refuse(object, "it is carried on, and state keeps its type");
+      }
+      after_[v].type.dtype = *dtype;
+    } else if (!precision.empty() && precision != "tf32") {
+      refuse(object, "wanted bf16, f16, f32, tf32, int8/tensor, int8/channel, int8/64 or nf4/64");
+    }
+  }
+
+  void encode(Value v, const CodeFormat& format) {
+    const Object& object = before_[v];
+    if (object.role != Role::kParameter || !object.frozen || carried_[v]) {
+      refuse(object, "only a frozen parameter can be codes, and this one is trained");
+    }
+    if (object.type.rank() < 1 || object.type.num_elements() != object.type.num_physical() ||
+        !fits(object.type.dim(-1), format)) {
+      refuse(object, "its rows do not split into groups of codes");
+    }
+    const auto part = [&](std::string_view facet, Type part_type) {
+      Object made = object;
+      made.type = std::move(part_type);
+      made.source = derived(object.source, facet);
+      return after_.add_input(std::move(made));
+    };
+    const Value codes = part("codes", codes_type(object.type, format));
+    codes_[v] = {format, codes, part("scales", scales_type(object.type, format))};
+  }
+
+  // An object like `of`, of another dtype, made for `reader`; its maker is added by the caller.
+  Value add_like(Value of, Dtype dtype, std::string_view suffix) {
+    Object made = before_[of];
+    made.type.dtype = dtype;
+    made.source = derived(made.source, suffix);
+    made.init.reset();
+    return after_.add(std::move(made));
+  }
+
+  void emit(std::string op, std::vector<Value> in, Value out, Attrs attrs, const Morphism& like) {
+    after_.morphisms.push_back({.op = std::move(op),
+                                .inputs = std::move(in),
+                                .outputs = {out},
+                                .attrs = std::move(attrs),
+                                .source = after_[out].source,
+                                .phase = like.phase,
+                                .epoch = like.epoch,
+                                .section = like.section});
+  }
+
+  // v as `reader` wants it.
+  Value as(Value v, Dtype dtype, const Morphism& reader) {
+    const auto codes = codes_.find(v);
+    if (codes == codes_.end() && (type(v).dtype == dtype || !is_float(type(v).dtype))) return v;
+    const bool shared = codes == codes_.end();
+    const auto key =
+        std::tuple(v, dtype, reader.section, reader.epoch, shared ? Phase::kForward : reader.phase);
+    const auto [found, fresh] = made_.emplace(key, -1);
+    if (!fresh) return found->second;
+    const std::string word(name(dtype));
+    const bool again = !shared && reader.phase != Phase::kForward;
+    const Value made =
+        add_like(v, dtype, again ? word + "." + std::string(name(reader.phase)) : word);
+    if (shared) {
+      emit("cast", {v}, made, {{"dtype", word}}, reader);
+    } else {
+      const std::string format(name(codes->second.format.kind));
+      emit("dequantize", {codes->second.codes, codes->second.scales}, made,
+           {{"format", format}, {"dtype", word}}, reader);
+    }
+    return found->second = made;
+  }
+
+  // What an op of one dtype multiplies in. One that can say its result's dtype multiplies what it
+  // is given: a weight's gradient is a float32 sum of bf16 products.
+  Dtype operand_dtype(const Morphism& m, const OpDef& def) const {
+    const Dtype result = wanted(m, 0);
+    if (!def.says_dtype) return result;
+    std::optional<Dtype> narrowest;
+    for (const Value in : m.inputs) {
+      const Dtype dtype = type(in).dtype;
+      if (!is_float(dtype) || before_[in].role == Role::kParameter) continue;
+      if (!narrowest || size_of(dtype) < size_of(*narrowest)) narrowest = dtype;
+    }
+    return narrowest.value_or(type(m.inputs[0]).dtype);
+  }
+
+  void morphism(Morphism m) {
+    const OpDef& def = op_named(m.op);
+    for (const Value out : m.outputs) check_made(out);
+    if (before_[m.outputs[0]].attributes.precision == "tf32" &&
+        (m.op == "linear" || m.op == "contract")) {
+      m.attrs["math"] = std::string("tf32");
+    }
+    if (def.one_dtype && m.outputs.size() > 1) {
+      const OpCall call = call_of(before_, m);
+      for (size_t k = 1; k < m.outputs.size(); ++k) fixed_[m.outputs[k]] = is_fixed(call, k);
+    }
+    const Dtype operands = def.one_dtype ? operand_dtype(m, def) : wanted(m, 0);
+    for (Value& in : m.inputs) {
+      const bool cast = def.one_dtype && !(in < static_cast<Value>(fixed_.size()) && fixed_[in]);
+      // Bodies read any mixture of dtypes; codes nobody reads as they are.
+      if (cast) in = as(in, operands, m);
+      if (codes_.count(in)) in = as(in, def.body ? before_[in].type.dtype : operands, m);
+    }
+    results(std::move(m), def);
+  }
+
+  void check_made(Value out) const {
+    const Object& object = before_[out];
+    const std::string& precision = object.attributes.precision;
+    if (precision.empty() || precision == "tf32") return;
+    if (!said_dtype(object)) refuse(object, "it is computed, and only a parameter can be codes");
+    if (!is_float(object.type.dtype)) refuse(object, "it holds whole numbers");
+  }
+
+  // Adds m, whose operands are in place, so that its results have the dtypes that are wanted.
+  void results(Morphism m, const OpDef& def) {
+    std::vector<Dtype> want;
+    for (size_t k = 0; k < m.outputs.size(); ++k) want.push_back(wanted(m, k));
+    std::vector<Type> types = infer_types(call_of(after_, m));
+    for (size_t k = 1; k < want.size(); ++k) {
+      // Nobody spoke of it and no text says its dtype: it is what the op makes.
+      if (!def.body && !said_dtype(before_[m.outputs[k]])) want[k] = types[k].dtype;
+    }
+    const auto differs = [&] {
+      for (size_t k = 0; k < want.size(); ++k) {
+        if (types[k].dtype != want[k]) return true;
+      }
+      return false;
+    };
+    if (differs() && def.says_dtype) {
+      m.attrs["dtype"] = std::string(name(want[0]));
+      types = infer_types(call_of(after_, m));
+    }
+    // A body can store what is wanted at once; only a kernel needs a cast after it.
+    if (differs() && def.body && !def.cpu) {
+      Body body = body_of(call_of(after_, m));
+      for (size_t k = 0; k < want.size(); ++k) body.outputs[k].dtype = want[k];
+      if (m.op != "map") m.attrs.clear();
+      m.op = "map";
+      m.attrs["body"] = print(body);
+      types = infer_types(call_of(after_, m));
+    }
+    const std::vector<Value> outputs = m.outputs;
+    for (size_t k = 0; k < want.size(); ++k) {
+      after_[outputs[k]].type.dtype = want[k];
+      if (types[k].dtype != want[k]) {
+        m.outputs[k] = add_like(outputs[k], types[k].dtype, name(types[k].dtype));
+      }
+    }
+    after_.morphisms.push_back(m);
+    for (size_t k = 0; k < want.size(); ++k) {
+      if (m.outputs[k] == outputs[k]) continue;
+      emit("cast", {m.outputs[k]}, outputs[k], {{"dtype", std::string(name(want[k]))}}, m);
+    }
+  }
+
+  const Scheme& before_;
+  Scheme after_;
+  std::vector<bool> fixed_, carried_;
+  std::map<Value, Codes> codes_;
+  std::map<std::tuple<Value, Dtype, Section, int, Phase>, Value> made_;
+};
+
+}  // namespace
+
+Scheme realize_precision(const Scheme& scheme) {
+  for (const Object& object : scheme.objects) {
+    if (!object.attributes.precision.empty()) return Realization(scheme).run();
+  }
+  return scheme;
+}
 
 }  // namespace adjoint

@@ -1,5 +1,9 @@
 // The scheme that the float64 reference runs: fused ops as their meaning in smaller ops, and every
-// floating object as float64. It shares the graph with what it judges, and no kernel.
+// floating object as float64. An object that is stored in less than float32 is rounded to it, right
+// after it is made: that is the function that a stack of lower precision computes on purpose.
+// It shares the graph with what it judges, and no kernel.
+#include <utility>
+
 #include "base/error.h"
 #include "functors/functor.h"
 #include "ops/builder.h"
@@ -27,21 +31,55 @@ void widen_attrs(Morphism& m) {
   text = print(body);
 }
 
-}  // namespace
-
-Scheme to_reference(const Scheme& scheme) {
-  Scheme result = expand_meanings(
-      scheme, [](const OpDef& op) { return op.meaning && !op.reference && !op.body; });
-  for (Object& object : result.objects) {
+void widen(Scheme& scheme) {
+  for (Object& object : scheme.objects) {
     if (is_float(object.type.dtype)) object.type.dtype = Dtype::kF64;
   }
-  for (Morphism& m : result.morphisms) {
+  for (Morphism& m : scheme.morphisms) {
     // An op without operands makes float32 unless told otherwise.
-    if (m.inputs.empty() && is_float(result[m.outputs[0]].type.dtype)) {
+    if (m.inputs.empty() && is_float(scheme[m.outputs[0]].type.dtype)) {
       m.attrs["dtype"] = std::string("f64");
     }
     widen_attrs(m);
   }
+}
+
+// Every narrow object that a morphism makes, made exactly and then rounded. A view of one is
+// rounded already.
+Scheme with_rounding(const Scheme& scheme) {
+  Scheme result = scheme;
+  result.morphisms.clear();
+  for (Morphism m : scheme.morphisms) {
+    std::vector<Morphism> roundings;
+    for (Value& out : m.outputs) {
+      const Dtype dtype = scheme[out].type.dtype;
+      if ((dtype != Dtype::kBF16 && dtype != Dtype::kF16) || op_named(m.op).view) continue;
+      Object exact = scheme[out];
+      exact.source.facet += exact.source.facet.empty() ? "exact" : ".exact";
+      const Value rounded = std::exchange(out, result.add(std::move(exact)));
+      Body body;
+      body.outputs = {{.node = round_to(input(body, 0), dtype).node, .dtype = Dtype::kF64}};
+      roundings.push_back(m);
+      roundings.back().op = "map";
+      roundings.back().inputs = {out};
+      roundings.back().outputs = {rounded};
+      roundings.back().attrs = {{"body", print(body)}};
+    }
+    result.morphisms.push_back(std::move(m));
+    for (Morphism& rounding : roundings) result.morphisms.push_back(std::move(rounding));
+  }
+  return result;
+}
+
+}  // namespace
+
+Scheme to_reference(const Scheme& scheme) {
+  // Rounding first: what a kernel holds inside is not stored, so meanings round nothing there.
+  Scheme result = with_rounding(scheme);
+  widen(result);
+  result = expand_meanings(result,
+                           [](const OpDef& op) { return op.meaning && !op.reference && !op.body; });
+  widen(result);
   verify(result);
   return result;
 }

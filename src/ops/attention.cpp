@@ -69,7 +69,7 @@ std::array<Rows, 3> AttentionOperands::rows(std::span<const Strides> strides,
   return {at(0), at(heads), at(heads + shape.kv_heads)};
 }
 
-AttentionMeaning attention_meaning(Builder& b, std::span<const Value> in, const Attrs& attrs) {
+AttentionScores attention_scores(Builder& b, std::span<const Value> in, const Attrs& attrs) {
   OpCall call{.op = "attention", .inputs = {}, .attrs = attrs};
   for (const Value v : in) call.inputs.push_back(b.type(v));
   const AttentionShape s = AttentionOperands(call, in.size()).shape;
@@ -85,27 +85,11 @@ AttentionMeaning attention_meaning(Builder& b, std::span<const Value> in, const 
   const auto split = [&](Value x, int64_t parts) {
     return b.emit("split", {x}, {{"parts", parts}});
   };
-  q = split(split(q, s.kv_heads), s.group);  // [b, i, kv, group, size]
-  k = split(k, s.kv_heads);                  // [b, j, kv, size]
+  q = split(split(q, s.kv_heads), s.group);
+  k = split(k, s.kv_heads);
   v = split(v, s.kv_heads);
-  Value scores = b.emit("contract", {q, k}, {{"map", std::string("bikgd,bjkd->bkgij")}});
-  scores = b.emit("scale", {scores}, {{"by", s.scale()}});
-  const int64_t causal = s.causal;
-  const Value weights = b.emit("softmax", {scores}, {{"causal", causal}});
-  const Value mixed = b.emit("contract", {weights, v}, {{"map", std::string("bkgij,bjkd->bikgd")}});
-  const Value out = b.emit("merge", {b.emit("merge", {mixed})});
-
-  Body log_sum;
-  Expr x = input(log_sum, 0);
-  if (s.causal) {
-    x = select(less(index_along(log_sum, 1), index_along(log_sum, 0)), constant(log_sum, -1e30), x);
-  }
-  const Expr highest = row_max(x);
-  log_sum.outputs = {{.node = (log(row_sum(exp(x - highest))) + highest).node,
-                      .row = BodyOutput::Row::kOne,
-                      .dtype = s.wide()}};
-  const Value lse = b.emit("merge", {b.emit("map", {scores}, {{"body", print(log_sum)}})});
-  return {out, lse};
+  const Value scores = b.emit("contract", {q, k}, {{"map", std::string("bikgd,bjkd->bkgij")}});
+  return {s, q, k, v, b.emit("scale", {scores}, {{"by", s.scale()}})};
 }
 
 namespace {
@@ -122,6 +106,27 @@ std::vector<Value> surface(SurfaceCall& call) {
   return {call.builder.emit_all(
       "attention", operands,
       {{"heads", heads}, {"kv_heads", kv}, {"causal", int64_t{call.flag("causal")}}})[0]};
+}
+
+std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& attrs) {
+  const AttentionScores a = attention_scores(b, in, attrs);
+  const int64_t causal = a.shape.causal;
+  const Value weights = b.emit("softmax", {a.scores}, {{"causal", causal}});
+  const Value mixed =
+      b.emit("contract", {weights, a.v}, {{"map", std::string("bkgij,bjkd->bikgd")}});
+  const Value out = b.emit("merge", {b.emit("merge", {mixed})});
+
+  Body log_sum;
+  Expr x = input(log_sum, 0);
+  if (causal) {
+    x = select(less(index_along(log_sum, 1), index_along(log_sum, 0)), constant(log_sum, -1e30), x);
+  }
+  const Expr highest = row_max(x);
+  log_sum.outputs = {{.node = (log(row_sum(exp(x - highest))) + highest).node,
+                      .row = BodyOutput::Row::kOne,
+                      .dtype = a.shape.wide()}};
+  const Value lse = b.emit("merge", {b.emit("map", {a.scores}, {{"body", print(log_sum)}})});
+  return {out, lse};
 }
 
 std::vector<Type> infer(const OpCall& call) {
@@ -206,11 +211,7 @@ extern const OpDef op_attention = {
     .grad = grad,
     .output_names = {"lse"},
     .one_dtype = true,
-    .meaning =
-        [](Builder& b, std::span<const Value> in, const Attrs& attrs) {
-          const AttentionMeaning meaning = attention_meaning(b, in, attrs);
-          return std::vector<Value>{meaning.out, meaning.lse};
-        },
+    .meaning = meaning,
     .cpu = cpu,
     .cpu_workspace =
         [](const KernelCall& k) {

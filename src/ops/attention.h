@@ -17,11 +17,14 @@ struct AttentionOperands {
   std::array<Rows, 3> rows(std::span<const Strides> strides, std::span<void* const> pointers) const;
 };
 
-struct AttentionMeaning {
-  Value out, lse;
+// q, k and v by heads, and their scores: [batch, i, kv, group, size], [batch, j, kv, size] twice,
+// [batch, kv, group, i, j].
+struct AttentionScores {
+  AttentionShape shape;
+  Value q, k, v, scores;
 };
-AttentionMeaning attention_meaning(Builder& builder, std::span<const Value> operands,
-                                   const Attrs& attrs);
+AttentionScores attention_scores(Builder& builder, std::span<const Value> operands,
+                                 const Attrs& attrs);
 Rows rows_of(const Strides& strides, void* data);
 
 }  // namespace adjoint

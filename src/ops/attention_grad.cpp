@@ -28,17 +28,49 @@ std::vector<Type> infer(const OpCall& call) {
   return {call.inputs.begin(), call.inputs.begin() + static_cast<int64_t>(count)};
 }
 
-// Attention's meaning, differentiated: the definition of what the kernel must give.
+// What the kernel must give, of the output and the log-sums that it is given: where those were
+// rounded when they were stored, so is what follows from them.
 std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& attrs) {
   const size_t count = in.size() - 3;
-  const int first = static_cast<int>(b.scheme().morphisms.size());
-  const AttentionMeaning forward = attention_meaning(b, in.first(count), attrs);
-  const int last = static_cast<int>(b.scheme().morphisms.size());
-  const std::pair<Value, Value> seed[] = {{forward.out, in[count + 2]}};
-  const auto gradients = backpropagate(b, first, last, seed, in.first(count));
-  std::vector<Value> result;
-  for (const auto& g : gradients) result.push_back(g.value());
-  return result;
+  const AttentionScores a = attention_scores(b, in.first(count), attrs);
+  const AttentionShape& s = a.shape;
+  const auto split = [&](Value x, int64_t parts) {
+    return b.emit("split", {x}, {{"parts", parts}});
+  };
+  const auto product = [&](Value x, Value y, const char* map) {
+    return b.emit("contract", {x, y}, {{"map", std::string(map)}});
+  };
+  const Value out = split(split(in[count], s.kv_heads), s.group);
+  const Value dout = split(split(in[count + 2], s.kv_heads), s.group);
+  const Value lse = split(in[count + 1], s.length);  // [batch, kv, group, i, 1]
+
+  Body probability;
+  const Expr x = exp(input(probability, 0) - input(probability, 1));
+  const Expr hidden = less(index_along(probability, 1), index_along(probability, 0));
+  const Expr p = s.causal ? select(hidden, constant(probability, 0), x) : x;
+  probability.outputs = {{.node = p.node}};
+  const Value weights = b.emit("map", {a.scores, lse}, {{"body", print(probability)}});
+
+  const Value dweights = product(dout, a.v, "bikgd,bjkd->bkgij");
+  const Value delta = split(product(dout, out, "bikgd,bikgd->bkgi"), s.length);
+  Body score;
+  const Expr ds = input(score, 0) * (input(score, 1) - input(score, 2)) * s.scale();
+  score.outputs = {{.node = ds.node}};
+  const Value dscores = b.emit("map", {weights, dweights, delta}, {{"body", print(score)}});
+
+  const auto merge = [&](Value y) { return b.emit("merge", {y}); };
+  const Value dq = merge(merge(product(dscores, a.k, "bkgij,bjkd->bikgd")));
+  const Value dk = merge(product(dscores, a.q, "bkgij,bikgd->bjkd"));
+  const Value dv = merge(product(weights, dout, "bkgij,bikgd->bjkd"));
+  if (count == 3) return {dq, dk, dv};
+  int64_t start = 0;
+  std::vector<Value> parts;
+  for (const Value part : {dq, dk, dv}) {
+    const int64_t width = b.type(part).dim(-1);
+    parts.push_back(b.emit("pad", {part}, {{"start", start}, {"size", b.type(in[0]).dim(-1)}}));
+    start += width;
+  }
+  return {b.emit("sum_all", parts)};
 }
 
 Launch cpu(const KernelCall& k, const Pointers& at) {

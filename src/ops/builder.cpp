@@ -215,6 +215,7 @@ Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&)) {
       renamed[m.outputs[i]] = made[i];
       result[made[i]].source = result[m.outputs[i]].source;
       result[made[i]].role = result[m.outputs[i]].role;
+      result[made[i]].attributes = result[m.outputs[i]].attributes;
     }
   }
   const auto rename = [&](Value& v) {

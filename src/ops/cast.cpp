@@ -15,6 +15,7 @@ extern const OpDef op_cast = {
           body.outputs = {{.node = input(body, 0).node, .dtype = dtype}};
           return body;
         },
+    .says_dtype = true,
     .samples =
         [] {
           return std::vector<Sample>{

@@ -18,7 +18,9 @@ std::vector<Type> infer(const OpCall& call) {
   if (ids.dtype != Dtype::kI32 || dy.rank() != ids.rank() + 1) {
     fail("embed_grad: ids ", to_string(ids), " do not fit rows ", to_string(dy));
   }
-  return {{dy.dtype, {{"rows", call.integer("rows")}, dy.axes.back()}}};
+  const auto dtype = dtype_named(call.text("dtype", name(dy.dtype)));
+  if (!dtype) fail("embed_grad: '", call.text("dtype"), "' is no dtype");
+  return {{*dtype, {{"rows", call.integer("rows")}, dy.axes.back()}}};
 }
 
 ADJOINT_SIMD void add_row(float* sum, const float* row, int64_t width) {
@@ -29,13 +31,13 @@ void add_row(W* sum, const T* row, int64_t width) {
   for (int64_t c = 0; c < width; ++c) sum[c] += static_cast<W>(row[c]);
 }
 
-// 16-bit gradients are summed in float32, in the workspace: a bf16 sum of ones stops at 256.
-template <class T>
-constexpr bool kSumsElsewhere = !std::is_same_v<T, typename Wide<T>::type>;
+// 16-bit results are summed in float32, in the workspace: a bf16 sum of ones stops at 256.
+template <class Out>
+constexpr bool kSumsElsewhere = !std::is_same_v<Out, typename Wide<Out>::type>;
 
-template <class T>
+template <class Out, class T>
 Launch prepare(const KernelCall& k, const Pointers& at) {
-  using W = typename Wide<T>::type;
+  using W = typename Wide<Out>::type;
   const Type &ids_type = k.call.inputs[0], &dy_type = k.call.inputs[1];
   CHECK(k.in_strides[0] == dense_strides(ids_type), "ids are dense");
   CHECK(k.in_strides[1] == dense_strides(dy_type), "the gradient of the rows is dense");
@@ -44,8 +46,8 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const int64_t step = k.out_strides[0][0];
   const auto* ids = static_cast<const int32_t*>(at.in[0]);
   const auto* dy = static_cast<const T*>(at.in[1]);
-  auto* out = static_cast<T*>(at.out[0]);
-  W* sums = static_cast<W*>(kSumsElsewhere<T> ? at.workspace : at.out[0]);
+  auto* out = static_cast<Out*>(at.out[0]);
+  W* sums = static_cast<W*>(kSumsElsewhere<Out> ? at.workspace : at.out[0]);
   return [=] {
     parallel_for(rows, 16, [&](int64_t begin, int64_t end, int) {
       std::fill(sums + begin * step, sums + end * step, W{0});
@@ -53,15 +55,18 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
         const int64_t row = std::clamp<int64_t>(ids[i], 0, rows - 1);
         if (row >= begin && row < end) add_row(sums + row * step, dy + i * from_step, width);
       }
-      if constexpr (kSumsElsewhere<T>) {
-        for (int64_t i = begin * step; i < end * step; ++i) out[i] = static_cast<T>(sums[i]);
+      if constexpr (kSumsElsewhere<Out>) {
+        for (int64_t i = begin * step; i < end * step; ++i) out[i] = static_cast<Out>(sums[i]);
       }
     });
   };
 }
 
 Launch kernel(const KernelCall& k, const Pointers& at) {
-  return with_float_type(k.outputs[0].dtype, [&]<class T>() { return prepare<T>(k, at); });
+  return with_float_type(k.outputs[0].dtype, [&]<class Out>() {
+    return with_float_type(k.call.inputs[1].dtype,
+                           [&]<class T>() { return prepare<Out, T>(k, at); });
+  });
 }
 
 // Every element of the table looks for its rows.
@@ -100,6 +105,7 @@ extern const OpDef op_embed_grad = {
           if (!g.wants[1]) return;
           g.input_grads[1] = g.builder.emit("embed", {g.inputs[0], g.dout()});
         },
+    .says_dtype = true,
     .wants_dense = true,
     .reference = reference,
     .cpu = kernel,
@@ -122,7 +128,10 @@ extern const OpDef op_embed_grad = {
               {.inputs = {of({700}, Dtype::kI32), of({700, 2})},  // long sums of one row
                .attrs = {{"rows", int64_t{2}}},
                .fills = {Sample::Fill::kIds, Sample::Fill::kOne},
-               .ids_below = 2}};
+               .ids_below = 2},
+              {.inputs = {of({31}, Dtype::kI32), of({31, 3}, Dtype::kBF16)},  // a wide table's
+               .attrs = {{"rows", int64_t{4}}, {"dtype", std::string("f32")}},
+               .fills = {Sample::Fill::kIds}}};
         },
     .refused =
         [] {

@@ -16,6 +16,7 @@ extern const OpDef op_fill = {
         },
     .space = shape_attr,
     .differentiable = false,
+    .says_dtype = true,
     .samples =
         [] {
           return std::vector<Sample>{

@@ -37,6 +37,7 @@ extern const OpDef op_rotary_table = {
     .space = shape_attr,
     .differentiable = false,
     .output_names = {"sin"},
+    .says_dtype = true,
     // Made once a step, and angles reach thousands of radians: in float64, rounded at the end.
     .cpu = prepare_body_reference,
     .samples =

@@ -1,11 +1,13 @@
 #include "run/run.h"
 
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "base/philox.h"
 #include "device/parallel.h"
 #include "ops/elements.h"
+#include "ops/quantize.h"
 
 namespace adjoint {
 
@@ -146,12 +148,83 @@ Bytes Run::touched(std::byte pattern, Tier tier) const {
   return {end};
 }
 
+namespace {
+
+double initial_value(const Init& init, const RandomStream& stream, int64_t i) {
+  switch (init.kind) {
+    case Init::Kind::kZeros:
+      return 0;
+    case Init::Kind::kOnes:
+      return 1;
+    case Init::Kind::kNormal:
+      return init.scale * stream.normal(i);
+    case Init::Kind::kUniform:
+      return init.scale * (2 * stream.uniform(i) - 1);
+    case Init::Kind::kConstant:
+      return init.scale;
+  }
+  return 0;
+}
+
+// A parameter that is held as codes: what it stands for, and how.
+struct Encoded {
+  Value codes, scales;
+  Source source;  // of the matrix
+  Type type;
+  CodeFormat format;
+};
+
+std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
+  std::vector<Encoded> all;
+  std::set<Value> seen;
+  for (const Morphism& m : scheme.morphisms) {
+    if (m.op != "dequantize" || !seen.insert(m.inputs[0]).second) continue;
+    Encoded e{m.inputs[0], m.inputs[1], scheme[m.inputs[0]].source, scheme[m.outputs[0]].type, {}};
+    // The facet that the realization added stands last: W:codes, W:lora.codes.
+    std::string& facet = e.source.facet;
+    const size_t dot = facet.rfind('.');
+    facet.resize(dot == std::string::npos ? 0 : dot);
+    const auto format = std::get<std::string>(m.attrs.at("format"));
+    if (format == "nf4") e.format.kind = CodeFormat::Kind::kNF4;
+    const Type& scales = scheme[e.scales].type;
+    if (scales.rank() + 1 == e.type.rank()) e.format.per = CodeFormat::Per::kChannel;
+    if (scales.rank() == e.type.rank()) {
+      e.format.per = CodeFormat::Per::kGroup;
+      e.format.group = e.type.dim(-1) / scales.dim(-1);
+    }
+    all.push_back(std::move(e));
+  }
+  return all;
+}
+
+void write_codes(Run& run, const Encoded& e, const float* matrix) {
+  quantize(matrix, e.type, e.format, run.data(e.codes), static_cast<float*>(run.data(e.scales)));
+}
+
+}  // namespace
+
 void initialize(Run& run, uint64_t seed) {
+  const auto stream_of = [&](const Source& source) {
+    return RandomStream{random_key(seed, to_string(source) + ":init"), 0};
+  };
+  std::set<Value> written;
+  for (const Encoded& e : encoded_parameters(run.scheme())) {
+    written.insert({e.codes, e.scales});
+    const auto& init = run.scheme()[e.codes].init;
+    if (!init) continue;
+    const RandomStream stream = stream_of(e.source);
+    std::vector<float> matrix(e.type.num_elements());
+    parallel_for(e.type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        matrix[i] = static_cast<float>(initial_value(*init, stream, i));
+      }
+    });
+    write_codes(run, e, matrix.data());
+  }
   for (const Value v : run.scheme().inputs) {
     const Object& object = run.scheme()[v];
-    if (!object.init) continue;
-    const Init init = *object.init;
-    const RandomStream stream{random_key(seed, to_string(object.source) + ":init"), 0};
+    if (!object.init || written.count(v)) continue;
+    const RandomStream stream = stream_of(object.source);
     void* data = run.data(v);
     const Type& type = object.type;
     const int64_t row = type.rank() ? type.dim(-1) : 1;
@@ -159,24 +232,39 @@ void initialize(Run& run, uint64_t seed) {
     // Indices count logical elements: padding changes no value. Only the last axis is ever padded.
     parallel_for(type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
-        double value = 0;
-        switch (init.kind) {
-          case Init::Kind::kZeros:
-            break;
-          case Init::Kind::kOnes:
-            value = 1;
-            break;
-          case Init::Kind::kNormal:
-            value = init.scale * stream.normal(i);
-            break;
-          case Init::Kind::kUniform:
-            value = init.scale * (2 * stream.uniform(i) - 1);
-            break;
-        }
-        store_element(data, type.dtype, i / row * physical + i % row, value);
+        store_element(data, type.dtype, i / row * physical + i % row,
+                      initial_value(*object.init, stream, i));
       }
     });
   }
+}
+
+void write_parameter(Run& run, const Source& source, std::span<const float> values) {
+  const auto check_count = [&](const Type& type) {
+    if (type.num_elements() == static_cast<int64_t>(values.size())) return;
+    fail("parameter '", to_string(source), "' has ", type.num_elements(), " elements, found ",
+         values.size());
+  };
+  for (const Encoded& e : encoded_parameters(run.scheme())) {
+    if (e.source != source) continue;
+    check_count(e.type);
+    write_codes(run, e, values.data());
+    return;
+  }
+  for (const Value v : run.scheme().inputs) {
+    const Object& object = run.scheme()[v];
+    if (object.role != Role::kParameter || object.source != source) continue;
+    const Type& type = object.type;
+    check_count(type);
+    const int64_t row = type.rank() ? type.dim(-1) : 1;
+    const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
+    for (size_t k = 0; k < values.size(); ++k) {
+      const auto i = static_cast<int64_t>(k);
+      store_element(run.data(v), type.dtype, i / row * physical + i % row, values[k]);
+    }
+    return;
+  }
+  fail("there is no parameter '", to_string(source), "'");
 }
 
 }  // namespace adjoint

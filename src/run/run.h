@@ -70,6 +70,11 @@ class Run {
 };
 
 // Begins every parameter and state as the scheme says: random values keyed by seed and source path.
+// One that is held as codes gets those of the values that it would begin with.
 void initialize(Run& run, uint64_t seed);
+
+// Gives a parameter these values, in logical order; one that is held as codes gets their codes.
+// Refuses a source that no parameter has, and a wrong number of values.
+void write_parameter(Run& run, const Source& source, std::span<const float> values);
 
 }  // namespace adjoint

@@ -9,6 +9,7 @@
 // for: `@block[0].up backward epoch=2 after %9`.
 #include <charconv>
 #include <limits>
+#include <map>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -255,13 +256,18 @@ class FlatParser {
     const std::string word = in_.take_name("an initialization");
     if (word == "zeros") return {.kind = Init::Kind::kZeros};
     if (word == "ones") return {.kind = Init::Kind::kOnes};
-    if (word != "normal" && word != "uniform") {
-      in_.fail_at(at, "wanted zeros, ones, normal(...) or uniform(...), found '" + word + "'");
+    const std::map<std::string, Init::Kind> scaled = {{"normal", Init::Kind::kNormal},
+                                                      {"uniform", Init::Kind::kUniform},
+                                                      {"constant", Init::Kind::kConstant}};
+    const auto kind = scaled.find(word);
+    if (kind == scaled.end()) {
+      in_.fail_at(at, "wanted zeros, ones, normal(...), uniform(...) or constant(...), found '" +
+                          word + "'");
     }
     in_.expect("(", "after the kind of initialization");
     const double scale = in_.take_number("a number");
     in_.expect(")", "after the scale");
-    return {.kind = word == "normal" ? Init::Kind::kNormal : Init::Kind::kUniform, .scale = scale};
+    return {.kind = kind->second, .scale = scale};
   }
 
   Placement placement() {

@@ -46,6 +46,8 @@ std::string to_string(const Init& init) {
       return "normal(" + shortest(init.scale) + ")";
     case Init::Kind::kUniform:
       return "uniform(" + shortest(init.scale) + ")";
+    case Init::Kind::kConstant:
+      return "constant(" + shortest(init.scale) + ")";
   }
   return "";
 }

@@ -39,8 +39,8 @@ std::optional<Role> role_named(std::string_view name);
 
 // How a parameter or state begins. Random values are keyed by its source path.
 struct Init {
-  enum class Kind : uint8_t { kZeros, kOnes, kNormal, kUniform } kind = Kind::kZeros;
-  double scale = 0;  // normal: standard deviation; uniform: half width
+  enum class Kind : uint8_t { kZeros, kOnes, kNormal, kUniform, kConstant } kind = Kind::kZeros;
+  double scale = 0;  // normal: standard deviation; uniform: half width; constant: the value
   bool operator==(const Init&) const = default;
 };
 std::string to_string(const Init& init);  // normal(0.02)

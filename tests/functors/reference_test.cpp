@@ -75,9 +75,61 @@ TEST(Reference, WidensDtypesThatStandInAttributes) {
   %4 ones: f32[n=4] = fill() {shape=[4], value=1.0} @ones
   return %2, %3, %4
 )"));
-  EXPECT_EQ(std::get<std::string>(r.morphisms[0].attrs.at("dtype")), "f64");
-  EXPECT_EQ(std::get<std::string>(r.morphisms[1].attrs.at("body")), "x0/f64, x0/i32");
-  EXPECT_EQ(std::get<std::string>(r.morphisms[2].attrs.at("dtype")), "f64");
+  EXPECT_EQ(print(r), R"(scheme:
+  input %0 x: f64[n=4]
+  %5 low:exact: f64[n=4] = cast(%0) {dtype="f64"} @low
+  %1 low: f64[n=4] = map(%5) {body="round2(x0)/f64"} @low
+  %2 both: f64[n=4], %3 ids: i32[n=4] = map(%1) {body="x0/f64, x0/i32"} @both
+  %4 ones: f64[n=4] = fill() {dtype="f64", shape=[4], value=1.0} @ones
+  return %2, %3, %4
+)");
+}
+
+// What is stored in 16 bits is rounded, whoever makes it; what a kernel holds inside is not.
+TEST(Reference, RoundsWhatIsStoredAndNothingElse) {
+  const Scheme r = to_reference(parse_scheme(R"(scheme:
+  input %0 x: bf16[n=3, h=4]
+  parameter %1 w: bf16[o=2, h=4]
+  parameter %2 b: bf16[o=2]
+  %3 y: bf16[n=3, o=2] = linear(%0, %1, %2) @y
+  %4 s: bf16[n=3, p=1, o=2] = split(%3) {parts=1} @s
+  %5 g: f32[o=2, h=4] gradient = contract(%3, %0) {dtype="f32", map="no,nh->oh"} @y:grad backward
+  return %4, %5
+)"));
+  EXPECT_EQ(print(r), R"(scheme:
+  input %0 x: f64[n=3, h=4]
+  parameter %1 w: f64[o=2, h=4]
+  parameter %2 b: f64[o=2]
+  %6 y.meaning: f64[n=3, o=2] = contract(%0, %1) {map="ai,oi->ao"} @y.meaning
+  %7 y:exact: f64[n=3, o=2] = add(%6, %2) @y.meaning
+  %3 y: f64[n=3, o=2] = map(%7) {body="round2(x0)/f64"} @y
+  %4 s: f64[n=3, p=1, o=2] = split(%3) {parts=1} @s
+  %5 g: f64[o=2, h=4] gradient = contract(%3, %0) {dtype="f64", map="no,nh->oh"} @y:grad backward
+  return %4, %5
+)");
+}
+
+TEST(Reference, KeepsSectionsEpochsAndLoops) {
+  const Scheme r = to_reference(parse_scheme(R"(scheme s parts=2:
+  input %0 x: f32[n=3, h=4]
+  parameter %1 w: f32[h=4, h=4]
+  %2 begin: f32[n=3, h=4] = fill() {shape=[3, 4], value=0.0} @begin prologue
+  %3 y: f32[n=3, h=4] = add(%0, %2) @y
+  %4 sum: f32[n=3, h=4] = linear(%3, %1) @sum epoch=3
+  %5 end: f32[n=3, h=4] = linear(%4, %1) @end epilogue
+  loop %2 -> %4
+  return %5
+)"));
+  ASSERT_EQ(r.loop.size(), 1u);
+  EXPECT_EQ(to_string(r[r.loop[0].in].source), "begin");
+  EXPECT_EQ(to_string(r[r.loop[0].out].source), "sum");
+  EXPECT_EQ(r.parts, 2);
+  ASSERT_EQ(r.morphisms.size(), 4u);
+  EXPECT_EQ(r.morphisms[0].section, Section::kPrologue);
+  EXPECT_EQ(r.morphisms[2].op, "contract");
+  EXPECT_EQ(r.morphisms[2].epoch, 3);
+  EXPECT_EQ(r.morphisms[3].op, "contract");
+  EXPECT_EQ(r.morphisms[3].section, Section::kEpilogue);
 }
 
 TEST(Reference, HasNoOpWithoutAReferenceOfItsOwn) {

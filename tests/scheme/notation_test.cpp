@@ -168,7 +168,7 @@ TEST(FlatNotation, Refusals) {
       {head + "  input %0 y: f32[]", "s:3:9: %0 is made twice"},
       {head + "  input %1 y: f32[] cold", "s:3:21: wanted a role or an attribute, found 'cold'"},
       {head + "  state %1 y: f32[] init=twos",
-       "s:3:26: wanted zeros, ones, normal(...) or uniform(...), found 'twos'"},
+       "s:3:26: wanted zeros, ones, normal(...), uniform(...) or constant(...), found 'twos'"},
       {head + "  state %1 y: f32[] init=normal", "s:3:32: wanted '(' after the kind"},
       {head + "  state %1 y: f32[] init=normal(x)", "s:3:33: wanted a number, found 'x'"},
       {head + "  state %1 y: f32[] stage=-1", "s:3:27: wanted a stage, found -1"},

@@ -1,0 +1,54 @@
+// The scale of the loss for the next step (Micikevicius et al., "Mixed Precision Training", 2018):
+// halved when this step's gradients were not finite (then the update was skipped), doubled after
+// `window` good steps in a row, always in [1, 2^24].
+#include "base/error.h"
+#include "ops/samples.h"
+
+namespace adjoint {
+
+namespace {
+
+Body body(const OpCall& call) {
+  bool fits = call.inputs.size() == 3;
+  for (const Type& t : call.inputs) fits = fits && t.rank() == 0;
+  if (!fits) fail("loss_scale: wants the numbers scale, good and norm");
+  const int64_t window = call.integer("window", 2000);
+  if (window < 1) fail("loss_scale: the window must be 1 step or more, found ", window);
+  Body body;
+  const Expr scale = input(body, 0), good = input(body, 1) + 1.0;
+  const Expr finite = is_finite(input(body, 2)), zero = constant(body, 0);
+  const Expr enough = less(constant(body, static_cast<double>(window) - 0.5), good);
+  const Expr doubled = min(scale * 2.0, constant(body, 0x1p24));
+  const Expr halved = max(scale * 0.5, constant(body, 1));
+  body.outputs = {{.node = select(finite, select(enough, doubled, scale), halved).node},
+                  {.node = select(finite, select(enough, zero, good), zero).node}};
+  return body;
+}
+
+}  // namespace
+
+extern const OpDef op_loss_scale = {
+    .name = "loss_scale",
+    .summary = "scale, good, norm -> scale, good: halved at overflow, doubled after good steps",
+    .body = body,
+    .differentiable = false,
+    .effect = Effect::kWritesState,
+    .output_names = {"good"},
+    .samples =
+        [] {
+          const auto at = [](int64_t window) {
+            return Sample{.inputs = std::vector<Type>(3, of({})),
+                          .attrs = {{"window", window}},
+                          .fills = std::vector<Sample::Fill>(3, Sample::Fill::kPositive)};
+          };
+          return std::vector<Sample>{at(1), at(2000)};
+        },
+    .refused =
+        [] {
+          return std::vector<Sample>{
+              {.inputs = {of({}), of({})}},
+              {.inputs = {of({}), of({}), of({})}, .attrs = {{"window", int64_t{0}}}}};
+        },
+};
+
+}  // namespace adjoint
