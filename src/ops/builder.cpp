@@ -95,6 +95,37 @@ void body_grad(GradCall& g) {
   for (size_t k = 0; k < rest.size(); ++k) g.input_grads[rest[k]] = made[k];
 }
 
+// Gradients of slices that together are all of an object are the gradient of the object side by
+// side: one concat, and no sum of padded ones. Nothing when these are no such parts.
+std::optional<Value> joined_slices(Builder& builder, const std::vector<Value>& parts) {
+  std::vector<Morphism>& morphisms = builder.scheme().morphisms;
+  std::map<int64_t, size_t> pads;  // by start
+  for (size_t i = morphisms.size(); i-- > 0 && pads.size() < parts.size();) {
+    const Morphism& m = morphisms[i];
+    if (std::count(parts.begin(), parts.end(), m.outputs[0]) == 0) continue;
+    if (m.op != "pad" || !pads.emplace(call_of(builder.scheme(), m).integer("start"), i).second) {
+      return std::nullopt;
+    }
+  }
+  if (pads.size() != parts.size()) return std::nullopt;
+  const OpCall first = call_of(builder.scheme(), morphisms[pads.begin()->second]);
+  const int64_t axis = first.integer("axis", first.inputs[0].rank() - 1);
+  int64_t end = 0;
+  std::vector<Value> operands;
+  for (const auto& [start, i] : pads) {
+    const OpCall pad = call_of(builder.scheme(), morphisms[i]);
+    if (start != end || pad.integer("axis", pad.inputs[0].rank() - 1) != axis) return std::nullopt;
+    end += pad.inputs[0].dim(static_cast<int>(axis));
+    operands.push_back(morphisms[i].inputs[0]);
+  }
+  if (end != first.integer("size")) return std::nullopt;
+  std::vector<size_t> gone;
+  for (const auto& [start, i] : pads) gone.push_back(i);
+  std::sort(gone.rbegin(), gone.rend());
+  for (const size_t i : gone) morphisms.erase(morphisms.begin() + static_cast<int64_t>(i));
+  return builder.emit("concat", operands, axis ? Attrs{{"axis", axis}} : Attrs{});
+}
+
 }  // namespace
 
 std::vector<std::optional<Value>> backpropagate(Builder& builder, int first, int last,
@@ -120,6 +151,10 @@ std::vector<std::optional<Value>> backpropagate(Builder& builder, int first, int
     const auto found = parts.find(of);
     if (found == parts.end()) return std::nullopt;
     std::vector<Value>& list = found->second;
+    if (list.size() > 1) {
+      builder.at({builder.scheme()[of].source.path, "grad"}, Phase::kBackward, Role::kGradient);
+      if (const auto joined = joined_slices(builder, list)) list = {*joined};
+    }
     while (list.size() > 1) {
       // By value: adding a morphism moves the objects.
       const std::string path = builder.scheme()[of].source.path;

@@ -1,11 +1,13 @@
 // The matrix product of any two objects, by an index map in Einstein's manner: "bsi,oi->bso" sums
 // over i. Its gradient is two more of itself, so one op serves linear maps, their gradients and the
-// meaning of attention.
+// meaning of attention. A third operand of the result's type is added to the product, and may be
+// overwritten by it: that is how a sum over parts grows in place.
 #include <map>
 
 #include "base/error.h"
 #include "ops/builder.h"
 #include "ops/matmul.h"
+#include "ops/movement.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -22,7 +24,9 @@ ProductLetters letters(const OpCall& call) {
 
 std::vector<Type> infer(const OpCall& call) {
   const ProductLetters l = letters(call);
-  if (call.inputs.size() != 2) fail("contract: wants two operands, found ", call.inputs.size());
+  if (call.inputs.size() != 2 && call.inputs.size() != 3) {
+    fail("contract: wants two operands and maybe an addend, found ", call.inputs.size());
+  }
   std::map<char, Axis> axes;
   const auto bind = [&](const std::string& in, const Type& t, const char* which) {
     if (static_cast<int>(in.size()) != t.rank()) {
@@ -44,13 +48,19 @@ std::vector<Type> infer(const OpCall& call) {
     fail("contract: operands have one floating dtype, found ", name(call.inputs[0].dtype), " and ",
          name(call.inputs[1].dtype));
   }
-  const auto dtype = dtype_named(call.text("dtype", name(call.inputs[0].dtype)));
+  const Type& like = call.inputs.size() > 2 ? call.inputs[2] : call.inputs[0];
+  const auto dtype = dtype_named(call.text("dtype", name(like.dtype)));
   if (!dtype) fail("contract: '", call.text("dtype"), "' is no dtype");
   Type out{.dtype = *dtype};
   for (const char c : l.c) {
     const auto found = axes.find(c);
     if (found == axes.end()) fail("contract: '", c, "' of the result is in no operand");
     out.axes.push_back(found->second);
+  }
+  if (call.inputs.size() == 3 &&
+      (!same_shape(call.inputs[2], out) || call.inputs[2].dtype != out.dtype)) {
+    fail("contract: the addend must be ", to_string(out), " as the result is, found ",
+         to_string(call.inputs[2]));
   }
   return {out};
 }
@@ -79,19 +89,42 @@ void grad(GradCall& g) {
   // can go.
   give(1, l.b, l.a, g.inputs[0]);
   give(0, l.a, l.b, g.inputs[1]);
+  if (g.inputs.size() > 2 && g.wants[2]) g.input_grads[2] = g.dout();
+}
+
+// The addend must be added once, so nothing may be summed in pieces beside it.
+IndexMap index_map(const OpCall& call) {
+  const ProductLetters l = letters(call);
+  IndexMap map{{l.a, l.b}, {l.c}};
+  if (call.inputs.size() < 3) return map;
+  map.inputs.push_back(l.c);
+  for (const char c : l.a + l.b) {
+    if ((l.c + map.whole).find(c) == std::string::npos) map.whole += c;
+  }
+  return map;
 }
 
 std::optional<Product> product_of(const KernelCall& k) {
   const OpCall& call = k.call;
   if (call.inputs[0].dtype == Dtype::kF64) return std::nullopt;
-  return as_product(call.text("map"), call.inputs[0], k.in_strides[0], call.inputs[1],
-                    k.in_strides[1], k.outputs[0], k.out_strides[0]);
+  auto product = as_product(call.text("map"), call.inputs[0], k.in_strides[0], call.inputs[1],
+                            k.in_strides[1], k.outputs[0], k.out_strides[0]);
+  if (product) product->accumulate = call.inputs.size() > 2;
+  return product;
 }
 
 Launch cpu(const KernelCall& k, const Pointers& at) {
   const auto product = product_of(k);
   if (!product) return prepare_naive_contract(k.call.text("map"), k, at);
-  return prepare_product(*product, at.in[0], at.in[1], nullptr, at.out[0], at.workspace);
+  const Launch multiply =
+      prepare_product(*product, at.in[0], at.in[1], nullptr, at.out[0], at.workspace);
+  if (!product->accumulate || at.in[2] == at.out[0]) return multiply;
+  const Launch begin = prepare_copy(k.outputs[0], k.in_strides[2], at.in[2], k.outputs[0],
+                                    k.out_strides[0], at.out[0]);
+  return [=] {
+    begin();
+    multiply();
+  };
 }
 
 Launch reference(const KernelCall& k, const Pointers& at) {
@@ -102,38 +135,46 @@ std::vector<Sample> samples() {
   const auto with = [](Type a, Type b, const char* map) {
     return Sample{.inputs = {std::move(a), std::move(b)}, .attrs = {{"map", std::string(map)}}};
   };
+  const auto plus = [](Type a, Type b, const Type& addend, const char* map) {
+    return Sample{.inputs = {std::move(a), std::move(b), addend},
+                  .attrs = {{"map", std::string(map)}}};
+  };
   return {with(of({3, 5}), of({5, 7}), "mk,kn->mn"),
           with(of({2, 3, 5}), of({7, 5}), "bsi,oi->bso"),
           with(of({2, 3, 7}), of({2, 3, 5}), "bso,bsi->oi"),
           with(of({2, 3, 2, 5}), of({2, 4, 2, 5}), "bihd,bjhd->bhij"),
           with(of({1, 1}), of({1, 1}), "mk,kn->mn"),
           with(of({1, 5}), of({7, 5}), "mk,nk->mn"),
-          with(of({3, 1}), of({3, 33}), "km,kn->mn")};
+          with(of({3, 1}), of({3, 33}), "km,kn->mn"),
+          plus(of({2, 3, 7}), of({2, 3, 5}), of({7, 5}), "bso,bsi->oi"),
+          plus(of({2, 3, 2, 5}), of({2, 4, 2, 5}), of({2, 2, 3, 4}), "bihd,bjhd->bhij")};
 }
 
 std::vector<Sample> refused() {
   const auto with = [](Type a, Type b, const char* map) {
     return Sample{.inputs = {std::move(a), std::move(b)}, .attrs = {{"map", std::string(map)}}};
   };
-  return {with(of({3, 5}), of({6, 7}), "mk,kn->mn"), with(of({3, 5}), of({5, 7}), "mk,kn->mz"),
-          with(of({3, 5}), of({5}), "mk,kn->mn"), with(of({3, 5}), of({5, 7}), "mk-kn")};
+  return {with(of({3, 5}), of({6, 7}), "mk,kn->mn"),
+          with(of({3, 5}), of({5, 7}), "mk,kn->mz"),
+          with(of({3, 5}), of({5}), "mk,kn->mn"),
+          with(of({3, 5}), of({5, 7}), "mk-kn"),
+          {.inputs = {of({3, 5}), of({5, 7}), of({7, 3})},
+           .attrs = {{"map", std::string("mk,kn->mn")}}}};
 }
 
 }  // namespace
 
 extern const OpDef op_contract = {
     .name = "contract",
-    .summary = "a product of two objects summed over the axes that the result lacks",
+    .summary =
+        "a product of two objects summed over the axes that the result lacks, plus an addend",
     .infer = infer,
-    .index_map =
-        [](const OpCall& call) {
-          const ProductLetters l = letters(call);
-          return IndexMap{{l.a, l.b}, {l.c}};
-        },
+    .index_map = index_map,
     .flops = flops,
     .grad = grad,
     .one_dtype = true,
     .says_dtype = true,
+    .may_overwrite = {{0, 2}},
     .reference = reference,
     .cpu = cpu,
     .cpu_workspace =

@@ -95,16 +95,18 @@ Launch naive(const KernelCall& k, const Pointers& at) {
   if (k.call.inputs.size() < 3) return multiply;
   const void* bias = at.in[2];
   void* y = at.out[0];
-  const Dtype dtype = k.outputs[0].dtype;
-  const int64_t width = k.outputs[0].dim(-1), step = k.outputs[0].axes.back().physical();
-  const int64_t rows = k.outputs[0].num_elements() / width;
+  const Type type = k.outputs[0];
+  const Strides strides = k.out_strides[0];
   return [=] {
     multiply();
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < width; ++c) {
-        const int64_t at_y = r * step + c;
-        store_element(y, dtype, at_y, load_element(y, dtype, at_y) + load_element(bias, dtype, c));
+    for (int64_t i = 0; i < type.num_elements(); ++i) {
+      int64_t rest = i, to = 0;
+      for (int a = type.rank(); a-- > 0;) {
+        to += rest % type.dim(a) * strides[a];
+        rest /= type.dim(a);
       }
+      const double shift = load_element(bias, type.dtype, i % type.dim(-1));
+      store_element(y, type.dtype, to, load_element(y, type.dtype, to) + shift);
     }
   };
 }

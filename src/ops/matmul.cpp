@@ -12,9 +12,12 @@ namespace adjoint {
 
 namespace {
 
+constexpr int64_t kMostProducts = 64;  // that one contraction is cut into
+
 struct Letter {
   char name;
   int64_t size, a = 0, b = 0, c = 0;  // strides in each tensor, 0 where it is absent
+  int64_t addend = 0;
 };
 
 // Letters of one group, outermost first, merged into one where every tensor steps evenly.
@@ -89,6 +92,11 @@ std::optional<dnnl::matmul::primitive_desc> primitive_for(const Product& p, Dtyp
   const Descriptions d = describe(p, dtype, out_dtype);
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attr.set_post_ops(sum);
+  }
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::matmul::primitive_desc primitive =
       p.bias ? dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.bias, d.c, attr, true)
@@ -112,6 +120,7 @@ struct Widened {
 Widened widen(const Product& p) {
   Widened w{.product = p, .a = {}, .b = {}, .bias = {}, .c = {}};
   w.product.dtype = w.product.out_dtype = Dtype::kF32;
+  w.product.accumulate = false;  // what was in c is added when the product is narrowed
   int64_t batch = 1;
   const auto dense = [&](std::vector<int64_t>& strides, int64_t inner) {
     int64_t next = inner;
@@ -190,8 +199,19 @@ std::optional<Product> as_product(const std::string& map, const Type& a, const S
   gather(letters.a, a, letters.c);
   gather(letters.b, b, letters.c + letters.a);
   batch = merged(batch), m = merged(m), n = merged(n), k = merged(k);
-  if (m.size() > 1 || n.size() > 1 || k.size() > 1 || batch.size() > 4) return std::nullopt;
-  Product p{.batch = {},
+  if (batch.size() > 4) return std::nullopt;
+  std::vector<Product::Outer> outer;
+  int64_t products = 1;
+  for (std::vector<Letter>* group : {&m, &n, &k}) {
+    for (; group->size() > 1; group->erase(group->begin())) {
+      const Letter& l = group->front();
+      outer.push_back({l.size, l.a, l.b, l.c, group == &k});
+      products *= l.size;
+    }
+  }
+  if (products > kMostProducts) return std::nullopt;
+  Product p{.outer = std::move(outer),
+            .batch = {},
             .a_batch = {},
             .b_batch = {},
             .c_batch = {},
@@ -216,7 +236,39 @@ std::optional<Product> as_product(const std::string& map, const Type& a, const S
   return p;
 }
 
+namespace {
+
+// The first axis of `outer` taken one step at a time; a summed one adds to what its first step
+// made.
+Product inner_of(const Product& p, bool first) {
+  Product inner = p;
+  inner.outer.erase(inner.outer.begin());
+  inner.accumulate = p.accumulate || (p.outer[0].summed && !first);
+  return inner;
+}
+
+Launch prepare_outer(const Product& p, const void* a, const void* b, const void* bias, void* c,
+                     void* workspace) {
+  const Product::Outer axis = p.outer[0];
+  const int64_t size = size_of(p.dtype).count, out_size = size_of(p.out_dtype).count;
+  std::vector<Launch> steps;
+  for (int64_t i = 0; i < axis.size; ++i) {
+    steps.push_back(prepare_product(inner_of(p, i == 0),
+                                    static_cast<const char*>(a) + i * axis.a * size,
+                                    static_cast<const char*>(b) + i * axis.b * size, bias,
+                                    static_cast<char*>(c) + i * axis.c * out_size, workspace));
+  }
+  return [steps] {
+    for (const Launch& step : steps) step();
+  };
+}
+
+}  // namespace
+
 Bytes product_workspace(const Product& p) {
+  if (!p.outer.empty()) {
+    return std::max(product_workspace(inner_of(p, true)), product_workspace(inner_of(p, false)));
+  }
   if (const auto primitive = primitive_for(p, p.dtype, p.out_dtype)) {
     return {static_cast<int64_t>(primitive->scratchpad_desc().get_size())};
   }
@@ -226,6 +278,7 @@ Bytes product_workspace(const Product& p) {
 
 Launch prepare_product(const Product& p, const void* a, const void* b, const void* bias, void* c,
                        void* workspace) {
+  if (!p.outer.empty()) return prepare_outer(p, a, b, bias, c, workspace);
   const auto primitive = primitive_for(p, p.dtype, p.out_dtype);
   if (!primitive) {
     CHECK(p.dtype != Dtype::kF32 || p.out_dtype != Dtype::kF32, "oneDNN multiplies float32");
@@ -251,9 +304,11 @@ Launch prepare_product(const Product& p, const void* a, const void* b, const voi
         wide_bias[i] = static_cast<float>(load_element(bias, p.out_dtype, i));
       }
       multiply();
-      for_each_element(
-          p.batch, p.m, p.n, q.c_batch, q.c_m, q.c_n, p.c_batch, p.c_m, p.c_n,
-          [&](int64_t from, int64_t to) { store_element(c, p.out_dtype, to, wide_c[from]); });
+      for_each_element(p.batch, p.m, p.n, q.c_batch, q.c_m, q.c_n, p.c_batch, p.c_m, p.c_n,
+                       [&](int64_t from, int64_t to) {
+                         const double before = p.accumulate ? load_element(c, p.out_dtype, to) : 0;
+                         store_element(c, p.out_dtype, to, before + wide_c[from]);
+                       });
     };
   }
   struct Prepared {
@@ -288,6 +343,7 @@ Launch prepare_product(const Product& p, const void* a, const void* b, const voi
 Launch prepare_naive_contract(const std::string& map, const KernelCall& call, const Pointers& at) {
   const ProductLetters parsed = product_letters(map).value();
   const Type c_type = call.outputs[0];
+  const bool adds = call.call.op == "contract" && call.call.inputs.size() > 2;
   std::vector<Letter> kept, summed;
   std::string seen;
   const auto collect = [&](const std::string& in, const Type& type) {
@@ -298,8 +354,12 @@ Launch prepare_naive_contract(const std::string& map, const KernelCall& call, co
         const size_t found = letters.find(in[i]);
         return found == std::string::npos ? 0 : strides[found];
       };
-      const Letter l{in[i], type.dim(static_cast<int>(i)), stride(parsed.a, call.in_strides[0]),
-                     stride(parsed.b, call.in_strides[1]), stride(parsed.c, call.out_strides[0])};
+      const Letter l{in[i],
+                     type.dim(static_cast<int>(i)),
+                     stride(parsed.a, call.in_strides[0]),
+                     stride(parsed.b, call.in_strides[1]),
+                     stride(parsed.c, call.out_strides[0]),
+                     adds ? stride(parsed.c, call.in_strides[2]) : 0};
       (parsed.c.find(in[i]) != std::string::npos ? kept : summed).push_back(l);
     }
   };
@@ -313,13 +373,13 @@ Launch prepare_naive_contract(const std::string& map, const KernelCall& call, co
   return [=] {
     parallel_for(results, 64, [&](int64_t begin, int64_t end, int) {
       for (int64_t r = begin; r < end; ++r) {
-        int64_t rest = r, a = 0, b = 0, c = 0;
+        int64_t rest = r, a = 0, b = 0, c = 0, addend = 0;
         for (size_t i = kept.size(); i-- > 0;) {
           const int64_t x = rest % kept[i].size;
-          a += x * kept[i].a, b += x * kept[i].b, c += x * kept[i].c;
+          a += x * kept[i].a, b += x * kept[i].b, c += x * kept[i].c, addend += x * kept[i].addend;
           rest /= kept[i].size;
         }
-        double sum = 0;
+        double sum = adds ? load_element(at.in[2], c_type.dtype, addend) : 0;
         for (int64_t t = 0; t < terms; ++t) {
           int64_t inner = t, ta = a, tb = b;
           for (size_t i = summed.size(); i-- > 0;) {

@@ -7,8 +7,16 @@
 
 namespace adjoint {
 
-// c[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n] (+ bias[n]), any strides.
+// c[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n] (+ bias[n]), any strides,
+// or the same added to c.
 struct Product {
+  // Axes that do not merge into one m, n or k, as those of a slice: a product for each step of
+  // them.
+  struct Outer {
+    int64_t size, a, b, c;  // strides
+    bool summed;
+  };
+  std::vector<Outer> outer = {};
   std::vector<int64_t> batch;
   int64_t m = 1, n = 1, k = 1;
   std::vector<int64_t> a_batch, b_batch, c_batch;  // strides
@@ -16,6 +24,7 @@ struct Product {
   Dtype dtype = Dtype::kF32;      // of a and b
   Dtype out_dtype = Dtype::kF32;  // of c
   bool bias = false;
+  bool accumulate = false;  // c += a b
 };
 
 // "bsi,oi->bso": the letters of both operands and of the result; nothing when it is no such text.
@@ -24,8 +33,8 @@ struct ProductLetters {
 };
 std::optional<ProductLetters> product_letters(const std::string& map);
 
-// The product that an index map such as "bsi,oi->bso" asks for, or nothing when its axes do not
-// merge into one m, one n and one k.
+// The product that an index map such as "bsi,oi->bso" asks for, or nothing when its axes merge so
+// badly that it would be too many.
 std::optional<Product> as_product(const std::string& map, const Type& a, const Strides& a_strides,
                                   const Type& b, const Strides& b_strides, const Type& c,
                                   const Strides& c_strides);

@@ -1,13 +1,53 @@
 #include "ops/movement.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
 #include "device/parallel.h"
 
 namespace adjoint {
 
+namespace {
+
+// Both have one shape: what is contiguous in both at the end of the axes is copied at once.
+Launch copy_runs(const Type& type, const Strides& from_strides, const void* from,
+                 const Strides& to_strides, void* to) {
+  int outer = type.rank();
+  int64_t run = 1;
+  while (outer > 0 && (type.dim(outer - 1) == 1 ||
+                       (from_strides[outer - 1] == run && to_strides[outer - 1] == run))) {
+    run *= type.dim(--outer);
+  }
+  const int64_t size = size_of(type.dtype).count, runs = type.num_elements() / run;
+  constexpr int64_t kLongest = 1 << 16;  // elements that one thread takes at once
+  const int64_t pieces = (run + kLongest - 1) / kLongest;
+  return [=] {
+    parallel_for(runs * pieces, std::max<int64_t>(1, 16384 / run),
+                 [&](int64_t begin, int64_t end, int) {
+                   for (int64_t k = begin; k < end; ++k) {
+                     int64_t rest = k / pieces, a = 0, b = 0;
+                     for (int i = outer; i-- > 0;) {
+                       a += rest % type.dim(i) * from_strides[i];
+                       b += rest % type.dim(i) * to_strides[i];
+                       rest /= type.dim(i);
+                     }
+                     const int64_t first = k % pieces * kLongest;
+                     std::memcpy(static_cast<char*>(to) + size * (b + first),
+                                 static_cast<const char*>(from) + size * (a + first),
+                                 size * std::min(kLongest, run - first));
+                   }
+                 });
+  };
+}
+
+}  // namespace
+
 Launch prepare_copy(const Type& from_type, const Strides& from_strides, const void* from,
                     const Type& to_type, const Strides& to_strides, void* to) {
+  if (same_shape(from_type, to_type)) {
+    return copy_runs(from_type, from_strides, from, to_strides, to);
+  }
   const int64_t size = size_of(from_type.dtype).count, count = from_type.num_elements();
   const auto offset = [](const Type& type, const Strides& strides, int64_t k) {
     int64_t at = 0;
@@ -32,6 +72,28 @@ std::string leading_letters(const Type& type, int untouched) {
   std::string letters;
   for (int i = 0; i + untouched < type.rank(); ++i) letters += static_cast<char>('a' + i);
   return letters;
+}
+
+std::string letters_but(const Type& type, int axis) {
+  std::string letters = leading_letters(type, 0);
+  letters[axis] = '.';
+  return letters;
+}
+
+Attrs slice_attrs(int rank, int axis, int64_t start, int64_t size) {
+  Attrs attrs = {{"start", start}, {"size", size}};
+  if (axis != rank - 1) attrs["axis"] = int64_t{axis};
+  return attrs;
+}
+
+int axis_attr(const OpCall& call, int otherwise) {
+  const int rank = call.inputs[0].rank();
+  const int64_t axis = call.integer("axis", otherwise);
+  if (axis < 0 || axis >= rank) {
+    fail(call.op, ": axis ", axis, " is not one of the ", rank, " axes of ",
+         shape_string(call.inputs[0]));
+  }
+  return static_cast<int>(axis);
 }
 
 Launch prepare_reshape(const KernelCall& call, const Pointers& at) {

@@ -9,6 +9,14 @@ Launch prepare_copy(const Type& from_type, const Strides& from_strides, const vo
                     const Type& to_type, const Strides& to_strides, void* to);
 // Letters for all axes but the last `untouched`, for index maps.
 std::string leading_letters(const Type& type, int untouched);
+// Letters for all axes but one, which no split may touch.
+std::string letters_but(const Type& type, int axis);
 Launch prepare_reshape(const KernelCall& call, const Pointers& at);
+
+// What slice and pad are told: `size` elements from `start` along `axis`. The last axis is not
+// written, so that it is the default.
+Attrs slice_attrs(int rank, int axis, int64_t start, int64_t size);
+// The axis that slice, pad or concat speaks of; Error when there is none such.
+int axis_attr(const OpCall& call, int otherwise);
 
 }  // namespace adjoint

@@ -1,5 +1,5 @@
-// Zeros around the last axis: [..., n] -> [..., size], the operand at `start`. The gradient of
-// slice.
+// Zeros around the operand along an axis, the last unless `axis` is said: [..., n] -> [..., size],
+// the operand at `start`. The gradient of slice.
 #include <cstring>
 
 #include "base/error.h"
@@ -12,26 +12,39 @@ namespace adjoint {
 
 namespace {
 
+int axis_of(const OpCall& call) { return axis_attr(call, call.inputs[0].rank() - 1); }
+
 std::vector<Type> infer(const OpCall& call) {
   if (call.inputs.size() != 1 || call.inputs[0].rank() < 1) fail("pad: wants one operand");
   Type t = call.inputs[0];
+  Axis& axis = t.axes[axis_of(call)];
   const int64_t start = call.integer("start"), size = call.integer("size");
-  if (start < 0 || start > size - t.dim(-1)) {
-    fail("pad: ", t.axes.back().name, "=", t.dim(-1), " at ", start, " is not inside ", size);
+  if (start < 0 || start > size - axis.size) {
+    fail("pad: ", axis.name, "=", axis.size, " at ", start, " is not inside ", size);
   }
-  t.axes.back() = {t.axes.back().name, size};
+  axis = {axis.name, size};
   return {t};
 }
 
 Launch copy(const KernelCall& call, const Pointers& at) {
   const Type out = call.outputs[0];
-  const int64_t skip = call.call.integer("start") * call.out_strides[0].back();
+  const Strides strides = call.out_strides[0];
+  const int64_t skip = call.call.integer("start") * strides[axis_of(call.call)];
   auto* to = static_cast<char*>(at.out[0]);
   const Launch move =
-      prepare_copy(call.call.inputs[0], call.in_strides[0], at.in[0], call.call.inputs[0],
-                   call.out_strides[0], to + skip * size_of(out.dtype).count);
-  return [move, to, bytes = out.bytes()] {
-    std::memset(to, 0, bytes.count);
+      prepare_copy(call.call.inputs[0], call.in_strides[0], at.in[0], call.call.inputs[0], strides,
+                   to + skip * size_of(out.dtype).count);
+  if (strides == dense_strides(out)) {
+    return [move, to, bytes = out.bytes()] {
+      std::memset(to, 0, bytes.count);
+      move();
+    };
+  }
+  static constexpr double kZero = 0;  // all bits, whatever the dtype
+  const Launch clear =
+      prepare_copy(out, Strides(strides.size(), 0), &kZero, out, strides, at.out[0]);
+  return [clear, move] {
+    clear();
     move();
   };
 }
@@ -40,26 +53,30 @@ Launch copy(const KernelCall& call, const Pointers& at) {
 
 extern const OpDef op_pad = {
     .name = "pad",
-    .summary = "zeros around the last axis, the operand at `start`",
+    .summary = "zeros around an axis (the last, unless said), the operand at `start`",
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
-          const std::string leading = leading_letters(call.inputs[0], 1);
-          return IndexMap{{leading + "."}, {leading + "."}};
+          const std::string letters = letters_but(call.inputs[0], axis_of(call));
+          return IndexMap{{letters}, {letters}};
         },
     .flops = [](const OpCall&) { return int64_t{0}; },
     .grad =
         [](GradCall& g) {
-          g.input_grads[0] = g.builder.emit(
-              "slice", {g.dout()},
-              {{"start", g.call.integer("start")}, {"size", g.call.inputs[0].dim(-1)}});
+          const Type& x = g.call.inputs[0];
+          const int axis = axis_of(g.call);
+          g.input_grads[0] =
+              g.builder.emit("slice", {g.dout()},
+                             slice_attrs(x.rank(), axis, g.call.integer("start"), x.dim(axis)));
         },
     .reference = copy,
     .cpu = copy,
     .samples =
         [] {
           return std::vector<Sample>{
-              {.inputs = {of({3, 4})}, .attrs = {{"start", int64_t{2}}, {"size", int64_t{7}}}}};
+              {.inputs = {of({3, 4})}, .attrs = {{"start", int64_t{2}}, {"size", int64_t{7}}}},
+              {.inputs = {of({2, 3, 2})},
+               .attrs = {{"axis", int64_t{0}}, {"start", int64_t{1}}, {"size", int64_t{4}}}}};
         },
     .refused =
         [] {

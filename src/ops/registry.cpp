@@ -140,7 +140,12 @@ IndexMap index_map_of(const OpCall& call) {
 
 std::vector<std::pair<int, int>> overwrites(const OpCall& call) {
   const OpDef& def = op_named(call.op);
-  return def.body ? body_may_overwrite(call) : def.may_overwrite;
+  if (def.body) return body_may_overwrite(call);
+  std::vector<std::pair<int, int>> pairs;
+  for (const auto& pair : def.may_overwrite) {
+    if (pair.second < static_cast<int>(call.inputs.size())) pairs.push_back(pair);  // it is there
+  }
+  return pairs;
 }
 
 Bytes workspace_bytes(const KernelCall& call) {
