@@ -46,7 +46,9 @@ Dependencies dependencies(const Scheme& scheme) {
         const Morphism& m = scheme.morphisms[reader];
         // Before the body there are no views of an accumulator, only copies (plan.cpp).
         const bool copies = in_loop && m.section == Section::kPrologue;
-        if (op_named(m.op).view && !copies) old.push_back(m.outputs[0]);
+        // Joined parameters may be a view of them, too.
+        const bool shares = op_named(m.op).view || m.op == "concat";
+        if (shares && !copies) old.push_back(m.outputs[0]);
       }
     }
   };

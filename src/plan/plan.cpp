@@ -1,7 +1,7 @@
 // Order, then storages, then offsets. Storages are joined where the scheme allows it: a view lies
 // in what it is a view of; a result takes the place of an operand that dies there, where the op
-// says it may; state that comes out lies where it went in, and so does an accumulator. Each tier
-// is packed by itself.
+// says it may; state that comes out lies where it went in, and so does an accumulator; operands of
+// a concat are made inside it. Each tier is packed by itself.
 #include "plan/plan.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "device/buffer.h"
 #include "ops/op_def.h"
+#include "plan/adjacent.h"
 #include "plan/order.h"
 #include "plan/pack.h"
 
@@ -103,9 +104,18 @@ class Planner {
     view_of_.assign(scheme_.objects.size(), -1);
     is_input_.assign(scheme_.objects.size(), false);
     for (const Value in : scheme_.inputs) is_input_[in] = true;
+    adjacent_ = find_adjacent(scheme_, options_);
     for (size_t v = 0; v < scheme_.objects.size(); ++v) {
-      plan_.places[v].strides = dense_strides(scheme_.objects[v].type);
+      plan_.places[v].strides = adjacent_.strides[v];
     }
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {  // holders before what lies in them
+      for (const Value v : scheme_.morphisms[i].outputs) {
+        if (adjacent_.within[v] >= 0) lie_within(v, adjacent_.within[v], adjacent_.start[v]);
+      }
+    }
+    join_parameters();
+    const std::vector<int> made_by = producers(scheme_);
+    const std::vector<std::vector<int>> read_by = readers(scheme_);
     std::vector<bool> read_densely(scheme_.objects.size(), false);
     for (const Morphism& m : scheme_.morphisms) {
       if (!op_named(m.op).wants_dense) continue;
@@ -114,15 +124,20 @@ class Planner {
     for (const int i : order_) {
       const Morphism& m = scheme_.morphisms[i];
       const OpDef& def = op_named(m.op);
-      if (!def.view) continue;
+      if (!def.view) {
+        write_over_slice(i, made_by, read_by, read_densely);
+        continue;
+      }
       const Value out = m.outputs[0], in = m.inputs[0];
       // What is carried has bytes of its own, a view cannot reach into another tier, and one of an
       // accumulator's beginning must not grow with it.
       if (is_carried_[out] || tier_of(out) != tier_of(in)) continue;
       if (m.section == Section::kPrologue && begins_[root(in)]) continue;
       int64_t offset = 0;
-      const auto strides = def.view(call_of(scheme_, m), plan_.places[in].strides, offset);
+      auto strides = def.view(call_of(scheme_, m), plan_.places[in].strides, offset);
       if (!strides) continue;
+      const Type& type = scheme_[out].type;
+      if (lies_densely(type, *strides)) strides = dense_strides(type);
       if (read_densely[out] && *strides != dense_strides(scheme_[out].type)) continue;
       view_of_[out] = in;
       plan_.places[out].strides = *strides;
@@ -131,9 +146,52 @@ class Planner {
     }
   }
 
+  void lie_within(Value v, Value holder, int64_t start) {
+    plan_.places[v].offset = plan_.places[holder].offset + start * size_of(scheme_[v].type.dtype);
+  }
+
+  // A concat of parameters that lie one behind the other is a view of the first and what follows.
+  void join_parameters() {
+    joined_.assign(scheme_.objects.size(), -1);
+    for (size_t g = 0; g < adjacent_.joined.size(); ++g) {
+      const std::vector<Value>& group = adjacent_.joined[g];
+      Bytes next{0};
+      for (const Value v : group) {
+        joined_[v] = static_cast<int>(g);
+        plan_.places[v].offset = next;
+        next += scheme_[v].type.bytes();
+      }
+      view_of_[scheme_.morphisms[adjacent_.joined_by[g]].outputs[0]] = group[0];
+    }
+  }
+
+  // What an op makes of a slice may take the slice's place though other slices live on.
+  void write_over_slice(int i, const std::vector<int>& made_by,
+                        const std::vector<std::vector<int>>& read_by,
+                        const std::vector<bool>& read_densely) {
+    const Morphism& m = scheme_.morphisms[i];
+    const Value out = m.outputs[0];
+    if (adjacent_.within[out] >= 0 || read_densely[out] || is_carried_[out]) return;
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      const Value in = m.inputs[k];
+      if (view_of_[in] < 0 || scheme_[in].type != scheme_[out].type) continue;
+      if (tier_of(in) != tier_of(out)) continue;
+      if (!writes_over_slice(scheme_, made_by, read_by, i, in)) continue;
+      const auto may = overwrites(call_of(scheme_, m));
+      if (!std::count(may.begin(), may.end(), std::pair{0, static_cast<int>(k)})) continue;
+      adjacent_.within[out] = in;
+      plan_.places[out].strides = plan_.places[in].strides;
+      lie_within(out, in, 0);
+      return;
+    }
+  }
+
   Value root(Value v) const {
-    while (view_of_[v] >= 0) v = view_of_[v];
-    return v;
+    while (true) {
+      const Value next = view_of_[v] >= 0 ? view_of_[v] : adjacent_.within[v];
+      if (next < 0) return v;
+      v = next;
+    }
   }
 
   Tier tier_of(Value v) const { return scheme_[v].attributes.tier; }
@@ -149,7 +207,7 @@ class Planner {
         last_use_[root(v)] = again ? plan_.body_end - 1 : at;
       }
       for (const Value v : m.outputs) {
-        made_in_body[v] = in_body(at);
+        for (Value w = v; w >= 0; w = adjacent_.within[w]) made_in_body[w] = in_body(at);
         last_use_[root(v)] = std::max(last_use_[root(v)], at);
       }
     }
@@ -179,10 +237,18 @@ class Planner {
     const Object& object = scheme_[v];
     const bool state = is_state(object);
     const int last = state ? end : std::max(last_use_[v], 0);
-    const int storage = new_storage(object.type.bytes(), 0, last, category_of(object), tier_of(v));
+    Bytes size = object.type.bytes();
+    if (joined_[v] >= 0) {
+      const std::vector<Value>& group = adjacent_.joined[joined_[v]];
+      if (plan_.places[v].storage >= 0) return;  // placed with the first of its group
+      size = {0};
+      for (const Value member : group) size += scheme_[member].type.bytes();
+    }
+    const int storage = new_storage(size, 0, last, category_of(object), tier_of(v));
     if (state) {
       Storage& s = plan_.storages[storage];
-      const auto fixed = options_.fixed.find(to_string(object.source));
+      const Value first = joined_[v] >= 0 ? adjacent_.joined[joined_[v]][0] : v;
+      const auto fixed = options_.fixed.find(to_string(scheme_[first].source));
       if (fixed != options_.fixed.end()) {
         CHECK(fixed->second.tier == s.tier,
               "state that two plans share lies in one tier: " + to_string(object.source));
@@ -194,7 +260,11 @@ class Planner {
         top += round_up(s.size, kAlignment);
       }
     }
-    put(v, storage);
+    if (joined_[v] < 0) {
+      put(v, storage);
+    } else {
+      for (const Value member : adjacent_.joined[joined_[v]]) put(member, storage);
+    }
   }
 
   KernelCall kernel_call(const OpCall& call, const Morphism& m) const {
@@ -206,7 +276,7 @@ class Planner {
     for (const Value v : m.inputs) k.in_strides.push_back(plan_.places[v].strides);
     for (const Value v : m.outputs) {
       k.outputs.push_back(scheme_[v].type);
-      k.out_strides.push_back(dense_strides(scheme_[v].type));
+      k.out_strides.push_back(plan_.places[v].strides);
     }
     return k;
   }
@@ -218,6 +288,10 @@ class Planner {
     }
     for (const Value v : m.inputs) {
       key += "|" + to_string(scheme_[v].type);
+      for (const int64_t stride : plan_.places[v].strides) key += "," + std::to_string(stride);
+    }
+    for (const Value v : m.outputs) {
+      key += "|";
       for (const int64_t stride : plan_.places[v].strides) key += "," + std::to_string(stride);
     }
     const auto found = facts.find(key);
@@ -237,6 +311,7 @@ class Planner {
       return;
     }
     const CallFacts& f = facts_of(m, facts);
+    planned.is_view = adjacent_.is_whole[order_[at]];
     for (size_t o = 0; o < m.outputs.size(); ++o) place_output(m, o, at, f);
     if (f.workspace.count > 0) {
       planned.workspace = new_storage(f.workspace, at, at, Category::kWorkspace, Tier::kDevice);
@@ -253,7 +328,18 @@ class Planner {
             "state comes out in the tier where it went in: " + to_string(scheme_[in].source));
       CHECK(may_write(m, o, in, f),
             "the op that writes state may overwrite it: " + to_string(m.source));
+      plan_.places[out].offset = plan_.places[in].offset;
       put(out, plan_.places[in].storage);
+      return;
+    }
+    if (plan_.places[out].storage >= 0) return;  // a concat in which operands were laid
+    if (adjacent_.within[out] >= 0) {
+      const Value whole = root(out);
+      if (plan_.places[whole].storage < 0) {
+        put(whole, new_storage(scheme_[whole].type.bytes(), at, last_use_[whole],
+                               category_of(scheme_[whole]), tier_of(whole)));
+      }
+      put(out, plan_.places[whole].storage);
       return;
     }
     for (const auto& [output, operand] : f.overwrites) {
@@ -322,6 +408,8 @@ class Planner {
   std::vector<int> last_use_;
   std::vector<bool> is_input_, is_carried_, begins_;
   std::array<Bytes, kNumTiers> state_top_ = {};
+  Adjacent adjacent_;
+  std::vector<int> joined_;  // per object: its group of parameters, or -1
   Plan plan_;
 };
 

@@ -1,0 +1,30 @@
+// Which objects are made straight inside another one: operands of a concat in its result, and what
+// an op writes over a slice that nothing else reads. There is nothing to copy then.
+#pragma once
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace adjoint {
+
+struct Adjacent {
+  std::vector<Value> within = {};     // per object: what holds it, or -1
+  std::vector<int64_t> start = {};    // elements from the holder's beginning
+  std::vector<Strides> strides = {};  // of every object, dense unless its holder says otherwise
+  std::vector<bool> is_whole = {};    // a concat whose operands all lie in it
+  // Parameters that a concat along axis 0 joins, to be placed one behind the other as one storage.
+  std::vector<std::vector<Value>> joined = {};
+  std::vector<int> joined_by = {};  // per group: the concat
+};
+
+Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options);
+
+// An object of this type with these strides has no holes: steps of axes of size 1 are never taken.
+bool lies_densely(const Type& type, const Strides& strides);
+
+// `m` may write its first result over operand `in`, a view of a slice, though other slices of the
+// same object live on: everything between the slice and m has one reader.
+bool writes_over_slice(const Scheme& scheme, const std::vector<int>& made_by,
+                       const std::vector<std::vector<int>>& read_by, int m, Value in);
+
+}  // namespace adjoint
