@@ -117,6 +117,12 @@ Roles::Roles(const Scheme& scheme)
     const Object& o = scheme.objects[v];
     if (o.role == Role::kGradient && parameters.count(o.source.path)) parameter_gradient_[v] = true;
   }
+  // What a parameter's gradient is a view of is one of joined parameters.
+  for (size_t i = scheme.morphisms.size(); i-- > 0;) {
+    const Morphism& m = scheme.morphisms[i];
+    if (!op_named(m.op).view || !parameter_gradient_[m.outputs[0]]) continue;
+    if (scheme[m.inputs[0]].role == Role::kGradient) parameter_gradient_[m.inputs[0]] = true;
+  }
   for (size_t l = 0; l < chain_.states.size(); ++l) {
     state_index_[chain_.states[l]] = static_cast<int>(l);
   }

@@ -139,8 +139,9 @@ class Realization {
   // v as `reader` wants it.
   Value as(Value v, Dtype dtype, const Morphism& reader) {
     const auto codes = codes_.find(v);
-    if (codes == codes_.end() && (type(v).dtype == dtype || !is_float(type(v).dtype))) return v;
-    const bool shared = codes == codes_.end();
+    const auto joined = joined_codes_.find(v);
+    const bool shared = codes == codes_.end() && joined == joined_codes_.end();
+    if (shared && (type(v).dtype == dtype || !is_float(type(v).dtype))) return v;
     const auto key =
         std::tuple(v, dtype, reader.section, reader.epoch, shared ? Phase::kForward : reader.phase);
     const auto [found, fresh] = made_.emplace(key, -1);
@@ -151,6 +152,10 @@ class Realization {
         add_like(v, dtype, again ? word + "." + std::string(name(reader.phase)) : word);
     if (shared) {
       emit("cast", {v}, made, {{"dtype", word}}, reader);
+    } else if (joined != joined_codes_.end()) {
+      std::vector<Value> parts;
+      for (const Value part : joined->second.inputs) parts.push_back(as(part, dtype, reader));
+      emit("concat", parts, made, joined->second.attrs, reader);
     } else {
       const std::string format(name(codes->second.format.kind));
       emit("dequantize", {codes->second.codes, codes->second.scales}, made,
@@ -165,7 +170,8 @@ class Realization {
     const Dtype result = wanted(m, 0);
     if (!def.says_dtype) return result;
     std::optional<Dtype> narrowest;
-    for (const Value in : m.inputs) {
+    for (size_t k = 0; k < m.inputs.size() && k < 2; ++k) {
+      const Value in = m.inputs[k];
       const Dtype dtype = type(in).dtype;
       if (!is_float(dtype) || before_[in].role == Role::kParameter) continue;
       if (!narrowest || size_of(dtype) < size_of(*narrowest)) narrowest = dtype;
@@ -176,8 +182,14 @@ class Realization {
   void morphism(Morphism m) {
     const OpDef& def = op_named(m.op);
     for (const Value out : m.outputs) check_made(out);
+    // Codes that are joined are joined anew, like codes, by every phase that reads them.
+    if (m.op == "concat" && std::any_of(m.inputs.begin(), m.inputs.end(),
+                                        [&](Value in) { return codes_.count(in) > 0; })) {
+      joined_codes_[m.outputs[0]] = m;
+      return;
+    }
     if (before_[m.outputs[0]].attributes.precision == "tf32" &&
-        (m.op == "linear" || m.op == "contract")) {
+        (m.op == "linear" || m.op == "linear_act" || m.op == "contract")) {
       m.attrs["math"] = std::string("tf32");
     }
     if (def.one_dtype && m.outputs.size() > 1) {
@@ -185,11 +197,17 @@ class Realization {
       for (size_t k = 1; k < m.outputs.size(); ++k) fixed_[m.outputs[k]] = is_fixed(call, k);
     }
     const Dtype operands = def.one_dtype ? operand_dtype(m, def) : wanted(m, 0);
-    for (Value& in : m.inputs) {
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      Value& in = m.inputs[k];
+      if (m.op == "contract" && k == 2) {  // what is added to is as the result is
+        in = as(in, wanted(m, 0), m);
+        continue;
+      }
       const bool cast = def.one_dtype && !(in < static_cast<Value>(fixed_.size()) && fixed_[in]);
       // Bodies read any mixture of dtypes; codes nobody reads as they are.
       if (cast) in = as(in, operands, m);
-      if (codes_.count(in)) in = as(in, def.body ? before_[in].type.dtype : operands, m);
+      if (codes_.count(in) || joined_codes_.count(in))
+        in = as(in, def.body ? before_[in].type.dtype : operands, m);
     }
     results(std::move(m), def);
   }
@@ -248,6 +266,7 @@ class Realization {
   Scheme after_;
   std::vector<bool> fixed_, carried_;
   std::map<Value, Codes> codes_;
+  std::map<Value, Morphism> joined_codes_;  // by what a concat of codes would make
   std::map<std::tuple<Value, Dtype, Section, int, Phase>, Value> made_;
 };
 

@@ -1,0 +1,377 @@
+// loss(linear(h, W), targets) and its gradient  ->  the same for a few rows of h at a time, so that
+// the logits, by far the largest object of a model with a large vocabulary, are never whole.
+// Each chunk goes all the way: logits, loss, their gradient (which takes the logits' place), the
+// chunk of h's gradient, and W's gradient added to that of the chunks before. No product is
+// repeated. Sums over rows are cut at the chunks: hence the law. The price is that W's gradient is
+// read and written once a chunk, so a chunk must not be small.
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "functors/functor.h"
+#include "ops/builder.h"
+#include "ops/movement.h"
+
+namespace adjoint {
+
+namespace {
+
+// A chunk of r rows costs 6 r V H operations, and 8 V H bytes for W's gradient to come and go: at
+// 1024 rows that is 2% of the time of a CPU core that does 15 operations a byte. Beyond that a
+// chunk may be as large as nobody minds: 16 MiB, or what h itself takes.
+constexpr int64_t kLeastRows = 1024;
+constexpr Bytes kUnnoticed{16 << 20};
+
+struct Readout {
+  int linear = -1, loss = -1, loss_grad = -1;
+  std::vector<int> after = {};  // what reads the gradient of the logits
+  int lead = 0;                 // axes that count rows
+};
+
+class Finder {
+ public:
+  explicit Finder(const Scheme& scheme)
+      : scheme_(scheme),
+        made_by_(producers(scheme)),
+        read_by_(readers(scheme)),
+        outside_(scheme.objects.size(), false) {
+    for (const Value v : scheme.outputs) outside_[v] = true;
+    for (const Carry& c : scheme.carries) outside_[c.out] = true;
+  }
+
+  std::optional<Readout> at(int loss) const {
+    const Morphism& ce = scheme_.morphisms[loss];
+    if (ce.op != "cross_entropy") return std::nullopt;
+    const Value logits = ce.inputs[0], lse = ce.outputs[2];
+    Readout r{.linear = made_by_[logits], .loss = loss, .lead = scheme_[ce.inputs[1]].type.rank()};
+    if (r.linear < 0 || scheme_.morphisms[r.linear].op != "linear" || r.lead < 1) {
+      return std::nullopt;
+    }
+    for (const Value v : {logits, lse}) {
+      if (outside_[v]) return std::nullopt;
+      for (const int reader : read_by_[v]) {
+        if (reader == loss) continue;
+        if (r.loss_grad >= 0 && reader != r.loss_grad) return std::nullopt;
+        r.loss_grad = reader;
+      }
+    }
+    if (r.loss_grad >= 0 && !take_gradient(r)) return std::nullopt;
+    return r;
+  }
+
+  // Where the chunks go: at the loss, or at its gradient where that waits for something.
+  std::optional<int> place(const Readout& r) const {
+    if (r.loss_grad < 0) return r.loss;
+    int ready = 0;
+    const auto wait_for = [&](int m) {
+      for (const Value in : scheme_.morphisms[m].inputs) {
+        const int maker = made_by_[in];
+        if (maker != r.linear && maker != r.loss && maker != r.loss_grad) {
+          ready = std::max(ready, maker);
+        }
+      }
+    };
+    wait_for(r.loss_grad);
+    for (const int m : r.after) wait_for(m);
+    if (ready < r.loss) return r.loss;
+    if (ready > r.loss_grad) return std::nullopt;
+    for (const Value v : scheme_.morphisms[r.loss].outputs) {
+      for (const int reader : read_by_[v]) {
+        if (reader < r.loss_grad) return std::nullopt;
+      }
+    }
+    return r.loss_grad;
+  }
+
+ private:
+  // The gradient of the logits is read only by what works row by row or sums over rows.
+  bool take_gradient(Readout& r) const {
+    const Morphism& grad = scheme_.morphisms[r.loss_grad];
+    const Morphism& ce = scheme_.morphisms[r.loss];
+    if (grad.op != "cross_entropy_grad" || grad.inputs[0] != ce.inputs[0] ||
+        grad.inputs[1] != ce.inputs[1] || grad.inputs[2] != ce.outputs[2]) {
+      return false;
+    }
+    const Value dlogits = grad.outputs[0];
+    if (outside_[dlogits]) return false;
+    for (const int reader : read_by_[dlogits]) {
+      const Morphism& m = scheme_.morphisms[reader];
+      if (m.inputs[0] != dlogits || std::count(m.inputs.begin(), m.inputs.end(), dlogits) > 1) {
+        return false;
+      }
+      if (m.op == "contract" && m.inputs.size() > 2) return false;
+      const OpCall call = call_of(scheme_, m);
+      if (call.attrs.count("shape")) return false;
+      const IndexMap map = index_map_of(call);
+      const std::string rows = map.inputs[0].substr(0, r.lead);
+      const auto fits = [&](const std::string& letters) {
+        return letters.substr(0, r.lead) == rows ||
+               letters.find_first_of(rows) == std::string::npos;
+      };
+      if (rows.find_first_of(map.whole + ".1") != std::string::npos) return false;
+      if (!std::all_of(map.inputs.begin(), map.inputs.end(), fits)) return false;
+      if (!std::all_of(map.outputs.begin(), map.outputs.end(), fits)) return false;
+      r.after.push_back(reader);
+    }
+    return true;
+  }
+
+  const Scheme& scheme_;
+  std::vector<int> made_by_;
+  std::vector<std::vector<int>> read_by_;
+  std::vector<bool> outside_;
+};
+
+// How the rows are cut: one axis into `pieces`, those before it into single steps.
+struct Cut {
+  int first = 0, axis = 0;  // axes before `first` stay whole: they will be split by others
+  int64_t pieces = 1;
+  std::vector<int64_t> sizes;  // of the leading axes
+
+  int64_t count() const {
+    int64_t n = pieces;
+    for (int a = first; a < axis; ++a) n *= sizes[a];
+    return n;
+  }
+  // What chunk number i takes of axis a: start and size.
+  std::pair<int64_t, int64_t> range(int64_t i, int a) const {
+    if (a < first || a > axis) return {0, sizes[a]};
+    if (a == axis) {
+      const int64_t piece = i % pieces, n = sizes[a];
+      return {n * piece / pieces, n * (piece + 1) / pieces - n * piece / pieces};
+    }
+    int64_t inner = pieces;
+    for (int b = a + 1; b < axis; ++b) inner *= sizes[b];
+    return {i / inner % sizes[a], 1};
+  }
+};
+
+// A batch that comes in parts, or lies on several devices, is not ours to cut along its samples.
+int64_t parts_of_batch(const Scheme& scheme) {
+  int64_t parts = 1;
+  for (const Value in : scheme.inputs) {
+    if (scheme[in].role != Role::kInput) continue;
+    parts = std::max<int64_t>(parts, scheme[in].attributes.parts);
+    if (!scheme[in].attributes.placement.empty()) parts = std::max<int64_t>(parts, 2);
+  }
+  return parts;
+}
+
+Cut cut_rows(const Scheme& scheme, const Readout& r, const Arguments& args) {
+  const Object& h = scheme[scheme.morphisms[r.linear].inputs[0]];
+  const Object& logits = scheme[scheme.morphisms[r.linear].outputs[0]];
+  Cut cut;
+  for (int a = 0; a < r.lead; ++a) cut.sizes.push_back(h.type.dim(a));
+  const int64_t row = logits.type.axes.back().physical() * size_of(logits.type.dtype).count;
+  int64_t rows = args.is_word("rows")
+                     ? std::max(kLeastRows, std::max(kUnnoticed, h.type.bytes()).count / row)
+                     : args.whole("rows");
+  const int64_t parts = parts_of_batch(scheme);
+  if (parts > 1) {
+    if (r.lead < 2) return cut;
+    cut.first = cut.axis = 1;
+    rows = std::max<int64_t>(1, rows / ((cut.sizes[0] + parts - 1) / parts));
+  }
+  const auto inside = [&](int axis) {
+    int64_t n = 1;
+    for (int a = axis + 1; a < r.lead; ++a) n *= cut.sizes[a];
+    return n;
+  };
+  while (inside(cut.axis) > rows) ++cut.axis;
+  const int64_t steps = rows / inside(cut.axis);  // of the axis, in one chunk
+  cut.pieces = (cut.sizes[cut.axis] + steps - 1) / steps;
+  return cut;
+}
+
+// Writes the chunks. Pieces are named after what they are pieces of.
+class Writer {
+ public:
+  Writer(const Scheme& scheme, Scheme& result, const Readout& r, const Cut& cut)
+      : scheme_(scheme), result_(result), r_(r), cut_(cut), builder_(result) {}
+
+  void write() {
+    for (int64_t i = 0; i < cut_.count(); ++i) {
+      chunk_ = i;
+      here_.clear();
+      run(r_.linear);
+      run(r_.loss);
+      if (r_.loss_grad >= 0) run(r_.loss_grad);
+      for (const int m : r_.after) run(m);
+    }
+    for (const Value v : {0, 1}) add_up(r_.loss, scheme_.morphisms[r_.loss].outputs[v]);
+    for (const int m : r_.after) {
+      for (const Value out : scheme_.morphisms[m].outputs) {
+        if (is_rows(m, out)) {
+          join(m, out);
+        } else if (scheme_.morphisms[m].op != "contract") {
+          add_up(m, out);
+        }
+      }
+    }
+  }
+
+ private:
+  std::string suffix() const { return ".chunk" + std::to_string(chunk_); }
+
+  // The letters of `v` in morphism m begin with those of the rows.
+  bool is_rows(int m, Value v) const {
+    const Morphism& morphism = scheme_.morphisms[m];
+    const IndexMap map = index_map_of(call_of(scheme_, morphism));
+    const auto letters_of = [&](Value of) {
+      for (size_t i = 0; i < morphism.inputs.size(); ++i) {
+        if (morphism.inputs[i] == of) return map.inputs[i];
+      }
+      for (size_t i = 0; i < morphism.outputs.size(); ++i) {
+        if (morphism.outputs[i] == of) return map.outputs[i];
+      }
+      return std::string();
+    };
+    const std::string rows = map.inputs[0].substr(0, r_.lead);
+    return letters_of(v).substr(0, r_.lead) == rows;
+  }
+
+  Value made_like(Value piece, Value whole) {
+    Object& object = result_[piece];
+    const Role role = scheme_[whole].role;
+    object.role = role == Role::kGradient || role == Role::kMetric ? role : Role::kActivation;
+    object.attributes = scheme_[whole].attributes;
+    object.source = scheme_[whole].source;
+    object.source.path += suffix();
+    return piece;
+  }
+
+  std::vector<Value> emit(const Morphism& like, std::string_view op, std::vector<Value> inputs,
+                          Attrs attrs) {
+    builder_.at({like.source.path + suffix(), like.source.facet}, like.phase, Role::kActivation);
+    const std::vector<Value> made = builder_.emit_all(op, std::move(inputs), std::move(attrs));
+    result_.morphisms.back().epoch = like.epoch;
+    result_.morphisms.back().section = like.section;
+    return made;
+  }
+
+  // This chunk's rows of an operand.
+  Value rows_of(const Morphism& reader, Value whole) {
+    if (const auto found = here_.find(whole); found != here_.end()) return found->second;
+    Value piece = whole;
+    for (int a = cut_.first; a <= cut_.axis; ++a) {
+      const auto [start, size] = cut_.range(chunk_, a);
+      const Type& type = result_[piece].type;
+      if (size == type.dim(a)) continue;
+      const Attrs attrs = slice_attrs(type.rank(), a, start, size);
+      piece = made_like(emit(reader, "slice", {piece}, attrs)[0], whole);
+    }
+    return here_[whole] = piece;
+  }
+
+  void run(int m) {
+    const Morphism& morphism = scheme_.morphisms[m];
+    std::vector<Value> inputs;
+    for (const Value in : morphism.inputs) {
+      inputs.push_back(is_rows(m, in) ? rows_of(morphism, in) : in);
+    }
+    // A product that sums over rows goes on from where the last chunk left it.
+    const bool adds = morphism.op == "contract" && !is_rows(m, morphism.outputs[0]);
+    if (adds && chunk_ > 0) inputs.push_back(pieces_[morphism.outputs[0]].back());
+    const std::vector<Value> made = emit(morphism, morphism.op, std::move(inputs), morphism.attrs);
+    for (size_t o = 0; o < made.size(); ++o) {
+      const Value whole = morphism.outputs[o];
+      made_like(made[o], whole);
+      here_[whole] = made[o];
+      pieces_[whole].push_back(made[o]);
+    }
+    if (adds && chunk_ + 1 == cut_.count()) replace_last(morphism.outputs[0]);
+  }
+
+  // The result of the last morphism is the object that was there before.
+  void replace_last(Value whole) {
+    result_.morphisms.back().outputs = {whole};
+    for (const Morphism& m : scheme_.morphisms) {
+      if (std::count(m.outputs.begin(), m.outputs.end(), whole)) {
+        result_.morphisms.back().source = m.source;
+      }
+    }
+  }
+
+  // Sums of the chunks, in their order.
+  void add_up(int m, Value whole) {
+    emit(scheme_.morphisms[m], "sum_all", pieces_[whole], {});
+    replace_last(whole);
+  }
+
+  // The rows of all chunks, innermost axis first.
+  void join(int m, Value whole) {
+    std::vector<Value> parts = pieces_[whole];
+    for (int a = cut_.axis; a >= cut_.first && parts.size() > 1; --a) {
+      const size_t n = static_cast<size_t>(a == cut_.axis ? cut_.pieces : cut_.sizes[a]);
+      std::vector<Value> joined;
+      for (size_t i = 0; i < parts.size(); i += n) {
+        chunk_ = static_cast<int64_t>(i / n);
+        const std::vector<Value> group(parts.begin() + static_cast<int64_t>(i),
+                                       parts.begin() + static_cast<int64_t>(i + n));
+        joined.push_back(n == 1 ? group[0]
+                                : made_like(emit(scheme_.morphisms[m], "concat", group,
+                                                 a ? Attrs{{"axis", int64_t{a}}} : Attrs{})[0],
+                                            whole));
+        if (n > 1) result_[joined.back()].source.path += ".joined";
+      }
+      parts = std::move(joined);
+    }
+    replace_last(whole);
+  }
+
+  const Scheme& scheme_;
+  Scheme& result_;
+  const Readout& r_;
+  const Cut& cut_;
+  Builder builder_;
+  int64_t chunk_ = 0;
+  std::map<Value, Value> here_;                 // of this chunk, by the whole
+  std::map<Value, std::vector<Value>> pieces_;  // of all chunks
+};
+
+Scheme rewrite(const Scheme& scheme, const Readout& r, const Cut& cut, int place) {
+  Scheme result = scheme;
+  result.morphisms.clear();
+  std::vector<bool> gone(scheme.morphisms.size(), false);
+  gone[r.linear] = gone[r.loss] = true;
+  if (r.loss_grad >= 0) gone[r.loss_grad] = true;
+  for (const int m : r.after) gone[m] = true;
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    if (static_cast<int>(i) == place) Writer(scheme, result, r, cut).write();
+    if (!gone[i]) result.morphisms.push_back(scheme.morphisms[i]);
+  }
+  return compact(result);
+}
+
+Scheme chunk_readouts(const Scheme& before, Application& application) {
+  Scheme scheme = before;
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    if (scheme.morphisms[i].op != "cross_entropy") continue;
+    const Finder finder(scheme);
+    const auto readout = finder.at(static_cast<int>(i));
+    if (!readout) continue;
+    const auto place = finder.place(*readout);
+    const Cut cut = cut_rows(scheme, *readout, application.args);
+    if (!place || cut.count() < 2) continue;
+    scheme = rewrite(scheme, *readout, cut, *place);
+    ++application.matches;
+  }
+  return scheme;
+}
+
+}  // namespace
+
+extern const Functor functor_chunk_readout = {
+    .name = "chunk_readout",
+    .summary = "the loss and its gradient for a few rows at a time: logits are never whole",
+    .law = Law::kReassociating,
+    .params = {{.name = "rows",
+                .otherwise = "auto",
+                .summary = "tokens in a chunk, at most",
+                .words = {"auto"}}},
+    .by_default = true,
+    .may_match_none = true,
+    .rules = {{FunctorPhase::kBitChanging, chunk_readouts}},
+};
+
+}  // namespace adjoint

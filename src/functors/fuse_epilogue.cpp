@@ -1,0 +1,82 @@
+// gelu(linear(x, W, b))  ->  linear_act(x, W, b), with the linear map's own result beside it where
+// the gradient reads that. A device with epilogues spares a pass over the activation; the CPU does
+// the two one after the other. The CPU keeps the bits; an epilogue may apply the function to the
+// product's sums before they are rounded and added as they would be alone, so the promise is no
+// more than the same sums in another order.
+#include <algorithm>
+
+#include "functors/functor.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+// The body of an elementwise op of one operand, of the operand's dtype; else nothing.
+std::optional<Body> activation(const Scheme& scheme, const Morphism& m) {
+  if (!op_named(m.op).body || m.inputs.size() != 1 || m.outputs.size() != 1) return std::nullopt;
+  if (op_named(m.op).effect != Effect::kPure) return std::nullopt;
+  if (scheme[m.inputs[0]].type != scheme[m.outputs[0]].type) return std::nullopt;
+  const Body body = body_of(call_of(scheme, m));
+  const bool elementwise =
+      body.outputs[0] == BodyOutput{.node = body.outputs[0].node} && !body.needs_whole_rows() &&
+      std::none_of(body.nodes.begin(), body.nodes.end(), [](const ExprNode& n) {
+        return n.kind == ExprKind::kIndex || n.kind == ExprKind::kRandom;
+      });
+  return elementwise ? std::optional(body) : std::nullopt;
+}
+
+// What becomes of both must be the same, or one of them would be kept for the other's sake.
+bool belong(const Scheme& scheme, const Morphism& linear, const Morphism& act) {
+  return act.phase == linear.phase && act.epoch == linear.epoch && act.section == linear.section &&
+         scheme[act.outputs[0]].attributes == scheme[linear.outputs[0]].attributes;
+}
+
+Scheme fuse_epilogues(const Scheme& scheme, Application& application) {
+  const std::vector<std::vector<int>> read_by = readers(scheme);
+  std::vector<bool> gone(scheme.morphisms.size(), false);
+  Scheme result = scheme;
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    const Morphism& linear = scheme.morphisms[i];
+    if (linear.op != "linear") continue;
+    const Value pre = linear.outputs[0];
+    for (const int reader : read_by[pre]) {
+      const Morphism& act = scheme.morphisms[reader];
+      if (!belong(scheme, linear, act)) continue;
+      const auto body = activation(scheme, act);
+      if (!body) continue;
+      const bool keep = read_by[pre].size() > 1 ||
+                        std::count(scheme.outputs.begin(), scheme.outputs.end(), pre) > 0;
+      Morphism& fused = result.morphisms[i];
+      fused.op = "linear_act";
+      fused.outputs = {act.outputs[0]};
+      fused.attrs["body"] = print(*body);
+      if (keep) {
+        fused.outputs.push_back(pre);
+        fused.attrs["keep"] = int64_t{1};
+      }
+      gone[reader] = true;
+      ++application.matches;
+      break;
+    }
+  }
+  std::vector<Morphism> left;
+  for (size_t i = 0; i < result.morphisms.size(); ++i) {
+    if (!gone[i]) left.push_back(std::move(result.morphisms[i]));
+  }
+  result.morphisms = std::move(left);
+  return compact(result);
+}
+
+}  // namespace
+
+extern const Functor functor_fuse_epilogue = {
+    .name = "fuse_epilogue",
+    .summary = "a linear map and the elementwise function behind it become one morphism",
+    .law = Law::kReassociating,
+    .by_default = true,
+    .may_match_none = true,
+    .rules = {{FunctorPhase::kBitChanging, fuse_epilogues}},
+};
+
+}  // namespace adjoint

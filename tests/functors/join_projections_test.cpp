@@ -1,0 +1,157 @@
+// Which linear maps are joined and which are not, as text. The law is held on real models in
+// tests/train/rewrite_law_test.cpp.
+#include <gtest/gtest.h>
+
+#include "functors/functor_named.h"
+
+namespace adjoint {
+namespace {
+
+TEST(JoinProjections, MapsOfOneObjectBecomeOne) {
+  EXPECT_EQ(applied("join_projections", R"(scheme:
+  input %0 x: f32[b=2, s=3, h=4]
+  parameter %1 q.weight: f32[o=6, h=4]
+  parameter %2 q.bias: f32[o=6]
+  parameter %3 k.weight: f32[p=2, h=4]
+  parameter %4 k.bias: f32[p=2]
+  %5 q: f32[b=2, s=3, o=6] = linear(%0, %1, %2) @q
+  %6 e: f32[b=2, s=3, o=6] = exp(%5) @e
+  %7 k: f32[b=2, s=3, p=2] = linear(%0, %3, %4) @k
+  return %6, %7
+)"),
+            // k is returned, so it stays as it was, and one alone is nothing to join.
+            R"(scheme:
+  input %0 x: f32[b=2, s=3, h=4]
+  parameter %1 q.weight: f32[o=6, h=4]
+  parameter %2 q.bias: f32[o=6]
+  parameter %3 k.weight: f32[p=2, h=4]
+  parameter %4 k.bias: f32[p=2]
+  %5 q: f32[b=2, s=3, o=6] = linear(%0, %1, %2) @q
+  %6 e: f32[b=2, s=3, o=6] = exp(%5) @e
+  %7 k: f32[b=2, s=3, p=2] = linear(%0, %3, %4) @k
+  return %6, %7
+)");
+  EXPECT_EQ(applied("join_projections", R"(scheme:
+  input %0 x: f32[b=2, s=3, h=4]
+  parameter %1 q.weight: f32[o=6, h=4]
+  parameter %2 q.bias: f32[o=6]
+  parameter %3 k.weight: f32[p=2, h=4]
+  parameter %4 k.bias: f32[p=2]
+  %5 q: f32[b=2, s=3, o=6] precision="bf16" = linear(%0, %1, %2) @q
+  %6 e: f32[b=2, s=3, o=6] = exp(%5) @e
+  %7 k: f32[b=2, s=3, p=2] precision="bf16" = linear(%0, %3, %4) @k
+  %8 f: f32[b=2, s=3, p=2] = exp(%7) @f
+  return %6, %8
+)"),
+            R"(scheme:
+  input %0 x: f32[b=2, s=3, h=4]
+  parameter %1 q.weight: f32[o=6, h=4]
+  parameter %2 q.bias: f32[o=6]
+  parameter %3 k.weight: f32[p=2, h=4]
+  parameter %4 k.bias: f32[p=2]
+  %9 q.weight.joined: f32[o=8, h=4] = concat(%1, %3) @q.weight.joined
+  %10 q.bias.joined: f32[o=8] = concat(%2, %4) @q.bias.joined
+  %11 q.joined: f32[b=2, s=3, o=8] precision="bf16" = linear(%0, %9, %10) @q.joined
+  %5 q: f32[b=2, s=3, o=6] precision="bf16" = slice(%11) {size=6, start=0} @q
+  %7 k: f32[b=2, s=3, p=2] precision="bf16" = slice(%11) {size=2, start=6} @k
+  %6 e: f32[b=2, s=3, o=6] = exp(%5) @e
+  %8 f: f32[b=2, s=3, p=2] = exp(%7) @f
+  return %6, %8
+)");
+}
+
+// Two maps by `first` and `second` of one object, or of two.
+std::string two_maps(const std::string& second_parameter, const std::string& second_map) {
+  return R"(scheme:
+  input %0 x: f32[s=3, h=4]
+  input %1 y: f32[s=3, h=4]
+  parameter %2 first: f32[o=4, h=4]
+  parameter %3 second: f32[o=4, h=4])" +
+         second_parameter + R"(
+  parameter %4 bias: f32[o=4]
+  %5 a: f32[s=3, o=4] = linear(%0, %2) @a
+  %6 b: f32[s=3, o=4] = )" +
+         second_map + R"( @b
+  %7 c: f32[s=3, o=4] = add(%5, %6) @c
+  return %7
+)";
+}
+
+TEST(JoinProjections, LeavesAloneWhatMustStayApart) {
+  const std::string joins = two_maps("", "linear(%0, %3)");
+  EXPECT_NE(applied("join_projections", joins), joins);
+  for (const std::string& text : {
+           two_maps("", "linear(%1, %3)"),         // of another object
+           two_maps(" frozen", "linear(%0, %3)"),  // one learns, one does not
+           two_maps(" precision=\"bf16\"", "linear(%0, %3)"),
+           two_maps("", "linear(%0, %3, %4)"),  // one has a bias
+           two_maps("", "linear(%0, %2)"),      // one weight for both
+       }) {
+    EXPECT_EQ(applied("join_projections", text), text);
+  }
+  // The readout's logits are whole rows of a loss, and its weight is a table elsewhere.
+  const char* readout = R"(scheme:
+  input %0 x: f32[s=3, h=4]
+  input %1 t: i32[s=3]
+  parameter %2 w: f32[v=5, h=4]
+  parameter %3 gate: f32[v=5, h=4]
+  %4 y: f32[s=3, v=5] = linear(%0, %2) @y
+  %5 g: f32[s=3, v=5] = linear(%0, %3) @g
+  %6 loss: f32[] metric, %7 loss.count: f32[] metric, %8 loss.lse: f32[s=3] = cross_entropy(%4, %1) {ignore=-1} @loss
+  %9 e: f32[s=3, v=5] = exp(%5) @e
+  return %6, %7, %9
+)";
+  EXPECT_EQ(applied("join_projections", readout), readout);
+  const char* tied = R"(scheme:
+  input %0 x: f32[s=3, h=4]
+  input %1 ids: i32[s=3]
+  parameter %2 table: f32[o=4, h=4]
+  parameter %3 w: f32[o=4, h=4]
+  %4 a: f32[s=3, o=4] = linear(%0, %2) @a
+  %5 b: f32[s=3, o=4] = linear(%0, %3) @b
+  %6 rows: f32[s=3, h=4] = embed(%1, %2) @rows
+  %7 c: f32[s=3, o=4] = add(%4, %5) @c
+  return %6, %7
+)";
+  EXPECT_EQ(applied("join_projections", tied), tied);
+}
+
+// The gradient of the slices is one concat and no padded sum; each weight's is a slice with its own
+// name.
+TEST(JoinProjections, ItsGradientIsJoinedToo) {
+  const Scheme joined = apply_functor("join_projections", parse_scheme(R"(scheme:
+  input %0 tokens: i32[s=3]
+  input %1 t: i32[s=3]
+  parameter %2 table: f32[v=5, h=4]
+  parameter %3 gate: f32[o=6, h=4]
+  parameter %4 up: f32[o=6, h=4]
+  parameter %5 down: f32[v=5, o=6]
+  %6 x: f32[s=3, h=4] = embed(%0, %2) @x
+  %7 g: f32[s=3, o=6] = linear(%6, %3) @g
+  %8 u: f32[s=3, o=6] = linear(%6, %4) @u
+  %9 m: f32[s=3, o=6] = mul(%7, %8) @m
+  %10 y: f32[s=3, v=5] = linear(%9, %5) @y
+  %11 loss: f32[] metric, %12 loss.count: f32[] metric, %13 loss.lse: f32[s=3] = cross_entropy(%10, %1) {ignore=-1} @loss
+  return %11, %12
+)"));
+  const Scheme step = apply_adjoint(joined);
+  verify(step);
+  int concats = 0, products = 0;
+  for (const Morphism& m : step.morphisms) {
+    EXPECT_NE(m.op, "pad");
+    EXPECT_NE(m.op, "add");
+    if (m.phase != Phase::kBackward) continue;
+    concats += m.op == "concat";
+    products += m.op == "contract";
+  }
+  EXPECT_EQ(concats, 1);
+  EXPECT_EQ(products, 4);  // two for the joined map, two for the readout
+  for (const char* path : {"gate", "up"}) {
+    const auto gradient = step.find({path, "grad"});
+    ASSERT_TRUE(gradient) << path;
+    EXPECT_EQ(step.morphisms[producers(step)[*gradient]].op, "slice");
+  }
+}
+
+}  // namespace
+}  // namespace adjoint
