@@ -1,10 +1,10 @@
-// Ten steps of a tiny GPT-2 and a tiny Llama, dropout on, beside the same ten steps of the float64
-// reference: two runs that share the scheme, the seed and the data.
+// Ten steps of tiny models, dropout on, beside the same ten steps of the float64 reference: two
+// runs that share the scheme, the seed, the data and what a router chose.
 #include <gtest/gtest.h>
 
 #include "device/parallel.h"
 #include "functors/functor.h"
-#include "ops/builder.h"
+#include "models/test_models.h"
 #include "ops/harness.h"
 #include "train/bound_model.h"
 #include "train/trainer.h"
@@ -45,20 +45,8 @@ class TracedRun {
 
   void step(int number, int64_t vocab) {
     const Scheme& s = run_.scheme();
-    std::mt19937 random(100 + number);
-    for (const char* name : {"tokens", "targets"}) {
-      const Value v = input_named(s, name);
-      auto* ids = static_cast<int32_t*>(run_.data(v));
-      for (int64_t i = 0; i < s[v].type.num_elements(); ++i) {
-        ids[i] = static_cast<int32_t>(random() % vocab);
-        if (name[1] == 'a' && random() % 7 == 0) ids[i] = -1;  // a masked target
-      }
-    }
+    write_batch(run_, number, vocab, kSeed);
     run_.set_number(input_named(s, "rate"), 1e-3 * (1 + number));
-    if (const Value counter = input_named(s, kRandomCounter); counter >= 0) {
-      auto* c = static_cast<int64_t*>(run_.data(counter));
-      c[0] = kSeed, c[1] = number, c[2] = 0;
-    }
     run_.step();
   }
 
@@ -69,7 +57,10 @@ class TracedRun {
 void expect_golden(const std::string& model, const nlohmann::json& settings, int64_t context,
                    int64_t vocab) {
   const Traced traced = traced_step(model, settings, context);
-  TracedRun plain(traced.step, false), reference(to_reference(traced.step), true);
+  Scheme kept = traced.step;
+  const std::vector<Value> choices = choices_of(kept);
+  kept.outputs.insert(kept.outputs.end(), choices.begin(), choices.end());
+  TracedRun plain(kept, false), reference(to_reference(with_given_choices(traced.step)), true);
   initialize(plain.run(), kSeed);
   // Both begin with the same numbers: the float32 ones.
   const Scheme &s = plain.run().scheme(), &r = reference.run().scheme();
@@ -81,11 +72,14 @@ void expect_golden(const std::string& model, const nlohmann::json& settings, int
   double worst = 0;
   for (int step = 0; step < kSteps; ++step) {
     plain.step(step, vocab);
+    for (const Value choice : choices) {
+      write_numbers(reference.run(), *r.find(s[choice].source), plain.run().values(choice));
+    }
     reference.step(step, vocab);
     const double loss = plain.run().number(s.outputs[0]),
                  want = reference.run().number(r.outputs[0]);
     EXPECT_LT(std::abs(loss - want) / want, 1e-5) << model << " loss of step " << step;
-    const size_t first = s.outputs.size() - traced.names.size();
+    const size_t first = r.outputs.size() - traced.names.size();
     for (size_t g = 0; g < traced.names.size(); ++g) {
       const double error = relative_error(plain.run().values(s.outputs[first + g]),
                                           reference.run().values(r.outputs[first + g]));
@@ -106,6 +100,15 @@ TEST(GoldenStep, TinyGpt2) {
 TEST(GoldenStep, TinyLlama) {
   expect_golden("llama-tiny", {{"layers", 2}, {"vocab", 41}, {"dropout", 0.1}}, 20, 41);
 }
+
+class GoldenTestModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTestModel, AgreesWithTheReference) {
+  expect_golden(test_model_file(GetParam()), {{"dropout", 0.1}}, 16, kTestVocab);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenTestModel, testing::ValuesIn(kTestModels),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace adjoint
