@@ -79,6 +79,15 @@ std::optional<double> constant_value(const Body& body, const ExprNode& node) {
   }
 }
 
+// The node that equals this one, bit for bit: 0 and -0 are two constants.
+std::optional<int> find_node(const std::vector<ExprNode>& nodes, const ExprNode& node) {
+  const auto found = std::find_if(nodes.begin(), nodes.end(), [&](const ExprNode& other) {
+    return other == node && std::signbit(other.value) == std::signbit(node.value);
+  });
+  if (found == nodes.end()) return std::nullopt;
+  return static_cast<int>(found - nodes.begin());
+}
+
 }  // namespace
 
 const ExprFacts& facts(ExprKind kind) { return kFacts[static_cast<size_t>(kind)]; }
@@ -86,8 +95,7 @@ const ExprFacts& facts(ExprKind kind) { return kFacts[static_cast<size_t>(kind)]
 int Body::add(ExprNode node) {
   if (const auto folded = fold(*this, node)) return *folded;
   if (const auto value = constant_value(*this, node)) node = {.value = *value};
-  const auto found = std::find(nodes.begin(), nodes.end(), node);
-  if (found != nodes.end()) return static_cast<int>(found - nodes.begin());
+  if (const auto found = find_node(nodes, node)) return *found;
   nodes.push_back(std::move(node));
   return static_cast<int>(nodes.size() - 1);
 }
@@ -268,8 +276,7 @@ class BodyParser {
 
   // No folding: what was printed is what is read.
   int add_exactly(ExprNode node) {
-    const auto found = std::find(body_.nodes.begin(), body_.nodes.end(), node);
-    if (found != body_.nodes.end()) return static_cast<int>(found - body_.nodes.begin());
+    if (const auto found = find_node(body_.nodes, node)) return *found;
     body_.nodes.push_back(std::move(node));
     return static_cast<int>(body_.nodes.size() - 1);
   }

@@ -8,7 +8,8 @@
 //
 // Sums over leading axes: rows are cut into a number of blocks that depends on the shape alone,
 // each block has its own partial sums in the workspace, and the partial sums are added in order:
-// the same bits for any number of threads.
+// the same bits for any number of threads. Nothing of this depends on what else the body computes,
+// nor does the order of a row's sum: a body gives the same bits alone and joined to others.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -28,14 +29,16 @@ struct Program {
   Layout layout;
   std::vector<Type> in_types, out_types;
   Pointers at;
-  int64_t sample = 1;  // elements of one sample, for random counters
-  int direct = -1;     // node that may write straight into the only output
+  int64_t sample = 1;                  // elements of one sample, for random counters
+  int direct = -1;                     // node that may write straight into the only output
+  mutable std::vector<uint64_t> keys;  // per node that is random, of this launch
 
   struct Registers {
     float* scalars;
     const float** rows;
     float* slots;
     float* columns;
+    double* totals;
     int64_t slot_floats;
     float* slot(int i) const { return slots + i * slot_floats; }
   };
@@ -52,17 +55,18 @@ struct Program {
     r.slots = reinterpret_cast<float*>(base + round_up({nodes * 16}, {64}).count);
     r.slot_floats = round_up({layout.piece * 4}, {64}).count / 4;
     r.columns = r.slots + layout.num_slots * r.slot_floats;
+    r.totals = reinterpret_cast<double*>(r.columns + layout.num_summed() * kPiece);
     return r;
   }
 
   // Offset of operand or output `strides` at row `row`; positions go to `where`.
   static int64_t row_offset(const std::vector<int64_t>& dims, const Strides& strides, int64_t row) {
     int64_t offset = 0;
-    for (size_t a = dims.size() - 1; a-- > 0;) {
+    for (size_t a = dims.size() - 1; a-- > 1;) {
       offset += (row % dims[a]) * strides[a];
       row /= dims[a];
     }
-    return offset;
+    return dims.size() > 1 ? offset + row * strides[0] : offset;
   }
   int64_t position(int64_t row, int axis_from_end) const {
     for (int back = 1; back < axis_from_end; ++back) {
@@ -108,8 +112,7 @@ struct Program {
           break;
         case ExprKind::kRandom: {
           const auto* counter = static_cast<const int64_t*>(at.in[node.index]);
-          uniform(y, random_key(counter[0], node.text), counter[1],
-                  counter[2] * sample + row * layout.row() + first, n);
+          uniform(y, keys[i], counter[1], counter[2] * sample + row * layout.row() + first, n);
           break;
         }
         case ExprKind::kRowSum:
@@ -134,12 +137,9 @@ struct Program {
 
   void reduce(const Registers& r, size_t i, const ExprNode& node, int64_t n) const {
     const int arg = node.args[0];
-    const bool sum = node.kind == ExprKind::kRowSum;
-    if (layout.varies[arg]) {
-      r.scalars[i] = sum ? reduce_sum(r.rows[arg], n) : reduce_max(r.rows[arg], n);
-    } else {
-      r.scalars[i] = sum ? r.scalars[arg] * static_cast<float>(n) : r.scalars[arg];
-    }
+    // One number for the whole row is reduced as if it had been stored: a sum of n is no product.
+    const float* x = layout.varies[arg] ? r.rows[arg] : filled(r, 0, r.scalars[arg], n);
+    r.scalars[i] = node.kind == ExprKind::kRowSum ? reduce_sum(x, n) : reduce_max(x, n);
   }
 
   void select_rows(const Registers& r, size_t i, const ExprNode& node, float* y, int64_t n) const {
@@ -225,6 +225,11 @@ struct Program {
   }
 
   void run() const {
+    for (size_t i = 0; i < layout.body.nodes.size(); ++i) {
+      const ExprNode& node = layout.body.nodes[i];
+      if (node.kind != ExprKind::kRandom) continue;
+      keys[i] = random_key(*static_cast<const int64_t*>(at.in[node.index]), node.text);
+    }
     if (layout.by_column) {
       run_by_column();
     } else if (layout.sums) {
@@ -284,20 +289,28 @@ struct Program {
     }
   }
 
+  // Blocks as in run_by_block, one after another: who adds what to what is the same.
   void run_by_column() const {
     const int64_t suffix_rows = layout.rows / layout.summed_rows;
     const int64_t pieces = (layout.row() + layout.piece - 1) / layout.piece;
+    const int64_t sums = layout.num_summed() * kPiece;
     parallel_for(suffix_rows * pieces, 1, [&](int64_t begin, int64_t end, int thread) {
       const Registers r = registers(thread);
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t suffix_row = unit / pieces, first = unit % pieces * layout.piece;
         const int64_t n = std::min(layout.piece, layout.row() - first);
-        std::fill(r.columns, r.columns + layout.num_summed() * kPiece, 0.0f);
-        for (int64_t lead = 0; lead < layout.summed_rows; ++lead) {
-          const int64_t row = lead * suffix_rows + suffix_row;
-          evaluate(r, row, first, n);
-          store(r, row, first, n, r.columns, 0, true);
+        std::fill(r.totals, r.totals + sums, 0.0);
+        for (int64_t block = 0; block < layout.blocks; ++block) {
+          std::fill(r.columns, r.columns + sums, 0.0f);
+          const int64_t to = layout.summed_rows * (block + 1) / layout.blocks;
+          for (int64_t lead = layout.summed_rows * block / layout.blocks; lead < to; ++lead) {
+            const int64_t row = lead * suffix_rows + suffix_row;
+            evaluate(r, row, first, n);
+            store(r, row, first, n, r.columns, 0, true);
+          }
+          for (int64_t c = 0; c < sums; ++c) r.totals[c] += r.columns[c];
         }
+        for (int64_t c = 0; c < sums; ++c) r.columns[c] = static_cast<float>(r.totals[c]);
         const float* from = r.columns;
         for (size_t k = 0; k < layout.sum_size.size(); ++k) {
           if (layout.sum_size[k] == 0) continue;
@@ -324,6 +337,7 @@ Launch prepare_body_cpu(const KernelCall& call, const Pointers& at) {
   program->in_types = call.call.inputs;
   program->out_types = call.outputs;
   program->at = at;
+  program->keys.resize(program->layout.body.nodes.size());
   const std::vector<Axis> space = space_of(call.call);
   for (size_t a = 1; a < space.size(); ++a) program->sample *= space[a].size;
   const Layout& layout = program->layout;

@@ -8,8 +8,12 @@ namespace adjoint {
 
 namespace {
 
-constexpr int64_t kMaxBlocks = 64;      // of rows, for sums over leading axes
-constexpr int64_t kWideSuffix = 16384;  // elements: from here on sums are split by column instead
+// Shorter pieces where many values live at once, so that they stay in the first-level cache.
+int64_t piece_for(int num_slots) {
+  int64_t piece = kPiece;
+  while (piece > 256 && piece * num_slots > 12 * kPiece) piece /= 2;
+  return piece;
+}
 
 }  // namespace
 
@@ -147,8 +151,7 @@ Layout lay_out(const KernelCall& call) {
   }
   const bool whole = layout.body.needs_whole_rows();
   layout.by_column = layout.sums && alike && !whole && suffix_of(layout.leading) >= kWideSuffix;
-  layout.blocks = layout.sums && !layout.by_column ? std::min(layout.summed_rows, kMaxBlocks) : 1;
-  layout.piece = whole ? layout.row() : std::min(layout.row(), kPiece);
+  layout.blocks = layout.sums ? std::min(layout.summed_rows, kMaxBlocks) : 1;
 
   for (const ExprNode& n : layout.body.nodes) {
     bool varies = false;
@@ -172,6 +175,7 @@ Layout lay_out(const KernelCall& call) {
     layout.varies.push_back(varies);
   }
   assign_slots(layout, call.call.inputs);
+  layout.piece = whole ? layout.row() : std::min(layout.row(), piece_for(layout.num_slots));
   return layout;
 }
 

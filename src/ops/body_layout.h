@@ -5,7 +5,9 @@
 
 namespace adjoint {
 
-inline constexpr int64_t kPiece = 1024;  // elements: 4 KiB a register, half a dozen fit in L1
+inline constexpr int64_t kPiece = 1024;        // elements: 4 KiB a register, half a dozen fit in L1
+inline constexpr int64_t kMaxBlocks = 64;      // of rows, for sums over leading axes
+inline constexpr int64_t kWideSuffix = 16384;  // elements: from here on sums are shared by column
 
 // The iteration space after merging, and what is known of it before any data.
 struct Layout {
@@ -19,6 +21,8 @@ struct Layout {
   int num_slots = 0;
   int64_t piece = 0;  // elements of a register
   bool sums = false, by_column = false;
+  // Blocks of summed rows: how many depends on the shape and on `leading` alone, so a body gives
+  // the same bits alone and joined to others.
   int64_t rows = 1, summed_rows = 1, blocks = 1;
   std::vector<int64_t> sum_size;  // per output: elements of its sums, 0 if it has none
 
@@ -33,7 +37,7 @@ struct Layout {
     const int64_t nodes = static_cast<int64_t>(body.nodes.size());
     Bytes bytes = round_up({nodes * 16}, {64});
     bytes += {int64_t{num_slots} * round_up({piece * 4}, {64}).count};
-    if (by_column) bytes += round_up({total_sums() ? kPiece * 4 * num_summed() : 0}, {64});
+    if (by_column) bytes += {kPiece * num_summed() * (4 + 8)};  // of a block, and of all blocks
     return bytes;
   }
   int64_t num_summed() const {

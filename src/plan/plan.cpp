@@ -284,7 +284,7 @@ class Planner {
   const CallFacts& facts_of(const Morphism& m, std::map<std::string, CallFacts>& facts) const {
     std::string key = m.op;
     for (const auto& [name, attr] : m.attrs) {
-      if (name != "key") key += "|" + name + "=" + to_string(attr);
+      if (name != "key" && name != "from") key += "|" + name + "=" + to_string(attr);
     }
     for (const Value v : m.inputs) {
       key += "|" + to_string(scheme_[v].type);

@@ -1,0 +1,521 @@
+// Chains of elementwise and row ops become one `map` by joining their bodies:
+//   d = dropout(a); x = add(r, d); n = layer_norm(x, w, b)  ->  x, n = map(a, counter, r, w, b)
+// A value between two of them is then read from a register: one write and one read of a tensor
+// less. The bits stay, for a register holds what memory would have held: float32, or rounded to 16
+// bits.
+//
+// Groups grow in the order of the scheme. Each has one place in that order, after all that it reads
+// and before all that reads it, so groups never form a cycle. A group may hold more at once than
+// its members did one after another; it is refused where that would raise the most that lives at a
+// time.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/text.h"
+#include "functors/functor.h"
+#include "ops/body_join.h"
+#include "ops/body_layout.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+// Each operand and result is a stream of its own, and the core's prefetchers follow about this
+// many.
+constexpr size_t kMaxStreams = 24;
+// The longest chains of a transformer block have half of this; past it nothing but compile time,
+// and registers that leave the first-level cache.
+constexpr size_t kMaxNodes = 160;
+// Elements of a row from which starting an instruction costs less than running it. Below, a plain
+// elementwise op (pieces of 1024) stays out of bodies that are bound to such short rows.
+constexpr int64_t kShortRow = 64;
+
+struct Group {
+  std::vector<int> members;  // morphisms, in order; none: it was joined to another
+  int at = 0;                // its place in the order
+  Body body;
+  std::vector<Value> inputs, outputs;
+  std::vector<Axis> space;
+};
+
+// The leading axes that all of its sums go over: they decide which rows are added first.
+std::optional<int> leading_axes(const Body& body, size_t rank) {
+  std::optional<int> least;
+  for (const BodyOutput& out : body.outputs) {
+    if (!is_sum(out)) continue;
+    const bool dropped = out.row == BodyOutput::Row::kDropped;
+    const int axes = dropped ? static_cast<int>(rank) - 1 : out.summed_axes;
+    least = std::min(least.value_or(axes), axes);
+  }
+  return least;
+}
+
+class Fusion {
+ public:
+  Fusion(const Scheme& scheme, int64_t& matches)
+      : scheme_(scheme),
+        matches_(matches),
+        made_by_(producers(scheme)),
+        read_by_(readers(scheme)),
+        group_of_(scheme.morphisms.size(), -1),
+        kept_(scheme.objects.size(), false) {
+    for (const Value out : scheme.outputs) kept_[out] = true;
+    for (const Carry& c : scheme.carries) kept_[c.in] = kept_[c.out] = true;
+    for (const Carry& c : scheme.loop) kept_[c.in] = kept_[c.out] = true;
+    find_state_edges();
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) add_group(static_cast<int>(i));
+    find_lives();
+  }
+
+  Scheme run() {
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+      if (fusible_[i]) absorb_makers(static_cast<int>(i));
+    }
+    return written();
+  }
+
+ private:
+  // ---- what a morphism is ----
+
+  // Who writes state runs after all who read what it writes over, and so do readers of views of it.
+  void find_state_edges() {
+    before_.resize(scheme_.morphisms.size());
+    after_.resize(scheme_.morphisms.size());
+    for (const auto* carries : {&scheme_.carries, &scheme_.loop}) {
+      for (const Carry& c : *carries) {
+        const int writer = made_by_[c.out];
+        if (writer < 0) continue;
+        std::vector<Value> old = {c.in};
+        for (size_t k = 0; k < old.size(); ++k) {
+          for (const int reader : read_by_[old[k]]) {
+            if (reader == writer) continue;
+            // An accumulator's start is read in the iteration that makes its sum.
+            if (scheme_.morphisms[reader].section != scheme_.morphisms[writer].section) continue;
+            before_[writer].push_back(reader);
+            after_[reader].push_back(writer);
+            const Morphism& m = scheme_.morphisms[reader];
+            if (op_named(m.op).view) old.push_back(m.outputs[0]);
+          }
+        }
+      }
+    }
+  }
+
+  bool can_fuse(const Morphism& m, const OpCall& call) const {
+    const OpDef& def = op_named(m.op);
+    if (!def.body || def.cpu || def.reference || def.infer) return false;
+    if (def.effect != Effect::kPure && def.effect != Effect::kRandom) return false;
+    for (const Type& t : call.inputs) {
+      if (t.dtype == Dtype::kF64) return false;
+    }
+    for (const Value out : m.outputs) {
+      const Dtype dtype = scheme_[out].type.dtype;
+      const bool register_holds =
+          dtype == Dtype::kF32 || dtype == Dtype::kBF16 || dtype == Dtype::kF16;
+      // Who writes state fuses with nothing: the plan puts its result where the state lies, and
+      // all readers of the old state come first.
+      if (!register_holds || is_carried(out)) return false;
+    }
+    return true;
+  }
+  bool is_carried(Value v) const {
+    const auto ends_here = [&](const Carry& c) { return c.out == v || c.in == v; };
+    return kept_[v] && (std::any_of(scheme_.carries.begin(), scheme_.carries.end(), ends_here) ||
+                        std::any_of(scheme_.loop.begin(), scheme_.loop.end(), ends_here));
+  }
+
+  void add_group(int i) {
+    const Morphism& m = scheme_.morphisms[i];
+    const OpCall call = call_of(scheme_, m);
+    group_of_[i] = i;
+    Group group{
+        .members = {i}, .at = i, .body = {}, .inputs = {}, .outputs = m.outputs, .space = {}};
+    bool fusible = can_fuse(m, call);
+    if (fusible) {
+      group.body = body_of(call);
+      group.space = space_of(call);
+      // One number alone moves nothing through memory. An operand that the body does not read is
+      // there for another reason.
+      fusible = !group.space.empty() && reads_all(group.body, m.inputs.size());
+    }
+    if (fusible) {
+      std::vector<JoinOperand> operands;
+      for (const Value in : m.inputs) {
+        const auto found = std::find(group.inputs.begin(), group.inputs.end(), in);
+        operands.push_back({.number = static_cast<int>(found - group.inputs.begin())});
+        if (found == group.inputs.end()) group.inputs.push_back(in);
+      }
+      group.body = adjoint::join({}, group.body, operands);
+    } else {
+      group.inputs = m.inputs;
+    }
+    fusible_.push_back(fusible);
+    groups_.push_back(std::move(group));
+  }
+  static bool reads_all(const Body& body, size_t inputs) {
+    std::set<int> read;
+    for (const ExprNode& n : body.nodes) {
+      if (n.kind == ExprKind::kInput || n.kind == ExprKind::kRandom) read.insert(n.index);
+    }
+    return read.size() == inputs;
+  }
+
+  // ---- growing ----
+
+  void absorb_makers(int morphism) {
+    bool grown = true;
+    while (grown) {
+      grown = false;
+      const Group& group = groups_[group_of_[morphism]];
+      for (const Value in : group.inputs) {
+        const int maker = made_by_[in];
+        if (maker < 0 || !fusible_[maker]) continue;
+        if (try_join(group_of_[maker], group_of_[morphism])) {
+          grown = true;
+          break;  // the group is another one now
+        }
+      }
+    }
+  }
+
+  const Morphism& front(const Group& g) const { return scheme_.morphisms[g.members.front()]; }
+
+  bool try_join(int maker, int reader) {
+    const Group &a = groups_[maker], &c = groups_[reader];
+    const Morphism &ma = front(a), &mc = front(c);
+    if (ma.phase != mc.phase || ma.section != mc.section || ma.epoch != mc.epoch) return false;
+    if (!same_sizes(a.space, c.space)) return false;
+    const auto joined = join_groups(a, c);
+    if (!joined || !is_worthwhile(a, c, *joined)) return false;
+    // At the reader's place if it can be, else at the maker's.
+    for (const int at : {std::max(a.at, c.at), std::min(a.at, c.at)}) {
+      if (!fits_at(a, c, at)) continue;
+      Group group = *joined;
+      group.at = at;
+      if (!lives_fit(a, c, group)) continue;
+      for (const int m : group.members) group_of_[m] = maker;
+      groups_[reader] = {};
+      groups_[maker] = std::move(group);
+      ++matches_;
+      return true;
+    }
+    return false;
+  }
+
+  std::optional<Group> join_groups(const Group& a, const Group& c) const {
+    Group group{.members = a.members,
+                .at = 0,
+                .body = {},
+                .inputs = a.inputs,
+                .outputs = {},
+                .space = a.space};
+    group.members.insert(group.members.end(), c.members.begin(), c.members.end());
+    std::sort(group.members.begin(), group.members.end());
+    const std::set<int> members(group.members.begin(), group.members.end());
+    const std::vector<bool> same = same_along_row(a.body, a.space, types_of(a.inputs));
+    std::vector<JoinOperand> operands;
+    for (const Value in : c.inputs) {
+      const auto made = std::find(a.outputs.begin(), a.outputs.end(), in);
+      if (made != a.outputs.end()) {
+        const int k = static_cast<int>(made - a.outputs.begin());
+        const BodyOutput& out = a.body.outputs[k];
+        // A sum over rows is known only after the last of them. One value of a row is that of every
+        // element of it, if it is known to be the same.
+        if (is_sum(out) || (out.row == BodyOutput::Row::kOne && !same[out.node]))
+          return std::nullopt;
+        operands.push_back({.made = true, .number = k, .dtype = scheme_[in].type.dtype});
+        continue;
+      }
+      const auto found = std::find(group.inputs.begin(), group.inputs.end(), in);
+      operands.push_back({.number = static_cast<int>(found - group.inputs.begin())});
+      if (found == group.inputs.end()) group.inputs.push_back(in);
+    }
+    group.body = adjoint::join(a.body, c.body, operands);
+    std::vector<BodyOutput> outputs;
+    for (size_t k = 0; k < a.outputs.size(); ++k) {
+      if (is_read_outside(a.outputs[k], members)) {
+        outputs.push_back(group.body.outputs[k]);
+        group.outputs.push_back(a.outputs[k]);
+      }
+    }
+    outputs.insert(outputs.end(),
+                   group.body.outputs.begin() + static_cast<int64_t>(a.outputs.size()),
+                   group.body.outputs.end());
+    group.outputs.insert(group.outputs.end(), c.outputs.begin(), c.outputs.end());
+    group.body.outputs = std::move(outputs);
+    return group;
+  }
+  bool is_read_outside(Value v, const std::set<int>& members) const {
+    if (kept_[v] || read_by_[v].empty()) return true;
+    return std::any_of(read_by_[v].begin(), read_by_[v].end(),
+                       [&](int reader) { return !members.count(reader); });
+  }
+  std::vector<Type> types_of(const std::vector<Value>& values) const {
+    std::vector<Type> types;
+    for (const Value v : values) types.push_back(scheme_[v].type);
+    return types;
+  }
+
+  // ---- is it the same, and better? ----
+
+  bool is_worthwhile(const Group& a, const Group& c, const Group& joined) const {
+    if (joined.body.nodes.size() > kMaxNodes) return false;
+    if (joined.inputs.size() + joined.outputs.size() > kMaxStreams) return false;
+    // Which rows a sum adds first depends on the axes that all sums of its body share.
+    const size_t rank = joined.space.size();
+    const auto mine = leading_axes(a.body, rank), yours = leading_axes(c.body, rank);
+    if (mine && yours && mine != yours) return false;
+    if (!by_column(joined) && (by_column(a) || by_column(c))) return false;  // see block_bytes
+    const int64_t unit = unit_of(joined);
+    return unit >= kShortRow || (unit_of(a) < kShortRow && unit_of(c) < kShortRow);
+  }
+
+  // Wide sums that the CPU shares by column need no room for blocks.
+  bool by_column(const Group& g) const {
+    const auto leading = leading_axes(g.body, g.space.size());
+    if (!leading || g.body.needs_whole_rows()) return false;
+    for (const BodyOutput& out : g.body.outputs) {
+      const bool whole = out.row == BodyOutput::Row::kWhole && out.summed_axes == *leading;
+      if (is_sum(out) && !whole) return false;
+    }
+    int64_t suffix = 1;
+    for (size_t a = *leading; a < g.space.size(); ++a) suffix *= g.space[a].size;
+    return suffix >= kWideSuffix;
+  }
+
+  // How many elements one instruction of the CPU's program works on, where operands lie densely.
+  int64_t unit_of(const Group& g) const {
+    int64_t unit = g.space.back().size;
+    const bool one_a_row =
+        std::any_of(g.body.outputs.begin(), g.body.outputs.end(),
+                    [](const BodyOutput& out) { return out.row != BodyOutput::Row::kWhole; });
+    if (one_a_row || g.body.needs_whole_rows() || g.body.uses_index()) return unit;
+    const auto full_at = [&](const Type& t, size_t back) {  // axis counted from the end
+      return t.rank() >= static_cast<int>(back) &&
+             t.dim(-static_cast<int>(back)) == g.space[g.space.size() - back].size;
+    };
+    for (size_t back = 2; back <= g.space.size() && unit < kPiece; ++back) {
+      for (const BodyOutput& out : g.body.outputs) {
+        if (out.summed_axes > static_cast<int>(g.space.size() - back)) return unit;
+      }
+      for (const Value in : g.inputs) {
+        const Type& t = scheme_[in].type;
+        if (t.dtype == Dtype::kI64) continue;
+        if (full_at(t, back) != full_at(t, back - 1)) return unit;
+      }
+      unit *= g.space[g.space.size() - back].size;
+    }
+    return unit;
+  }
+
+  // ---- places in the order ----
+
+  int place_of(int morphism) const { return groups_[group_of_[morphism]].at; }
+
+  // Is all that the two read made before, and all that reads them after?
+  bool fits_at(const Group& a, const Group& c, int at) const {
+    const auto inside = [&](int m) {
+      const int g = group_of_[m];
+      return &groups_[g] == &a || &groups_[g] == &c;
+    };
+    const auto earlier = [&](int m) { return m < 0 || inside(m) || place_of(m) < at; };
+    const auto later = [&](int m) { return inside(m) || place_of(m) > at; };
+    for (const Group* g : {&a, &c}) {
+      for (const Value in : g->inputs) {
+        if (!earlier(made_by_[in])) return false;
+      }
+      for (const Value out : g->outputs) {
+        if (!std::all_of(read_by_[out].begin(), read_by_[out].end(), later)) return false;
+      }
+      for (const int m : g->members) {
+        if (!std::all_of(before_[m].begin(), before_[m].end(), earlier)) return false;
+        if (!std::all_of(after_[m].begin(), after_[m].end(), later)) return false;
+      }
+    }
+    return true;
+  }
+
+  // ---- what lives when ----
+
+  struct Life {
+    int first = 0, last = -1;  // places; empty: not counted
+  };
+
+  Value root(Value v) const {
+    while (view_of_[v] >= 0) v = view_of_[v];
+    return v;
+  }
+
+  void find_lives() {
+    view_of_.assign(scheme_.objects.size(), -1);
+    for (const Morphism& m : scheme_.morphisms) {
+      if (op_named(m.op).view) view_of_[m.outputs[0]] = m.inputs[0];
+    }
+    views_.resize(scheme_.objects.size());
+    for (size_t v = 0; v < view_of_.size(); ++v) {
+      if (view_of_[v] >= 0) views_[root(static_cast<Value>(v))].push_back(static_cast<Value>(v));
+    }
+    std::vector<int64_t> change(scheme_.morphisms.size() + 2, 0);
+    live_.assign(scheme_.morphisms.size() + 1, 0);
+    for (size_t v = 0; v < scheme_.objects.size(); ++v) {
+      const Life life = life_of(static_cast<Value>(v), nullptr);
+      change[life.first] += bytes_of(static_cast<Value>(v));
+      change[life.last + 1] -= bytes_of(static_cast<Value>(v));
+    }
+    for (const Group& g : groups_) {
+      change[g.at] += partial_sums(g);
+      change[g.at + 1] -= partial_sums(g);
+    }
+    std::partial_sum(change.begin(), change.end() - 1, live_.begin());
+    most_ = *std::max_element(live_.begin(), live_.end());
+  }
+
+  int64_t bytes_of(Value v) const { return scheme_[v].type.bytes().count; }
+
+  // Room for the sums of every block of rows; by column there is need of none.
+  int64_t partial_sums(const Group& g) const {
+    if (g.space.empty() || by_column(g)) return 0;
+    int64_t bytes = 0;
+    for (size_t k = 0; k < g.outputs.size(); ++k) {
+      if (is_sum(g.body.outputs[k]))
+        bytes += 4 * kMaxBlocks * scheme_[g.outputs[k]].type.num_elements();
+    }
+    return bytes;
+  }
+
+  // With `joined` in place of the groups of its members. Inputs of the step are always there.
+  Life life_of(Value v, const Group* joined) const {
+    if (made_by_[v] < 0 || view_of_[v] >= 0) return {};
+    const auto place = [&](int m) {
+      if (joined && std::binary_search(joined->members.begin(), joined->members.end(), m)) {
+        return joined->at;
+      }
+      return place_of(m);
+    };
+    if (joined && std::binary_search(joined->members.begin(), joined->members.end(), made_by_[v]) &&
+        std::find(joined->outputs.begin(), joined->outputs.end(), v) == joined->outputs.end()) {
+      return {};  // a register
+    }
+    Life life{place(made_by_[v]), place(made_by_[v])};
+    const auto read = [&](Value each) {
+      for (const int reader : read_by_[each]) life.last = std::max(life.last, place(reader));
+      if (kept_[each]) life.last = static_cast<int>(live_.size()) - 1;
+    };
+    read(v);
+    for (const Value view : views_[v]) read(view);
+    return life;
+  }
+
+  // Moves the lives of all that the two groups touch; back again if too much would live at once.
+  bool lives_fit(const Group& a, const Group& c, const Group& joined) {
+    std::set<Value> touched;
+    for (const Group* g : {&a, &c}) {
+      for (const Value v : g->inputs) touched.insert(root(v));
+      touched.insert(g->outputs.begin(), g->outputs.end());
+    }
+    struct Change {
+      int from, to;  // [from, to)
+      int64_t bytes;
+    };
+    std::vector<Change> changes = {{a.at, a.at + 1, -partial_sums(a)},
+                                   {c.at, c.at + 1, -partial_sums(c)},
+                                   {joined.at, joined.at + 1, partial_sums(joined)}};
+    for (const Value v : touched) {
+      const Life before = life_of(v, nullptr), after = life_of(v, &joined);
+      const int64_t bytes = bytes_of(v);
+      if (after.last < after.first) {
+        changes.push_back({before.first, before.last + 1, -bytes});
+        continue;
+      }
+      if (before.last < before.first) continue;
+      const auto shift = [&](int from, int to, int64_t sign) {
+        if (from < to) changes.push_back({from, to, sign * bytes});
+        if (to < from) changes.push_back({to, from, -sign * bytes});
+      };
+      shift(before.first, after.first, -1);
+      shift(before.last + 1, after.last + 1, 1);
+    }
+    const auto make = [&](int64_t sign) {
+      for (const Change& change : changes) {
+        for (int at = change.from; at < change.to; ++at) live_[at] += sign * change.bytes;
+      }
+    };
+    make(1);
+    for (const Change& change : changes) {
+      for (int at = change.from; at < change.to; ++at) {
+        if (live_[at] <= most_) continue;
+        make(-1);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // ---- the scheme again ----
+
+  Morphism morphism_of(const Group& g) const {
+    const Morphism& last = scheme_.morphisms[g.members.back()];
+    Morphism m = last;
+    m.op = "map";
+    MapCall call = map_call(fold_exactly(g.body), g.space, types_of(g.inputs), types_of(g.outputs));
+    m.attrs = std::move(call.attrs);
+    m.inputs.clear();
+    for (const int operand : call.operands) m.inputs.push_back(g.inputs[operand]);
+    m.outputs = g.outputs;
+    std::vector<std::string> from;
+    for (const int member : g.members) {
+      const Morphism& each = scheme_.morphisms[member];
+      const auto before = each.attrs.find("from");
+      from.push_back(before == each.attrs.end() ? to_string(each.source)
+                                                : std::get<std::string>(before->second));
+    }
+    m.attrs["from"] = adjoint::join(from, " ");
+    return m;
+  }
+
+  Scheme written() const {
+    Scheme result = scheme_;
+    result.morphisms.clear();
+    std::vector<const Group*> order;
+    for (const Group& g : groups_) {
+      if (!g.members.empty()) order.push_back(&g);
+    }
+    std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->at < b->at; });
+    for (const Group* g : order) {
+      result.morphisms.push_back(g->members.size() > 1 ? morphism_of(*g) : front(*g));
+    }
+    return compact(result);
+  }
+
+  const Scheme& scheme_;
+  int64_t& matches_;
+  std::vector<int> made_by_;
+  std::vector<std::vector<int>> read_by_;
+  std::vector<std::vector<int>> before_, after_;  // per morphism: by state that it reads or writes
+  std::vector<int> group_of_;
+  std::vector<bool> fusible_;
+  std::vector<bool> kept_;  // returned or carried
+  std::vector<Group> groups_;
+  std::vector<Value> view_of_;
+  std::vector<std::vector<Value>> views_;  // per object that is none: its views
+  std::vector<int64_t> live_;              // bytes, by place
+  int64_t most_ = 0;
+};
+
+}  // namespace
+
+extern const Functor functor_fuse = {
+    .name = "fuse",
+    .summary = "chains of elementwise and row ops as one, the values between them in registers",
+    .law = Law::kExact,
+    .by_default = true,
+    .may_match_none = true,
+    .rules = {{FunctorPhase::kExact,
+               [](const Scheme& scheme, Application& application) {
+                 return Fusion(scheme, application.matches).run();
+               }}},
+};
+
+}  // namespace adjoint

@@ -1,0 +1,403 @@
+// What fuse joins and what it must not, as text; and on random chains of random body ops, in
+// float32 and in 16 bits, that not one bit changes. Whole steps are in
+// tests/train/exact_law_test.cpp.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "functors/functor_named.h"
+#include "ops/harness.h"
+#include "ops/samples.h"
+
+namespace adjoint {
+namespace {
+
+void expect_left_alone(const char* text) { EXPECT_EQ(applied("fuse", text), text); }
+
+// ---- what it joins ----
+
+// The sum is read again later, so it stays a result; what lay between is a register now.
+TEST(Fuse, ResidualDropoutAndNorm) {
+  EXPECT_EQ(applied("fuse", R"s(scheme:
+  input %0 a: f32[b=2, s=3, h=64]
+  input %1 r: f32[b=2, s=3, h=64]
+  parameter %2 w: f32[h=64]
+  parameter %3 bias: f32[h=64]
+  control %4 random: i64[counter=3]
+  %5 d: f32[b=2, s=3, h=64] = dropout(%0, %4) {key="d", rate=0.5} @d
+  %6 x: f32[b=2, s=3, h=64] = add(%1, %5) @x
+  %7 n: f32[b=2, s=3, h=64] = layer_norm(%6, %2, %3) {eps=1e-05} @n
+  return %6, %7
+)s"),
+            R"s(scheme:
+  input %0 a: f32[b=2, s=3, h=64]
+  input %1 r: f32[b=2, s=3, h=64]
+  parameter %2 w: f32[h=64]
+  parameter %3 bias: f32[h=64]
+  control %4 random: i64[counter=3]
+  %5 x: f32[b=2, s=3, h=64], %6 n: f32[b=2, s=3, h=64] = map(%0, %4, %1, %2, %3) {body="t0 = add(x2, select(less(random1'd', 0.5), 0, mul(x0, 2))); t1 = sub(t0, div(rowsum(t0), 64)); t0, add(mul(mul(t1, div(1, sqrt(add(div(rowsum(mul(t1, t1)), 64), 1e-05)))), x3), x4)", from="d x n"} @n
+  return %5, %6
+)s");
+}
+
+TEST(Fuse, GatedUnit) {
+  EXPECT_EQ(applied("fuse", R"s(scheme:
+  input %0 g: f32[s=3, h=8]
+  input %1 u: f32[s=3, h=8]
+  %2 t: f32[s=3, h=8] = tanh(%0) @t
+  %3 y: f32[s=3, h=8] = mul(%2, %1) @y
+  return %3
+)s"),
+            R"s(scheme:
+  input %0 g: f32[s=3, h=8]
+  input %1 u: f32[s=3, h=8]
+  %2 y: f32[s=3, h=8] = map(%0, %1) {body="mul(tanh(x0), x1)", from="t y"} @y
+  return %2
+)s");
+}
+
+// What lay in 16 bits is rounded in its register, and each result has the dtype that it had.
+TEST(Fuse, CastsRound) {
+  EXPECT_EQ(applied("fuse", R"s(scheme:
+  input %0 x: f32[n=8]
+  %1 half: bf16[n=8] = cast(%0) {dtype="bf16"} @half
+  %2 e: bf16[n=8] = exp(%1) @e
+  %3 y: f32[n=8] = cast(%2) {dtype="f32"} @y
+  return %2, %3
+)s"),
+            R"s(scheme:
+  input %0 x: f32[n=8]
+  %1 e: bf16[n=8], %2 y: f32[n=8] = map(%0) {body="t0 = exp(round2(x0)); t0/bf16, round2(t0)", from="half e y"} @y
+  return %1, %2
+)s");
+}
+
+// One value a row, and a sum over rows that nothing in the group reads.
+TEST(Fuse, RowsAndSums) {
+  EXPECT_EQ(applied("fuse", R"s(scheme:
+  input %0 x: f32[s=3, h=64]
+  %1 m: f32[s=3, one=1] = map(%0) {body="rowsum(x0)/one"} @m
+  %2 y: f32[s=3, h=64], %3 w: f32[h=64] = map(%0, %1) {body="t0 = sub(x0, x1); t0, t0/1"} @y
+  return %2, %3
+)s"),
+            R"s(scheme:
+  input %0 x: f32[s=3, h=64]
+  %1 y: f32[s=3, h=64], %2 w: f32[h=64] = map(%0) {body="t0 = sub(x0, rowsum(x0)); t0, t0/1", from="m y"} @y
+  return %1, %2
+)s");
+}
+
+// The product reads only what was there before, so it moves up to the exponential.
+TEST(Fuse, AReaderMovesUpToItsMaker) {
+  EXPECT_EQ(applied("fuse", R"s(scheme:
+  input %0 x: f32[s=3, h=8]
+  parameter %1 w: f32[o=8, h=8]
+  %2 e: f32[s=3, h=8] = exp(%0) @e
+  %3 l: f32[s=3, o=8] = linear(%2, %1) @l
+  %4 y: f32[s=3, h=8] = mul(%2, %0) @y
+  %5 z: f32[s=3, o=8] = linear(%3, %1) @z
+  return %4, %5
+)s"),
+            R"s(scheme:
+  input %0 x: f32[s=3, h=8]
+  parameter %1 w: f32[o=8, h=8]
+  %2 e: f32[s=3, h=8], %4 y: f32[s=3, h=8] = map(%0) {body="t0 = exp(x0); t0, mul(t0, x0)", from="e y"} @y
+  %3 l: f32[s=3, o=8] = linear(%2, %1) @l
+  %5 z: f32[s=3, o=8] = linear(%3, %1) @z
+  return %4, %5
+)s");
+}
+
+TEST(Fuse, KeepsItsPlaceInTheStep) {
+  EXPECT_EQ(applied("fuse", R"s(scheme:
+  input %0 x: f32[n=8]
+  %1 a: f32[n=8] gradient = exp(%0) @p:grad backward epoch=2
+  %2 b: f32[n=8] gradient = tanh(%1) @q:grad backward epoch=2
+  return %2
+)s"),
+            R"s(scheme:
+  input %0 x: f32[n=8]
+  %1 b: f32[n=8] gradient = map(%0) {body="tanh(exp(x0))", from="p:grad q:grad"} @q:grad backward epoch=2
+  return %1
+)s");
+}
+
+// ---- what it must not join ----
+
+TEST(Fuse, NotAcrossPhasesEpochsAndSections) {
+  expect_left_alone(R"s(scheme parts=2:
+  input %0 x: f32[n=8]
+  state %1 total: f32[n=8] init=zeros
+  %2 a: f32[n=8] = exp(%0) @a prologue
+  %3 b: f32[n=8] = exp(%2) @b
+  %4 c: f32[n=8] = exp(%3) @c backward
+  %5 d: f32[n=8] = exp(%4) @d backward epoch=1
+  %6 e: f32[n=8] = exp(%5) @e backward epoch=2
+  %7 sum: f32[n=8] = add(%1, %6) @sum backward epoch=2
+  %8 f: f32[n=8] = exp(%7) @f backward epilogue
+  loop %1 -> %7
+  return %8
+)s");
+}
+
+TEST(Fuse, NotASumNorAStretchedValue) {
+  expect_left_alone(R"s(scheme:
+  input %0 x: f32[s=3, h=8]
+  parameter %1 w: f32[h=8]
+  %2 sum: f32[h=8] = map(%0) {body="x0/1"} @sum
+  %3 y: f32[h=8] = exp(%2) @y
+  %4 z: f32[s=3, h=8] = add(%0, %3) @z
+  return %4
+)s");
+}
+
+// Sums over other axes share their rows out otherwise.
+TEST(Fuse, NotSumsOverOtherAxes) {
+  expect_left_alone(R"s(scheme:
+  input %0 x: f32[b=2, s=3, h=8]
+  %1 y: f32[b=2, s=3, h=8], %2 p: f32[s=3, h=8] = map(%0) {body="t0 = exp(x0); t0, t0/1"} @y
+  %3 z: f32[b=2, s=3, h=8], %4 q: f32[h=8] = map(%1) {body="t0 = tanh(x0); t0, t0/2"} @z
+  return %2, %3, %4
+)s");
+}
+
+TEST(Fuse, NotAroundWhatLiesBetween) {
+  expect_left_alone(R"s(scheme:
+  input %0 x: f32[s=3, h=8]
+  parameter %1 w: f32[o=8, h=8]
+  %2 e: f32[s=3, h=8] = exp(%0) @e
+  %3 l: f32[s=3, o=8] = linear(%2, %1) @l
+  %4 y: f32[s=3, h=8] = mul(%2, %3) @y
+  return %4
+)s");
+}
+
+// No value leads from a through h to m, but the group {h0, h1, h2} is read by m and reads a.
+TEST(Fuse, NotGroupsThatWaitForEachOther) {
+  EXPECT_EQ(applied("fuse", R"s(scheme:
+  input %0 x: f32[s=3, h=8]
+  input %1 z: f32[h=8]
+  %2 a: f32[s=3, h=8], %3 sum: f32[h=8] = map(%0) {body="t0 = exp(x0); t0, t0/1"} @a
+  %4 h0: f32[h=8] = exp(%1) @h0
+  %5 h1: f32[h=8] = mul(%4, %3) @h1
+  %6 h2: f32[h=8] = tanh(%4) @h2
+  %7 m: f32[s=3, h=8] = add(%2, %6) @m
+  return %5, %7
+)s"),
+            R"s(scheme:
+  input %0 x: f32[s=3, h=8]
+  input %1 z: f32[h=8]
+  %2 a: f32[s=3, h=8], %3 sum: f32[h=8] = map(%0) {body="t0 = exp(x0); t0, t0/1"} @a
+  %4 h1: f32[h=8], %5 h2: f32[h=8] = map(%1, %3) {body="t0 = exp(x0); mul(t0, x1), tanh(t0)", from="h0 h1 h2"} @h2
+  %6 m: f32[s=3, h=8] = add(%2, %5) @m
+  return %4, %6
+)s");
+}
+
+// The old state is read by t before it is written: {t, y} would be on both sides of the writer.
+TEST(Fuse, NotWritersOfStateNorAroundThem) {
+  expect_left_alone(R"s(scheme:
+  state %0 m: f32[n=8] init=zeros
+  input %1 x: f32[n=8]
+  %2 t: f32[n=8] = exp(%0) @t update
+  %3 d: f32[n=8] = tanh(%1) @d update
+  %4 m: f32[n=8] state = add(%0, %3) @m update
+  %5 y: f32[n=8] = sub(%4, %2) @y update
+  carry %0 -> %4
+  return %5
+)s");
+}
+
+TEST(Fuse, NotIntegersNorKernelsOfTheirOwn) {
+  expect_left_alone(R"s(scheme:
+  %0 p: i32[s=5] = positions() {shape=[5]} @p
+  %1 q: f32[s=5] = cast(%0) {dtype="f32"} @q
+  %2 c: f32[n0=5, n1=1, n2=6], %3 c.sin: f32[n0=5, n1=1, n2=6] = rotary_table() {base=10000.0, shape=[5, 1, 6]} @c
+  %4 y: f32[n0=5, n1=1, n2=6] = mul(%2, %3) @y
+  return %1, %4
+)s");
+}
+
+// Rows of 8: the elementwise op runs in pieces of 1024 alone, and would run in pieces of 8.
+TEST(Fuse, NotLongPiecesWithShortRows) {
+  expect_left_alone(R"s(scheme:
+  input %0 x: f32[b=4, s=64, h=8]
+  %1 e: f32[b=4, s=64, h=8] = exp(%0) @e
+  %2 y: f32[b=4, s=64, h=8] = softmax(%1) @y
+  return %2
+)s");
+}
+
+TEST(Fuse, NotSingleNumbers) {
+  expect_left_alone(R"s(scheme:
+  input %0 x: f32[]
+  %1 e: f32[] = exp(%0) @e
+  %2 y: f32[] = tanh(%1) @y
+  return %2
+)s");
+}
+
+TEST(Fuse, StopsAtAReasonableLength) {
+  std::string text = "scheme:\n  input %0 x: f32[n=8]\n";
+  for (int i = 1; i <= 400; ++i) {
+    text += "  %" + std::to_string(i) + " t" + std::to_string(i) + ": f32[n=8] = tanh(%" +
+            std::to_string(i - 1) + ") @t" + std::to_string(i) + "\n";
+  }
+  const Scheme fused = apply_functor("fuse", parse_scheme(text + "  return %400\n"));
+  EXPECT_GT(fused.morphisms.size(), 1u);
+  EXPECT_LT(fused.morphisms.size(), 5u);
+}
+
+// ---- bits ----
+
+// A chain of random body ops over one space, most of them reading what was made last.
+class RandomChain {
+ public:
+  RandomChain(unsigned seed, bool halves) : random_(seed), builder_(scheme), halves_(halves) {
+    constexpr int64_t kLeading[] = {1, 2, 5, 70}, kMiddle[] = {1, 3, 20},
+                      kRows[] = {1, 2, 6, 64, 130, 1030};
+    // Up to a sum of [20, 1030], which is shared by column.
+    sizes_ = {kLeading[below(4)], kMiddle[below(3)], kRows[below(6)]};
+    if (sizes_[0] == 70 && sizes_[2] > 130) sizes_[0] = 5;
+    const auto type = [&](std::vector<int64_t> sizes) { return of(std::move(sizes)); };
+    for (int i = 0; i < 3; ++i) add_input(type(sizes_));
+    weight_ = add_input(type({sizes_[2]}));
+    bias_ = add_input(type({sizes_[2]}));
+    column_ = add_input(type({sizes_[1], 1}));
+    counter_ = scheme.add_input(
+        {.type = random_counter_type(), .source = {"random"}, .role = Role::kControl});
+    inputs.push_back({7, 3, 2});
+    for (int k = static_cast<int>(4 + below(9)); k > 0; --k) step(k);
+    for (const Value v : full_) {
+      if (v == full_.back() || below(5) == 0) scheme.outputs.push_back(v);
+    }
+  }
+
+  Scheme scheme;
+  std::vector<Numbers> inputs;
+
+ private:
+  size_t below(size_t n) { return random_() % n; }
+
+  Value add_input(const Type& type) {
+    std::normal_distribution<double> normal;
+    Numbers x(type.num_elements());
+    for (double& value : x) value = static_cast<float>(normal(random_));
+    inputs.push_back(std::move(x));
+    const Value v = scheme.add_input(
+        {.type = type, .source = {"x" + std::to_string(inputs.size())}, .role = Role::kInput});
+    if (type.rank() == 3) full_.push_back(v);
+    return v;
+  }
+
+  Value any() {
+    const size_t recent = std::min<size_t>(full_.size(), 3);
+    return below(4) ? full_[full_.size() - 1 - below(recent)] : full_[below(full_.size())];
+  }
+
+  void step(int k) {
+    builder_.at({"op" + std::to_string(k)}, Phase::kForward, Role::kActivation);
+    const auto make = [&](std::string_view op, std::vector<Value> in, Attrs attrs = {}) {
+      full_.push_back(builder_.emit(op, std::move(in), std::move(attrs)));
+    };
+    // All results of a map; those that are not of the whole space are returned.
+    const auto map = [&](std::vector<Value> in, const char* body) {
+      for (const Value v : builder_.emit_all("map", std::move(in), {{"body", std::string(body)}})) {
+        const bool whole = builder_.type(v).rank() == 3 && builder_.type(v).dim(-1) == sizes_[2];
+        if (whole) full_.push_back(v);
+        if (!whole) scheme.outputs.push_back(v);
+      }
+    };
+    const Value a = any(), b = any();
+    switch (below(halves_ ? 18 : 16)) {
+      case 0:
+        return make("add", {a, b});
+      case 1:
+        return make("mul", {a, b});
+      case 2:
+        return make("sub", {a, weight_});
+      case 3:
+        return make("scale", {a}, {{"by", 0.7}, {"plus", -0.2}});
+      case 4:
+        return make("gelu", {a});
+      case 5:
+        return make("silu", {a});
+      case 6:
+        return make("tanh", {a});
+      case 7:
+        return make("dropout", {a, counter_}, {{"rate", 0.3}, {"key", "k" + std::to_string(k)}});
+      case 8:
+        return make("layer_norm", {a, weight_, bias_});
+      case 9:
+        return make("rms_norm", {a, weight_});
+      case 10:
+        return make("softmax", {a});
+      case 11:
+        return map({a, b}, "t0 = mul(x0, x1); t0, t0/2, t0/1");
+      case 12:
+        return map({a, b}, "t0 = sub(x0, mul(0.5, x1)); t0, t0/1");
+      case 13:
+        return map({a, weight_}, "t0 = mul(x0, x1); t0, t0/2, rowsum(t0)/2/dropped");
+      case 14: {
+        const Value one =
+            builder_.emit("map", {a}, {{"body", std::string("tanh(rowsum(mul(x0, 0.1)))/one")}});
+        return make("mul", {b, one});
+      }
+      case 15: {
+        // One number a row, stored as a whole row and summed again: n of it is no product.
+        const Value all =
+            builder_.emit("map", {a, column_}, {{"body", std::string("mul(rowmax(x0), x1)")}});
+        full_.push_back(all);
+        return map({all, b}, "add(x1, mul(0.01, rowsum(x0)))");
+      }
+      case 16:
+        return make("cast", {a}, {{"dtype", std::string("bf16")}});
+      default:
+        return make("cast", {a}, {{"dtype", std::string(below(2) ? "f16" : "f32")}});
+    }
+  }
+
+  std::mt19937 random_;
+  Builder builder_;
+  bool halves_;
+  std::vector<int64_t> sizes_;
+  std::vector<Value> full_;
+  Value weight_ = 0, bias_ = 0, column_ = 0, counter_ = 0;
+};
+
+void expect_same_bits(const std::vector<Numbers>& got, const std::vector<Numbers>& want,
+                      const std::string& where) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t k = 0; k < want.size(); ++k) {
+    ASSERT_EQ(got[k].size(), want[k].size());
+    for (size_t i = 0; i < want[k].size(); ++i) {
+      if (std::isnan(want[k][i]) && std::isnan(got[k][i])) continue;
+      ASSERT_EQ(std::memcmp(&got[k][i], &want[k][i], sizeof(double)), 0)
+          << where << ": output " << k << " element " << i << ": " << got[k][i] << " for "
+          << want[k][i];
+    }
+  }
+}
+
+TEST(FuseBits, RandomChainsAreTheSame) {
+  int64_t before = 0, after = 0;
+  for (unsigned seed = 0; seed < 120; ++seed) {
+    const bool halves = seed % 3 == 2;
+    RandomChain chain(seed, halves);
+    const Scheme fused = apply_functor("fuse", chain.scheme);
+    before += static_cast<int64_t>(chain.scheme.morphisms.size());
+    after += static_cast<int64_t>(fused.morphisms.size());
+    const std::string where =
+        "seed " + std::to_string(seed) + "\n" + print(chain.scheme) + print(fused);
+    expect_same_bits(run_scheme(fused, chain.inputs, false),
+                     run_scheme(chain.scheme, chain.inputs, false), where);
+    if (halves || chain.inputs[0].size() > 30000) continue;  // the reference takes its time
+    expect_same_bits(run_scheme(fused, chain.inputs, true),
+                     run_scheme(chain.scheme, chain.inputs, true), "reference, " + where);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_LT(after, before * 3 / 4) << "the chains are there to be joined";
+}
+
+}  // namespace
+}  // namespace adjoint
