@@ -30,7 +30,7 @@ struct Program {
   std::vector<Type> in_types, out_types;
   Pointers at;
   int64_t sample = 1;                  // elements of one sample, for random counters
-  int direct = -1;                     // node that may write straight into the only output
+  std::vector<int> direct;             // per node: the output that it writes straight into, or -1
   mutable std::vector<uint64_t> keys;  // per node that is random, of this launch
 
   struct Registers {
@@ -75,6 +75,45 @@ struct Program {
     return row % layout.dims[layout.dims.size() - 1 - axis_from_end];
   }
 
+  // A result that lies densely in float32 is written by the instruction that makes it, if no
+  // operand lies there, or the one that does has been read for the last time.
+  void find_direct() {
+    const Body& body = layout.body;
+    std::vector<int> last(body.nodes.size(), -1);
+    for (size_t i = 0; i < body.nodes.size(); ++i) {
+      last[i] = static_cast<int>(i);
+      for (int a = 0; a < facts(body.nodes[i].kind).arity; ++a) {
+        last[body.nodes[i].args[a]] = static_cast<int>(i);
+      }
+    }
+    const auto span = [](const void* data, Dtype dtype, const Strides& strides,
+                         const std::vector<int64_t>& dims) {
+      const auto* begin = static_cast<const std::byte*>(data);
+      int64_t furthest = 0;
+      for (size_t a = 0; a < dims.size(); ++a) furthest += (dims[a] - 1) * strides[a];
+      return std::pair(begin, begin + (furthest + 1) * size_of(dtype).count);
+    };
+    direct.assign(body.nodes.size(), -1);
+    for (size_t k = 0; k < body.outputs.size(); ++k) {
+      const BodyOutput& out = body.outputs[k];
+      const ExprKind kind = body.nodes[out.node].kind;
+      bool allowed = !is_sum(out) && out.row == BodyOutput::Row::kWhole &&
+                     layout.varies[out.node] && facts(kind).arity > 0 &&
+                     kind != ExprKind::kRotate && out_types[k].dtype == Dtype::kF32 &&
+                     layout.out[k].back() == 1 && direct[out.node] < 0;
+      for (size_t i = 0; allowed && i < body.nodes.size(); ++i) {
+        const ExprNode& n = body.nodes[i];
+        if (n.kind != ExprKind::kInput) continue;
+        const auto to = span(at.out[k], Dtype::kF32, layout.out[k], layout.dims);
+        const auto from =
+            span(at.in[n.index], in_types[n.index].dtype, layout.in[n.index], layout.dims);
+        if (from.first >= to.second || to.first >= from.second) continue;
+        allowed = from == to && layout.in[n.index] == layout.out[k] && last[i] <= out.node;
+      }
+      if (allowed) direct[out.node] = static_cast<int>(k);
+    }
+  }
+
   // Evaluates all nodes on elements [first, first + n) of a row.
   void evaluate(const Registers& r, int64_t row, int64_t first, int64_t n) const {
     const Body& body = layout.body;
@@ -82,8 +121,8 @@ struct Program {
       const ExprNode& node = body.nodes[i];
       const bool varies = layout.varies[i];
       float* y = layout.slot[i] >= 0 ? r.slot(layout.slot[i]) : nullptr;
-      if (static_cast<int>(i) == direct) {
-        y = static_cast<float*>(at.out[0]) + row_offset(layout.dims, layout.out[0], row) + first;
+      if (const int k = direct[i]; k >= 0) {
+        y = static_cast<float*>(at.out[k]) + row_offset(layout.dims, layout.out[k], row) + first;
       }
       r.rows[i] = y;
       switch (node.kind) {
@@ -209,7 +248,7 @@ struct Program {
         sums += compact_sums ? kPiece : layout.sum_size[k];
         continue;
       }
-      if (node == direct) continue;
+      if (direct[node] == static_cast<int>(k)) continue;
       const int64_t offset = row_offset(layout.dims, layout.out[k], row);
       const Dtype dtype = out_types[k].dtype;
       if (out.row != BodyOutput::Row::kWhole) {
@@ -340,17 +379,7 @@ Launch prepare_body_cpu(const KernelCall& call, const Pointers& at) {
   program->keys.resize(program->layout.body.nodes.size());
   const std::vector<Axis> space = space_of(call.call);
   for (size_t a = 1; a < space.size(); ++a) program->sample *= space[a].size;
-  const Layout& layout = program->layout;
-  const BodyOutput& out = layout.body.outputs[0];
-  const int last = static_cast<int>(layout.body.nodes.size()) - 1;
-  const ExprKind kind = layout.body.nodes[last].kind;
-  // The last instruction may write into the result itself: by then every operand has been read.
-  if (layout.body.outputs.size() == 1 && !is_sum(out) && out.node == last &&
-      out.row == BodyOutput::Row::kWhole && layout.varies[last] && facts(kind).arity > 0 &&
-      kind != ExprKind::kRotate && call.outputs[0].dtype == Dtype::kF32 &&
-      layout.out[0].back() == 1) {
-    program->direct = last;
-  }
+  program->find_direct();
   return [program] { program->run(); };
 }
 

@@ -3,7 +3,8 @@
 // And no plan needs more memory for it.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <map>
+#include <random>
 
 #include "device/parallel.h"
 #include "functors/functor.h"
