@@ -243,6 +243,7 @@ Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&)) {
     const std::vector<Value> made = def.meaning(builder, m.inputs, m.attrs);
     for (size_t i = first; i < result.morphisms.size(); ++i) {
       result.morphisms[i].epoch = m.epoch;
+      result.morphisms[i].after = m.after;
       result.morphisms[i].section = m.section;
     }
     CHECK(made.size() == m.outputs.size(), "a meaning gives as many outputs as its op: " + m.op);

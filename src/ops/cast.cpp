@@ -20,7 +20,8 @@ extern const OpDef op_cast = {
         [] {
           return std::vector<Sample>{
               {.inputs = {of({3, 5})}, .attrs = {{"dtype", std::string("bf16")}}},
-              {.inputs = {of({7})}, .attrs = {{"dtype", std::string("f16")}}}};
+              {.inputs = {of({7})}, .attrs = {{"dtype", std::string("f16")}}},
+              {.inputs = {of({7})}, .attrs = {{"dtype", std::string("f32")}}}};
         },
     .refused =
         [] {

@@ -57,10 +57,17 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
           continue;
         }
         using W = typename Wide<T>::type;
-        scaled_softmax(y, logits + r * rows.step, rows.classes,
-                       static_cast<W>(load_element(lse, lse_dtype, r)), static_cast<W>(scale));
+        const T* x = logits + r * rows.step;
         const int64_t target = std::clamp<int64_t>(targets[r], 0, rows.classes - 1);
-        y[target] = static_cast<T>(static_cast<W>(y[target]) - static_cast<W>(scale));
+        const double row_lse = load_element(lse, lse_dtype, r);
+        // Of 16 bits, p - 1 must be taken before p is rounded: near 1 nothing would be left of it.
+        const double hit = scale * (std::exp(static_cast<double>(x[target]) - row_lse) - 1);
+        scaled_softmax(y, x, rows.classes, static_cast<W>(row_lse), static_cast<W>(scale));
+        if constexpr (std::is_same_v<T, W>) {
+          y[target] -= static_cast<W>(scale);
+        } else {
+          y[target] = T(static_cast<float>(hit));
+        }
       }
     });
   };

@@ -97,6 +97,9 @@ TEST_P(OpContract, GradientsAreFiniteDifferences) {
     const GradientScheme g = gradient_scheme(op(), sample, Dtype::kF64);
     if (g.of.empty()) continue;
     const Scheme forward = sample_scheme(op().name, sample, Dtype::kF64);
+    // What is rounded has no slope; its gradient goes straight through.
+    const Dtype made = forward[forward.outputs[0]].type.dtype;
+    if (made == Dtype::kBF16 || made == Dtype::kF16) continue;
     std::vector<Numbers> x = sample_numbers(sample, Dtype::kF64, 1);
     const std::vector<Numbers> weights = weights_for(g, x.size(), Dtype::kF64);
     std::vector<Numbers> all = x;

@@ -48,7 +48,7 @@ std::vector<float> some_matrix(const Type& type) {
   std::vector<float> matrix(type.num_elements());
   for (float& x : matrix) x = normal(random);
   // A group of zeros, whose scale is 0.
-  std::fill(matrix.begin() + 32, matrix.begin() + 64, 0.0f);
+  for (size_t i = 32; i < 64; ++i) matrix.at(i) = 0;
   return matrix;
 }
 

@@ -1,0 +1,112 @@
+// What the backward reads and a row of arithmetic makes (norms, gelu, silu(g)*u, dropped-out
+// values)  ->  recomputed, where everything it is made from is there in the backward anyway.
+// Its bytes are free between the forward and its epoch, for one pass over memory; matrix products
+// and attention are never repeated, and nothing is kept for its sake.
+#include <algorithm>
+
+#include "analysis/structure.h"
+#include "functors/functor.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+class Cheap {
+ public:
+  explicit Cheap(const Scheme& scheme) : scheme_(scheme) {
+    const size_t n = scheme.objects.size();
+    read_back_.assign(n, false);
+    seen_back_.assign(n, false);
+    cheap_.assign(n, false);
+    find_backward_reads();
+    find_cheap();
+  }
+
+  // Those that the backward reads, and those that are needed on the way to them.
+  std::vector<Value> marks() const {
+    std::vector<bool> marked(cheap_.size(), false);
+    std::vector<Value> list;
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+      const Morphism& m = scheme_.morphisms[i];
+      bool any = false;
+      for (const Value out : m.outputs) {
+        marked[out] = cheap_[out] && (marked[out] || seen_back_[out]);
+        if (!marked[out]) continue;
+        list.push_back(out);
+        any = true;
+      }
+      if (!any) continue;
+      for (const Value in : m.inputs) marked[in] = cheap_[in];
+    }
+    return list;
+  }
+
+ private:
+  void find_backward_reads() {
+    for (const Morphism& m : scheme_.morphisms) {
+      if (m.phase == Phase::kForward) continue;
+      for (const Value in : m.inputs) read_back_[in] = true;
+    }
+    // Whoever reads a view reads what it is a view of.
+    seen_back_ = read_back_;
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+      const Morphism& m = scheme_.morphisms[i];
+      if (m.phase != Phase::kForward || !op_named(m.op).view) continue;
+      if (seen_back_[m.outputs[0]]) seen_back_[m.inputs[0]] = true;
+    }
+  }
+
+  void find_cheap() {
+    // A state of the chain is where an epoch begins; what is returned or carried is there anyway;
+    // what no data goes into serves all blocks.
+    std::vector<bool> stays(scheme_.objects.size(), false);
+    for (const Value state : find_chain(scheme_).states) stays[state] = true;
+    for (const Value out : scheme_.outputs) stays[out] = true;
+    for (const std::vector<Carry>* carries : {&scheme_.carries, &scheme_.loop}) {
+      for (const Carry& c : *carries) stays[c.in] = stays[c.out] = true;
+    }
+    const std::vector<bool> from_data = depends_on_data(scheme_);
+    std::vector<bool> is_input(scheme_.objects.size(), false);
+    for (const Value in : scheme_.inputs) is_input[in] = true;
+    for (const Morphism& m : scheme_.morphisms) {
+      if (m.phase != Phase::kForward) continue;
+      const OpDef& def = op_named(m.op);
+      if (!def.body || (def.effect != Effect::kPure && def.effect != Effect::kRandom)) continue;
+      const bool there = std::all_of(m.inputs.begin(), m.inputs.end(), [&](Value in) {
+        return is_input[in] || read_back_[in] || cheap_[in];
+      });
+      for (const Value out : m.outputs) {
+        cheap_[out] = there && from_data[out] && !stays[out] &&
+                      scheme_[out].attributes.residence == Residence::kUnsaid;
+      }
+    }
+  }
+
+  const Scheme& scheme_;
+  std::vector<bool> read_back_;  // by the backward
+  std::vector<bool> seen_back_;  // the same, or through a view
+  std::vector<bool> cheap_;
+};
+
+Scheme mark_cheap(const Scheme& scheme, Application& application) {
+  Scheme result = scheme;
+  for (const Value v : Cheap(scheme).marks()) {
+    result[v].attributes.residence = Residence::kRecomputed;
+    ++application.matches;
+  }
+  return result;
+}
+
+}  // namespace
+
+extern const Functor functor_recompute_cheap = {
+    .name = "recompute_cheap",
+    .summary = "computes norms and activations again in the backward instead of keeping them",
+    .law = Law::kExact,
+    .by_default = true,
+    .may_match_none = true,
+    .rules = {{FunctorPhase::kStepRules, mark_cheap}},
+};
+
+}  // namespace adjoint

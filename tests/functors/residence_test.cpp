@@ -1,0 +1,199 @@
+// What recomputation writes: clones per epoch, held back until the epoch begins; and what the
+// default functor marks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "functors/functor_named.h"
+
+namespace adjoint {
+namespace {
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return text.replace(at, what.size(), with);
+}
+
+std::string realized(const std::string& text) {
+  const Scheme before = parse_scheme(text);
+  verify(before);
+  const Scheme after = realize_residence(before);
+  verify(after);
+  return print(after);
+}
+
+// Three blocks x -> a -> b -> c, each of which reads its operand again in the backward.
+const std::string kThree = R"(scheme:
+  input %0 x: f32[n=4]
+  control %1 scale: f32[]
+  %2 a: f32[n=4] = gelu(%0) @a
+  %3 b: f32[n=4] = gelu(%2) @b
+  %4 c: f32[n=4] = gelu(%3) @c
+  %5 loss: f32[] metric = square_sum(%4) @loss
+  %6 c:grad: f32[n=4] gradient = mul(%4, %1) @loss:grad backward
+  %7 b:grad: f32[n=4] gradient = mul(%6, %3) @c:grad backward
+  %8 a:grad: f32[n=4] gradient = mul(%7, %2) @b:grad backward
+  %9 x:grad: f32[n=4] gradient = mul(%8, %0) @a:grad backward
+  return %5, %9
+)";
+std::string marked(const std::string& a, const std::string& b, std::string text = kThree) {
+  text = replaced(text, "%2 a: f32[n=4] =", "%2 a: f32[n=4]" + a + " =");
+  return replaced(text, "%3 b: f32[n=4] =", "%3 b: f32[n=4]" + b + " =");
+}
+
+TEST(Residence, NothingSaidNothingChanged) {
+  EXPECT_EQ(realized(kThree), kThree);
+  EXPECT_EQ(realized(marked(" kept", " kept")), marked(" kept", " kept"));
+}
+
+// The ends of segments are x, a and c: b is made again from a, in the third segment's epoch, when
+// the gradient of c is there.
+TEST(Residence, OneStateIsMadeAgainFromTheOneBeforeIt) {
+  EXPECT_EQ(realized(marked("", " recomputed")),
+            replaced(marked("", " recomputed"),
+                     "  %7 b:grad: f32[n=4] gradient = mul(%6, %3) @c:grad backward\n",
+                     "  %10 b:epoch3: f32[n=4] = gelu(%2) @b:epoch3 backward epoch=3 after %6\n"
+                     "  %7 b:grad: f32[n=4] gradient = mul(%6, %10) @c:grad backward\n"));
+}
+
+// a and b lie in one segment, so its epoch makes a once, for b's clone and for the gradient.
+TEST(Residence, AnEpochComputesOnce) {
+  std::string want = marked(" recomputed", " recomputed");
+  want = replaced(want, "  %7 b:grad: f32[n=4] gradient = mul(%6, %3) @c:grad backward\n",
+                  "  %10 a:epoch2: f32[n=4] = gelu(%0) @a:epoch2 backward epoch=2 after %6\n"
+                  "  %11 b:epoch2: f32[n=4] = gelu(%10) @b:epoch2 backward epoch=2\n"
+                  "  %7 b:grad: f32[n=4] gradient = mul(%6, %11) @c:grad backward\n");
+  want = replaced(want, "mul(%7, %2)", "mul(%7, %10)");
+  EXPECT_EQ(realized(marked(" recomputed", " recomputed")), want);
+}
+
+// Apart: each state begins an epoch, and each epoch begins at the beginning.
+TEST(Residence, ApartEachEpochComputesForItself) {
+  std::string want = marked(" apart", " apart");
+  want = replaced(want, "  %7 b:grad: f32[n=4] gradient = mul(%6, %3) @c:grad backward\n",
+                  "  %10 a:epoch4: f32[n=4] = gelu(%0) @a:epoch4 backward epoch=4 after %6\n"
+                  "  %11 b:epoch4: f32[n=4] = gelu(%10) @b:epoch4 backward epoch=4\n"
+                  "  %7 b:grad: f32[n=4] gradient = mul(%6, %11) @c:grad backward\n");
+  want = replaced(want, "  %8 a:grad: f32[n=4] gradient = mul(%7, %2) @b:grad backward\n",
+                  "  %12 a:epoch3: f32[n=4] = gelu(%0) @a:epoch3 backward epoch=3 after %7\n"
+                  "  %8 a:grad: f32[n=4] gradient = mul(%7, %12) @b:grad backward\n");
+  EXPECT_EQ(realized(marked(" apart", " apart")), want);
+}
+
+// In the last segment no gradient enters from another: its epoch waits for the forward's end.
+TEST(Residence, TheLastEpochWaitsForTheLoss) {
+  const std::string text = replaced(kThree, "%4 c: f32[n=4] =", "%4 c: f32[n=4] recomputed =");
+  EXPECT_EQ(realized(text),
+            replaced(text, "  %6 c:grad: f32[n=4] gradient = mul(%4, %1) @loss:grad backward\n",
+                     "  %10 c:epoch4: f32[n=4] = gelu(%3) @c:epoch4 backward epoch=4 after %5\n"
+                     "  %6 c:grad: f32[n=4] gradient = mul(%10, %1) @loss:grad backward\n"));
+}
+
+TEST(Residence, WhatIsReturnedStays) {
+  const std::string text =
+      replaced(marked("", " recomputed"), "return %5, %9", "return %5, %3, %9");
+  EXPECT_EQ(realized(text), text);
+}
+
+// A view lies in what it is a view of, so it is made again with it; the random op keeps its key.
+TEST(Residence, ViewsFollowAndRandomOpsDrawTheSame) {
+  const std::string head = R"(scheme:
+  input %0 x: f32[batch=1, n=4]
+  control %1 random: i64[counter=3]
+)";
+  const std::string made = "dropout(%0, %1) {key=\"a\", rate=0.5} @a";
+  const std::string tail = R"(  %4 loss: f32[] metric = square_sum(%3) @loss
+)";
+  const std::string before = head + "  %2 a: f32[batch=1, n=4] recomputed = " + made + R"(
+  %3 v: f32[batch=1, parts=2, n/2=2] = split(%2) {parts=2} @v
+)" + tail + R"(  %5 g: f32[batch=1, parts=2, n/2=2] gradient = mul(%3, %4) @v:grad backward
+  return %4, %5
+)";
+  const std::string after = realized(before);
+  EXPECT_NE(after.find("dropout(%0, %1) {key=\"a\", rate=0.5} @a:epoch"), std::string::npos)
+      << after;
+  EXPECT_NE(after.find("split(%6) {parts=2} @v:epoch"), std::string::npos) << after;
+  EXPECT_NE(after.find("mul(%7, %4)"), std::string::npos) << after;
+}
+
+// What only the backward read is gone from the forward.
+TEST(Residence, TheOriginalDiesWhenNobodyReadsIt) {
+  const std::string text = R"(scheme:
+  input %0 x: f32[n=4]
+  %1 a: f32[n=4] recomputed = exp(%0) @a
+  %2 loss: f32[] metric = square_sum(%0) @loss
+  %3 g: f32[n=4] gradient = mul(%1, %2) @loss:grad backward
+  return %2, %3
+)";
+  EXPECT_EQ(realized(text), R"(scheme:
+  input %0 x: f32[n=4]
+  %1 loss: f32[] metric = square_sum(%0) @loss
+  %3 a:epoch1: f32[n=4] = exp(%0) @a:epoch1 backward epoch=1 after %1
+  %2 g: f32[n=4] gradient = mul(%3, %1) @loss:grad backward
+  return %1, %2
+)");
+}
+
+// Realizing again finds nothing more to do.
+TEST(Residence, IsRealizedOnce) {
+  const std::string once = realized(marked(" apart", " recomputed"));
+  EXPECT_EQ(realized(once), once);
+}
+
+// An up-projection, gelu and a down-projection, with what their gradients read.
+const std::string kFeedForward = R"(scheme:
+  input %0 x: f32[b=2, n=4]
+  parameter %1 up: f32[m=8, n=4]
+  parameter %2 down: f32[n=4, m=8]
+  %3 h: f32[b=2, m=8] = linear(%0, %1) @h
+  %4 a: f32[b=2, m=8] = gelu(%3) @a
+  %5 y: f32[b=2, n=4] = linear(%4, %2) @y
+  %6 e: f32[b=2, n=4] = exp(%5) @e
+  %7 loss: f32[] metric = square_sum(%6) @loss
+  %8 y:grad: f32[b=2, n=4] gradient = mul(%6, %7) @loss:grad backward
+  %9 down:grad: f32[n=4, m=8] gradient = contract(%8, %4) {map="bn,bm->nm"} @y:grad backward
+)";
+
+std::vector<std::string> marks(const std::string& text) {
+  const Scheme s = apply_functor("recompute_cheap", parse_scheme(text));
+  std::vector<std::string> paths;
+  for (const Object& o : s.objects) {
+    if (o.attributes.residence == Residence::kRecomputed) paths.push_back(o.source.path);
+  }
+  return paths;
+}
+using Paths = std::vector<std::string>;
+
+// h is read by gelu's gradient, so it is kept and a comes from it.
+TEST(RecomputeCheap, AnActivationWhoseOperandIsKept) {
+  EXPECT_EQ(marks(kFeedForward + "  %10 g: f32[b=2, m=8] gradient = mul(%3, %3) @a:grad backward\n"
+                                 "  return %7, %9, %10\n"),
+            Paths{"a"});
+}
+
+// Were a marked here, h would be kept for its sake alone: no bytes saved. Nor is y kept for e.
+TEST(RecomputeCheap, NothingIsKeptForItsSake) {
+  EXPECT_EQ(marks(kFeedForward + "  return %7, %9\n"), Paths{});
+}
+
+// Two on the way: the first is not read by the backward, and marked for the second's sake.
+TEST(RecomputeCheap, AChainOfCheapOnes) {
+  const std::string text = R"(scheme:
+  input %0 x: f32[b=2, n=4]
+  %1 s: f32[b=2, n=4] = silu(%0) @s
+  %2 t: f32[b=2, n=4] = tanh(%1) @t
+  %3 loss: f32[] metric = square_sum(%2) @loss
+  %4 g: f32[b=2, n=4] gradient = mul(%2, %3) @loss:grad backward
+  return %3, %4
+)";
+  EXPECT_EQ(marks(text), (Paths{"s", "t"}));
+  EXPECT_EQ(marks(replaced(text, "%2 t: f32[b=2, n=4]", "%2 t: f32[b=2, n=4] kept")), Paths{});
+  EXPECT_EQ(marks(replaced(text, "return %3", "return %2, %3")), Paths{});
+  EXPECT_EQ(marks(replaced(text, "input %0", "parameter %0")), Paths{}) << "made once for all";
+}
+
+TEST(RecomputeCheap, NeverAStateOfTheChain) { EXPECT_EQ(marks(kThree), Paths{}); }
+
+}  // namespace
+}  // namespace adjoint
