@@ -124,15 +124,17 @@ class Checker {
   // `later` was made from `earlier` by an op that may write over it, element for element.
   bool takes_its_place(Value earlier, Value later) const {
     if (needs_[earlier].death != needs_[later].birth || needs_[later].birth < 0) return false;
-    const bool grows = std::any_of(scheme_.loop.begin(), scheme_.loop.end(), [&](const Carry& c) {
-      return c.in == earlier && c.out == later;
-    });
-    if (in_body(needs_[later].birth) && !in_body(needs_[earlier].birth) && !grows) return false;
+    const auto is_this = [&](const Carry& c) { return c.in == earlier && c.out == later; };
+    const bool carried = std::any_of(scheme_.loop.begin(), scheme_.loop.end(), is_this) ||
+                         std::any_of(scheme_.carries.begin(), scheme_.carries.end(), is_this);
+    if (in_body(needs_[later].birth) && !in_body(needs_[earlier].birth) && !carried) return false;
     const Morphism& m = scheme_.morphisms[plan_.calls[needs_[later].birth].morphism];
     if (plan_.places[earlier].strides != plan_.places[later].strides ||
         plan_.offset_of(earlier) != plan_.offset_of(later)) {
       return false;
     }
+    // State may be written by who does not read it.
+    if (carried && std::count(m.inputs.begin(), m.inputs.end(), earlier) == 0) return true;
     for (const auto& [output, operand] : overwrites(call_of(scheme_, m))) {
       if (m.outputs[output] == later && m.inputs[operand] == earlier) return true;
     }
@@ -241,8 +243,9 @@ std::vector<Numbers> two_steps(const Scheme& s, Plan plan, bool in_place) {
 bool multiplies_a_view(const Scheme& s) {
   const std::vector<int> made_by = producers(s);
   return std::any_of(s.morphisms.begin(), s.morphisms.end(), [&](const Morphism& m) {
+    if (m.op != "linear") return false;
     const int maker = made_by[m.inputs[0]];
-    return m.op == "linear" && maker >= 0 && op_named(s.morphisms[maker].op).view;
+    return maker >= 0 && op_named(s.morphisms[maker].op).view;
   });
 }
 
@@ -594,6 +597,142 @@ TEST(PlanBeside, StateThatTheHostLacksGetsAPlaceOfItsOwn) {
   EXPECT_GE(second.offset_of(2), second.state_end);
 }
 
+// ---- a step in time ----
+
+TEST(PlanInTime, WhatTheBodyFindsThereLivesToItsEnd) {
+  const Scheme s = parsed(R"(scheme parts=3:
+  input %0 x: f32[n=400]
+  %1 begin: f32[n=400] = fill() {shape=[400], value=0.0} @begin prologue
+  %2 table: f32[n=400] = gelu(%0) @table prologue
+  %3 a: f32[n=400] = mul(%2, %0) @a
+  %4 sum: f32[n=400] = add(%1, %3) @sum
+  %5 b: f32[n=400] = exp(%4) @b
+  %6 c: f32[n=400] = gelu(%5) @c
+  %7 y: f32[n=400] = gelu(%4) @y epilogue
+  loop %1 -> %4
+  return %7
+)");
+  const Plan plan = make_plan(s, {});
+  EXPECT_EQ(plan.body_begin, 2);
+  EXPECT_EQ(plan.body_end, 6);
+  for (const Value v : {0, 2}) {
+    EXPECT_EQ(plan.storages[storage_of(plan, v)].last, 5) << "%" << v << " is read again";
+  }
+  EXPECT_EQ(storage_of(plan, 1), storage_of(plan, 4)) << "an accumulator grows in its place";
+  EXPECT_NE(storage_of(plan, 3), storage_of(plan, 2)) << "the next iteration reads the table";
+  EXPECT_NE(storage_of(plan, 5), storage_of(plan, 4)) << "the next iteration reads the sum";
+  EXPECT_EQ(storage_of(plan, 6), storage_of(plan, 5)) << "within an iteration as always";
+  EXPECT_EQ(storage_of(plan, 7), storage_of(plan, 4)) << "after the body it may go";
+}
+
+// The beginning of an accumulator, seen before the body, does not grow.
+TEST(PlanInTime, AViewOfABeginningIsACopy) {
+  const Scheme s = parsed(R"(scheme parts=3:
+  input %0 x: f32[n=4]
+  %1 begin: f32[n=4] = scale(%0) {by=2.0} @begin prologue
+  %2 seen: f32[n=2] = slice(%1) {size=2, start=1} @seen prologue
+  %3 now: f32[n=2] = slice(%1) {size=2, start=1} @now
+  %4 sum: f32[n=4] = add(%1, %0) @sum
+  %5 y: f32[n=2] = scale(%2) {by=3.0} @y epilogue
+  loop %1 -> %4
+  return %5, %4
+)");
+  const Plan plan = make_plan(s, {});
+  EXPECT_NE(storage_of(plan, 2), storage_of(plan, 1));
+  EXPECT_EQ(storage_of(plan, 3), storage_of(plan, 1));
+  const auto out = run_scheme(s, {{1, 2, 3, 4}}, false);
+  EXPECT_EQ(out[0], (Numbers{12, 18})) << "3 * 2 * x";
+  EXPECT_EQ(out[1], (Numbers{5, 10, 15, 20})) << "2 * x + 3 parts of x";
+}
+
+// ---- tiers ----
+
+TEST(PlanTiers, EachHasAnArenaAndStateComesOutInItsOwn) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[n=40]
+  state %1 m: f32[n=40] host
+  state %2 v: f32[n=7]
+  %3 here: f32[n=40] = move(%1) {tier="device"} @here
+  %4 next: f32[n=40] = add(%3, %0) @next
+  %5 back: f32[n=40] state host = move(%4) {tier="host"} @back
+  %6 away: f32[n=40] host = move(%0) {tier="host"} @away
+  %7 again: f32[n=40] = move(%6) {tier="device"} @again
+  carry %1 -> %5
+  return %7
+)");
+  const Plan plan = make_plan(s, {.threads = num_threads()});
+  EXPECT_EQ(storage_of(plan, 1), storage_of(plan, 5));
+  EXPECT_EQ(plan.tier_of(1), Tier::kHost);
+  EXPECT_EQ(plan.offset_of(1).count, 0);
+  EXPECT_EQ(plan.offset_of(2).count, 0) << "of another arena";
+  EXPECT_EQ(plan.state_end.count, 64);
+  EXPECT_EQ(plan.host.state_end.count, 192);
+  EXPECT_EQ(plan.host.size.count, 192 + 160);
+  EXPECT_EQ(plan.host.live_peak.count, 320);
+  EXPECT_EQ(plan.at_peak(Tier::kHost)[static_cast<size_t>(Category::kOptimizer)].count, 160);
+  Numbers x(40, 2);
+  adjoint::Run run(s, plan, {.poison = true});
+  write_numbers(run, 1, Numbers(40, 5));
+  for (const double want : {7, 9}) {
+    write_numbers(run, 0, x);
+    run.step();
+    EXPECT_EQ(run.values(1), Numbers(40, want)) << "written into the state's own place";
+    EXPECT_EQ(run.values(7), x);
+  }
+}
+
+// Whoever reads the old state in place of its writer does so before.
+TEST(PlanTiers, AMoveWritesStateAfterItsReaders) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[n=40]
+  state %1 m: f32[n=40] host
+  %2 back: f32[n=40] state host = move(%0) {tier="host"} @back
+  %3 old: f32[n=40] = move(%1) {tier="device"} @old
+  carry %1 -> %2
+  return %3
+)");
+  const Plan plan = make_plan(s, {.threads = num_threads()});
+  EXPECT_EQ(plan.calls[0].morphism, 1);
+  adjoint::Run run(s, plan, {.poison = true});
+  write_numbers(run, 1, Numbers(40, 5));
+  write_numbers(run, 0, Numbers(40, 2));
+  run.step();
+  EXPECT_EQ(run.values(3), Numbers(40, 5));
+  EXPECT_EQ(run.values(1), Numbers(40, 2));
+}
+
+TEST(PlanTiers, AGuestFindsStateInBoth) {
+  const Scheme host = parsed(R"(scheme:
+  parameter %0 p: f32[n=40]
+  parameter %1 q: f32[n=40] host
+  %2 here: f32[n=40] = move(%1) {tier="device"} @here
+  %3 y: f32[n=40] = add(%0, %2) @y
+  return %3
+)");
+  const Scheme guest = parsed(R"(scheme:
+  parameter %0 q: f32[n=40] host
+  input %1 x: f32[n=40]
+  %2 away: f32[n=40] host = move(%1) {tier="host"} @away
+  %3 here: f32[n=40] = move(%0) {tier="device"} @here
+  %4 back: f32[n=40] = move(%2) {tier="device"} @back
+  %5 y: f32[n=40] = add(%3, %4) @y
+  return %5
+)");
+  Plan first = make_plan(host, {.threads = num_threads()});
+  const Plan second = make_plan(guest, beside(host, first, num_threads()));
+  EXPECT_EQ(second.offset_of(0), first.offset_of(1));
+  EXPECT_GE(second.offset_of(2), first.host.state_end);
+  EXPECT_GE(second.offset_of(3), first.state_end);
+  first.make_room_for(second);
+  adjoint::Run one(host, first, {.poison = true});
+  adjoint::Run two(guest, second, one, {.poison = true});
+  write_numbers(one, 1, Numbers(40, 3));
+  write_numbers(two, 1, Numbers(40, 4));
+  two.step();
+  EXPECT_EQ(two.values(5), Numbers(40, 7));
+  EXPECT_EQ(one.values(1), Numbers(40, 3));
+}
+
 // ---- the verifier of plans ----
 
 TEST(VerifyPlan, SeesOverlapAndWhatIsOutside) {
@@ -615,6 +754,35 @@ TEST(VerifyPlan, SeesOverlapAndWhatIsOutside) {
   Plan small = good;
   small.storages[storage_of(good, 1)].size = {64};
   EXPECT_DEATH(verify_plan(s, small), "inside its storage");
+}
+
+TEST(VerifyPlan, SeesWhatTheNextIterationWouldMiss) {
+  const Scheme s = parsed(R"(scheme parts=3:
+  input %0 x: f32[n=400]
+  %1 begin: f32[n=400] = fill() {shape=[400], value=0.0} @begin prologue
+  %2 a: f32[n=400] = gelu(%0) @a
+  %3 sum: f32[n=400] = add(%1, %2) @sum
+  loop %1 -> %3
+  return %3
+)");
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Plan good = make_plan(s, {});
+  Plan early = good;
+  early.storages[storage_of(good, 0)].last = 1;
+  EXPECT_DEATH(verify_plan(s, early), "lives to its end");
+  Plan apart = good;
+  apart.storages.push_back(good.storages[storage_of(good, 3)]);
+  apart.storages.back().offset = good.arena;
+  apart.arena += {1600};
+  apart.places[3].storage = static_cast<int>(apart.storages.size()) - 1;
+  EXPECT_DEATH(verify_plan(s, apart), "grows in its place");
+  Plan sections = good;
+  sections.body_begin = 0;
+  EXPECT_DEATH(verify_plan(s, sections), "in its section");
+  Plan tier = good;
+  tier.storages[storage_of(good, 2)].tier = Tier::kHost;
+  tier.host.size = good.arena;
+  EXPECT_DEATH(verify_plan(s, tier), "in its tier");
 }
 
 }  // namespace

@@ -199,6 +199,87 @@ TEST(RunPoison, FillsWhatDiesAndNothingElse) {
   run.step();
 }
 
+// ---- a step in time ----
+
+Scheme loop() {
+  return parsed(R"(scheme parts=3:
+  input %0 x: f32[n=40]
+  %1 begin: f32[n=40] = scale(%0) {by=10.0} @begin prologue
+  %2 a: f32[n=40] = exp(%1) @a
+  %3 b: f32[n=40] = gelu(%2) @b
+  %4 sum: f32[n=40] = add(%1, %0) @sum
+  %5 y: f32[n=40] = scale(%4) {by=2.0} @y epilogue
+  loop %1 -> %4
+  return %5
+)");
+}
+
+TEST(RunInTime, ThePrologueOnceTheBodyPerPartTheEpilogueOnce) {
+  auto run = run_of(loop());
+  for (const double x : {1.0, 2.0}) {  // the same again
+    write_numbers(run, 0, Numbers(40, x));
+    std::vector<int> morphisms;
+    run.after_call = [&](int at) { morphisms.push_back(run.plan().calls[at].morphism); };
+    run.step();
+    EXPECT_EQ(run.values(5), Numbers(40, 2 * (10 * x + 3 * x)));
+    EXPECT_EQ(morphisms.size(), 1u + 3 * 3 + 1);
+    EXPECT_EQ(morphisms.front(), 0);
+    EXPECT_EQ(std::count(morphisms.begin(), morphisms.end(), 3), 3);
+    EXPECT_EQ(morphisms.back(), 4);
+  }
+}
+
+TEST(RunInTime, PoisonSparesWhatTheNextIterationReads) {
+  const Scheme s = loop();
+  auto run = run_of(s);
+  write_numbers(run, 0, Numbers(40, 0.5));
+  const Plan& plan = run.plan();
+  int calls = 0, deaths = 0;
+  run.after_call = [&](int at) {
+    ++calls;
+    const int iteration = (calls - 1 - plan.body_begin) / (plan.body_end - plan.body_begin);
+    for (size_t i = 0; i < plan.storages.size(); ++i) {
+      const Storage& storage = plan.storages[i];
+      if (storage.last != at) continue;
+      const auto* bytes = run.arena() + storage.offset.count;
+      const bool poisoned = std::all_of(bytes, bytes + storage.size.count,
+                                        [](std::byte b) { return b == std::byte{0xff}; });
+      const bool is_input = static_cast<int>(i) == plan.places[0].storage;
+      EXPECT_EQ(poisoned, !is_input || iteration >= s.parts - 1) << "call " << calls;
+      deaths += poisoned;
+    }
+  };
+  run.step();
+  EXPECT_GE(deaths, s.parts) << "what is made in an iteration dies in it, every time";
+}
+
+// ---- tiers ----
+
+TEST(RunTiers, StateOnTheHostBeginsAndIsReadLikeAnyOther) {
+  const Scheme s = parsed(R"(scheme:
+  parameter %0 w: f32[n=30] host init=normal(0.02)
+  parameter %1 v: f32[n=30] init=ones
+  %2 here: f32[n=30] = move(%0) {tier="device"} @here
+  return %2
+)");
+  auto run = run_of(s);
+  run.fill_arena(std::byte{0xff});
+  initialize(run, 7);
+  const auto* base = run.arena(Tier::kHost);
+  EXPECT_EQ(run.data(0), base + run.plan().offset_of(0).count);
+  EXPECT_NE(run.arena(Tier::kHost), run.arena());
+  run.step();
+  EXPECT_EQ(run.values(2), run.values(0));
+  EXPECT_FALSE(std::isnan(run.values(0)[0]));
+  EXPECT_EQ(run.values(1), Numbers(30, 1));
+  run.set_number(0, 5);
+  EXPECT_EQ(run.number(0), 5);
+  run.fill_arena(std::byte{0xa5});
+  run.arena(Tier::kHost)[7] = std::byte{0};
+  EXPECT_EQ(run.touched(std::byte{0xa5}, Tier::kHost).count, 8);
+  EXPECT_EQ(run.touched(std::byte{0xa5}).count, 0);
+}
+
 // ---- touched ----
 
 TEST(RunTouched, IsTheEndOfTheHighestByteThatDiffers) {
