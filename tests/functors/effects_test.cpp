@@ -7,13 +7,18 @@
 
 #include "functors/functor.h"
 #include "models/test_models.h"
-#include "ops/op_def.h"
+#include "ops/harness.h"
 
 namespace adjoint {
 namespace {
 
 constexpr const char* kStacks[] = {
     "",
+    "bf16",
+    "accumulate(2)",
+    "checkpoint(every=1)",
+    "lora(rank=2)",
+    "bf16 | accumulate(2) | checkpoint(every=1) | lora(rank=2)",
 };
 
 using Case = std::tuple<const char*, const char*>;  // model, stack
@@ -84,6 +89,37 @@ INSTANTIATE_TEST_SUITE_P(All, Effects,
                            std::erase_if(name, [](char c) { return !std::isalnum(c) && c != '_'; });
                            return name;
                          });
+
+// Parameters after one step of plain gradient descent, by the reference, keyed by source.
+std::map<std::string, Numbers> after_one_step(const char* model, const char* stack) {
+  const Scheme step = to_reference(training_step(
+      test_model(model, {{"batch", 6}}), {.optimizer = "sgd", .weight_decay = 0, .stack = stack}));
+  Run run(step, make_plan(step, {.threads = num_threads()}), {.reference = true, .poison = true});
+  initialize(run, 5);
+  write_batch(run, 3);
+  run.set_number(step.find({"rate"}).value(), 0.5);
+  run.step();
+  std::map<std::string, Numbers> parameters;
+  for (const Carry& carry : step.carries) {
+    if (step[carry.in].role != Role::kParameter) continue;
+    parameters[to_string(step[carry.in].source)] = run.values(carry.out);
+  }
+  return parameters;
+}
+
+// Every sample draws what it draws in the whole batch, and what is the same for all samples
+// (`odd` drops positions out) is drawn once for all parts.
+TEST(RandomInParts, PartsOfABatchDrawWhatTheWholeDraws) {
+  for (const char* model : kTestModels) {
+    const auto whole = after_one_step(model, "");
+    for (const char* stack : {"accumulate(2)", "accumulate(6)"}) {
+      const auto parts = after_one_step(model, stack);
+      for (const auto& [path, want] : whole) {
+        EXPECT_LT(relative_error(parts.at(path), want), 1e-12) << model << " " << path;
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace adjoint

@@ -34,6 +34,8 @@ const OpWise kOpWise[] = {
     {"realize_precision_of_nothing", realize_precision},
     {"realize_precision_bf16",
      [](const Scheme& s) { return realize_precision(marked(s, "bf16")); }},
+    {"reference_of_bf16",
+     [](const Scheme& s) { return to_reference(realize_precision(marked(s, "bf16"))); }},
     {"reference_of_evaluation",
      [](const Scheme& s) { return to_reference(without_randomness(s)); }},
 };
