@@ -90,11 +90,14 @@ INSTANTIATE_TEST_SUITE_P(All, Effects,
                            return name;
                          });
 
-// Parameters after one step of plain gradient descent, by the reference, keyed by source.
-std::map<std::string, Numbers> after_one_step(const char* model, const char* stack) {
-  const Scheme step = to_reference(training_step(
-      test_model(model, {{"batch", 6}}), {.optimizer = "sgd", .weight_decay = 0, .stack = stack}));
-  Run run(step, make_plan(step, {.threads = num_threads()}), {.reference = true, .poison = true});
+// Parameters after one step of plain gradient descent, keyed by source.
+std::map<std::string, Numbers> after_one_step(const char* model, const char* stack,
+                                              bool reference) {
+  Scheme step = training_step(test_model(model, {{"batch", 6}}),
+                              {.optimizer = "sgd", .weight_decay = 0, .stack = stack});
+  if (reference) step = to_reference(step);
+  Run run(step, make_plan(step, {.threads = num_threads()}),
+          {.reference = reference, .poison = true});
   initialize(run, 5);
   write_batch(run, 3);
   run.set_number(step.find({"rate"}).value(), 0.5);
@@ -111,11 +114,28 @@ std::map<std::string, Numbers> after_one_step(const char* model, const char* sta
 // (`odd` drops positions out) is drawn once for all parts.
 TEST(RandomInParts, PartsOfABatchDrawWhatTheWholeDraws) {
   for (const char* model : kTestModels) {
-    const auto whole = after_one_step(model, "");
+    const auto whole = after_one_step(model, "", true);
     for (const char* stack : {"accumulate(2)", "accumulate(6)"}) {
-      const auto parts = after_one_step(model, stack);
+      const auto parts = after_one_step(model, stack, true);
       for (const auto& [path, want] : whole) {
         EXPECT_LT(relative_error(parts.at(path), want), 1e-12) << model << " " << path;
+      }
+    }
+  }
+}
+
+// A router that chose again on recomputed scores could choose otherwise; masks are drawn again, and
+// are the same.
+TEST(RecomputedStep, HasTheSameBits) {
+  for (const char* model : kTestModels) {
+    const auto plain = after_one_step(model, "", false);
+    for (const char* stack : {"checkpoint(every=1)", "checkpoint(every=all)"}) {
+      const Scheme step = training_step(test_model(model), {.stack = stack});
+      EXPECT_TRUE(std::any_of(step.morphisms.begin(), step.morphisms.end(), [](const Morphism& m) {
+        return m.epoch > 0;
+      })) << "nothing is recomputed";
+      for (const auto& [path, bits] : after_one_step(model, stack, false)) {
+        EXPECT_EQ(bits, plain.at(path)) << model << " under " << stack << ": " << path;
       }
     }
   }

@@ -54,8 +54,12 @@ class TracedRun {
   Run run_;
 };
 
+// Two runs that drift apart, or a reference that begins every step where the run that it judges
+// stands: Adam turns rounding into drift where gradients are small, which says nothing of a step.
+enum class Drift { kYes, kNo };
+
 void expect_golden(const std::string& model, const nlohmann::json& settings, int64_t context,
-                   int64_t vocab) {
+                   int64_t vocab, Drift drift) {
   const Traced traced = traced_step(model, settings, context);
   Scheme kept = traced.step;
   const std::vector<Value> choices = choices_of(kept);
@@ -64,13 +68,18 @@ void expect_golden(const std::string& model, const nlohmann::json& settings, int
   initialize(plain.run(), kSeed);
   // Both begin with the same numbers: the float32 ones.
   const Scheme &s = plain.run().scheme(), &r = reference.run().scheme();
-  for (size_t i = 0; i < s.inputs.size(); ++i) {
-    if (!s[s.inputs[i]].init) continue;
-    ASSERT_EQ(s[s.inputs[i]].source, r[r.inputs[i]].source);
-    write_numbers(reference.run(), r.inputs[i], plain.run().values(s.inputs[i]));
-  }
+  const auto copy_state = [&] {
+    for (size_t i = 0; i < s.inputs.size(); ++i) {
+      if (!s[s.inputs[i]].init) continue;
+      ASSERT_EQ(s[s.inputs[i]].source, r[r.inputs[i]].source);
+      write_numbers(reference.run(), r.inputs[i], plain.run().values(s.inputs[i]));
+    }
+  };
+  copy_state();
+  const double tolerance = drift == Drift::kYes ? 1e-5 : 5e-6;
   double worst = 0;
   for (int step = 0; step < kSteps; ++step) {
+    if (drift == Drift::kNo) copy_state();
     plain.step(step, vocab);
     for (const Value choice : choices) {
       write_numbers(reference.run(), *r.find(s[choice].source), plain.run().values(choice));
@@ -84,7 +93,8 @@ void expect_golden(const std::string& model, const nlohmann::json& settings, int
       const double error = relative_error(plain.run().values(s.outputs[first + g]),
                                           reference.run().values(r.outputs[first + g]));
       worst = std::max(worst, error);
-      EXPECT_LT(error, 1e-5) << model << " step " << step << ", gradient of " << traced.names[g];
+      EXPECT_LT(error, tolerance) << model << " step " << step << ", gradient of "
+                                  << traced.names[g];
     }
   }
   std::printf("%s: worst relative error of a gradient over %d steps: %.2e\n", model.c_str(), kSteps,
@@ -94,17 +104,18 @@ void expect_golden(const std::string& model, const nlohmann::json& settings, int
 TEST(GoldenStep, TinyGpt2) {
   expect_golden("char",
                 {{"layers", 2}, {"hidden", 48}, {"heads", 3}, {"vocab", 37}, {"dropout", 0.1}}, 20,
-                37);
+                37, Drift::kYes);
 }
 
 TEST(GoldenStep, TinyLlama) {
-  expect_golden("llama-tiny", {{"layers", 2}, {"vocab", 41}, {"dropout", 0.1}}, 20, 41);
+  expect_golden("llama-tiny", {{"layers", 2}, {"vocab", 41}, {"dropout", 0.1}}, 20, 41,
+                Drift::kYes);
 }
 
 class GoldenTestModel : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenTestModel, AgreesWithTheReference) {
-  expect_golden(test_model_file(GetParam()), {{"dropout", 0.1}}, 16, kTestVocab);
+  expect_golden(test_model_file(GetParam()), {{"dropout", 0.1}}, 16, kTestVocab, Drift::kNo);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenTestModel, testing::ValuesIn(kTestModels),
