@@ -28,9 +28,10 @@ constexpr size_t kMaxStreams = 24;
 // The longest chains of a transformer block have half of this; past it nothing but compile time,
 // and registers that leave the first-level cache.
 constexpr size_t kMaxNodes = 160;
-// Elements of a row from which starting an instruction costs less than running it. Below, a plain
-// elementwise op (pieces of 1024) stays out of bodies that are bound to such short rows.
-constexpr int64_t kShortRow = 64;
+// Elements of a row from which a joined chain is no slower than its pieces, even in cache (measured
+// at 128). Below, starting an instruction costs more than running it, and a plain elementwise op,
+// which runs in pieces of 1024, stays out of bodies that are bound to such rows.
+constexpr int64_t kShortRow = 128;
 
 struct Group {
   std::vector<int> members;  // morphisms, in order; none: it was joined to another

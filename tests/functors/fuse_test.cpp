@@ -19,23 +19,23 @@ void expect_left_alone(const char* text) { EXPECT_EQ(applied("fuse", text), text
 // The sum is read again later, so it stays a result; what lay between is a register now.
 TEST(Fuse, ResidualDropoutAndNorm) {
   EXPECT_EQ(applied("fuse", R"s(scheme:
-  input %0 a: f32[b=2, s=3, h=64]
-  input %1 r: f32[b=2, s=3, h=64]
-  parameter %2 w: f32[h=64]
-  parameter %3 bias: f32[h=64]
+  input %0 a: f32[b=2, s=3, h=128]
+  input %1 r: f32[b=2, s=3, h=128]
+  parameter %2 w: f32[h=128]
+  parameter %3 bias: f32[h=128]
   control %4 random: i64[counter=3]
-  %5 d: f32[b=2, s=3, h=64] = dropout(%0, %4) {key="d", rate=0.5} @d
-  %6 x: f32[b=2, s=3, h=64] = add(%1, %5) @x
-  %7 n: f32[b=2, s=3, h=64] = layer_norm(%6, %2, %3) {eps=1e-05} @n
+  %5 d: f32[b=2, s=3, h=128] = dropout(%0, %4) {key="d", rate=0.5} @d
+  %6 x: f32[b=2, s=3, h=128] = add(%1, %5) @x
+  %7 n: f32[b=2, s=3, h=128] = layer_norm(%6, %2, %3) {eps=1e-05} @n
   return %6, %7
 )s"),
             R"s(scheme:
-  input %0 a: f32[b=2, s=3, h=64]
-  input %1 r: f32[b=2, s=3, h=64]
-  parameter %2 w: f32[h=64]
-  parameter %3 bias: f32[h=64]
+  input %0 a: f32[b=2, s=3, h=128]
+  input %1 r: f32[b=2, s=3, h=128]
+  parameter %2 w: f32[h=128]
+  parameter %3 bias: f32[h=128]
   control %4 random: i64[counter=3]
-  %5 x: f32[b=2, s=3, h=64], %6 n: f32[b=2, s=3, h=64] = map(%0, %4, %1, %2, %3) {body="t0 = add(x2, select(less(random1'd', 0.5), 0, mul(x0, 2))); t1 = sub(t0, div(rowsum(t0), 64)); t0, add(mul(mul(t1, div(1, sqrt(add(div(rowsum(mul(t1, t1)), 64), 1e-05)))), x3), x4)", from="d x n"} @n
+  %5 x: f32[b=2, s=3, h=128], %6 n: f32[b=2, s=3, h=128] = map(%0, %4, %1, %2, %3) {body="t0 = add(x2, select(less(random1'd', 0.5), 0, mul(x0, 2))); t1 = sub(t0, div(rowsum(t0), 128)); t0, add(mul(mul(t1, div(1, sqrt(add(div(rowsum(mul(t1, t1)), 128), 1e-05)))), x3), x4)", from="d x n"} @n
   return %5, %6
 )s");
 }
@@ -75,14 +75,14 @@ TEST(Fuse, CastsRound) {
 // One value a row, and a sum over rows that nothing in the group reads.
 TEST(Fuse, RowsAndSums) {
   EXPECT_EQ(applied("fuse", R"s(scheme:
-  input %0 x: f32[s=3, h=64]
+  input %0 x: f32[s=3, h=128]
   %1 m: f32[s=3, one=1] = map(%0) {body="rowsum(x0)/one"} @m
-  %2 y: f32[s=3, h=64], %3 w: f32[h=64] = map(%0, %1) {body="t0 = sub(x0, x1); t0, t0/1"} @y
+  %2 y: f32[s=3, h=128], %3 w: f32[h=128] = map(%0, %1) {body="t0 = sub(x0, x1); t0, t0/1"} @y
   return %2, %3
 )s"),
             R"s(scheme:
-  input %0 x: f32[s=3, h=64]
-  %1 y: f32[s=3, h=64], %2 w: f32[h=64] = map(%0) {body="t0 = sub(x0, rowsum(x0)); t0, t0/1", from="m y"} @y
+  input %0 x: f32[s=3, h=128]
+  %1 y: f32[s=3, h=128], %2 w: f32[h=128] = map(%0) {body="t0 = sub(x0, rowsum(x0)); t0, t0/1", from="m y"} @y
   return %1, %2
 )s");
 }
