@@ -65,7 +65,7 @@ class Fusion {
     for (const Value out : scheme.outputs) kept_[out] = true;
     for (const Carry& c : scheme.carries) kept_[c.in] = kept_[c.out] = true;
     for (const Carry& c : scheme.loop) kept_[c.in] = kept_[c.out] = true;
-    find_state_edges();
+    find_order();
     for (size_t i = 0; i < scheme.morphisms.size(); ++i) add_group(static_cast<int>(i));
     find_lives();
   }
@@ -80,10 +80,21 @@ class Fusion {
  private:
   // ---- what a morphism is ----
 
-  // Who writes state runs after all who read what it writes over, and so do readers of views of it.
-  void find_state_edges() {
+  void run_after(int later, int earlier) {
+    before_[later].push_back(earlier);
+    after_[earlier].push_back(later);
+  }
+
+  // Who must wait for whom without reading it: a recomputation or a fetch that is held back; and
+  // who writes state, for all who read what it writes over, or views of it.
+  void find_order() {
     before_.resize(scheme_.morphisms.size());
     after_.resize(scheme_.morphisms.size());
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+      for (const Value v : scheme_.morphisms[i].after) {
+        if (made_by_[v] >= 0) run_after(static_cast<int>(i), made_by_[v]);
+      }
+    }
     for (const auto* carries : {&scheme_.carries, &scheme_.loop}) {
       for (const Carry& c : *carries) {
         const int writer = made_by_[c.out];
@@ -94,8 +105,7 @@ class Fusion {
             if (reader == writer) continue;
             // An accumulator's start is read in the iteration that makes its sum.
             if (scheme_.morphisms[reader].section != scheme_.morphisms[writer].section) continue;
-            before_[writer].push_back(reader);
-            after_[reader].push_back(writer);
+            run_after(writer, reader);
             const Morphism& m = scheme_.morphisms[reader];
             if (op_named(m.op).view) old.push_back(m.outputs[0]);
           }
@@ -476,6 +486,22 @@ class Fusion {
     return m;
   }
 
+  // A group waits for all that its members waited for; who waited for a value that is a register
+  // now waits for what its group makes.
+  void wait_for_groups(const Group& g, Morphism& m) const {
+    std::set<Value> after;
+    for (const int member : g.members) {
+      for (const Value v : scheme_.morphisms[member].after) {
+        const int maker = made_by_[v] < 0 ? -1 : group_of_[made_by_[v]];
+        if (maker == group_of_[member]) continue;
+        const bool made = maker < 0 || std::count(groups_[maker].outputs.begin(),
+                                                  groups_[maker].outputs.end(), v) > 0;
+        after.insert(made ? v : groups_[maker].outputs.front());
+      }
+    }
+    m.after.assign(after.begin(), after.end());
+  }
+
   Scheme written() const {
     Scheme result = scheme_;
     result.morphisms.clear();
@@ -486,6 +512,7 @@ class Fusion {
     std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->at < b->at; });
     for (const Group* g : order) {
       result.morphisms.push_back(g->members.size() > 1 ? morphism_of(*g) : front(*g));
+      wait_for_groups(*g, result.morphisms.back());
     }
     return compact(result);
   }
@@ -494,7 +521,7 @@ class Fusion {
   int64_t& matches_;
   std::vector<int> made_by_;
   std::vector<std::vector<int>> read_by_;
-  std::vector<std::vector<int>> before_, after_;  // per morphism: by state that it reads or writes
+  std::vector<std::vector<int>> before_, after_;  // per morphism: who is, without being read
   std::vector<int> group_of_;
   std::vector<bool> fusible_;
   std::vector<bool> kept_;  // returned or carried

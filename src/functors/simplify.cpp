@@ -62,11 +62,14 @@ class Round {
     result_.morphisms.clear();
     for (Morphism m : before) {
       for (Value& in : m.inputs) in = alias_[in];
+      for (Value& v : m.after) v = alias_[v];
       const OpDef& def = op_named(m.op);
       if (m.op == "map") fold_body(m);
-      if (def.body && repeats_freely(def)) pass_on(m);
-      if (def.view) cancel_views(m, def);
-      if (repeats_freely(def) && merge(m)) continue;
+      // What is held back stays: to read another in its place would be to read it earlier.
+      const bool free = m.after.empty() && repeats_freely(def);
+      if (free && def.body) pass_on(m);
+      if (free && def.view) cancel_views(m, def);
+      if (free && merge(m)) continue;
       result_.morphisms.push_back(std::move(m));
     }
     return drop_dead_results(without_dead(result_));

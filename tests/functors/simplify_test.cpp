@@ -125,6 +125,19 @@ TEST(Simplify, NeverMergesAcrossEpochsPhasesAndSections) {
 )s");
 }
 
+// b is held back until g exists: to read a in its place would be to keep a until then.
+TEST(Simplify, NeverMergesWhatIsHeldBack) {
+  expect_left_alone(R"s(scheme:
+  input %0 x: f32[n=4]
+  %1 a: f32[n=4] = exp(%0) @a
+  %2 g: f32[n=4] = tanh(%1) @g
+  %3 b: f32[n=4] = exp(%0) @b after %2
+  %4 c: f32[n=4] = scale(%0) {by=1.0, plus=0.0} @c after %2
+  %5 y: f32[n=4] = map(%2, %3, %4) {body="add(x0, mul(x1, x2))"} @y
+  return %5
+)s");
+}
+
 TEST(Simplify, NeverMergesOtherAttributes) {
   expect_left_alone(R"s(scheme:
   input %0 x: f32[n=4]

@@ -89,6 +89,22 @@ TEST(BodyFold, TheFloat32ReadingIsKept) {
   }
 }
 
+// A sum has the same bits alone and beside others, though the CPU shares the work out otherwise: by
+// column where it is wide and rows need not be whole, else by blocks of rows.
+TEST(BodySums, DoNotDependOnWhatElseIsComputed) {
+  const Type type = of({70, 2, 8200});
+  Sample sample{.inputs = {type}, .attrs = {{"body", std::string("x0/1")}}};
+  const std::vector<Numbers> x = sample_numbers(sample, Dtype::kF32, 5);
+  const auto run = [&](const char* body) {
+    sample.attrs["body"] = std::string(body);
+    return run_scheme(sample_scheme("map", sample, Dtype::kF32), x, false);
+  };
+  const Numbers alone = run("x0/1")[0];
+  EXPECT_EQ(run("x0/1, exp(x0)")[0], alone);
+  EXPECT_EQ(run("x0/1, rowsum(x0)/one")[0], alone) << "whole rows";
+  EXPECT_EQ(run("x0/1, x0/2")[0], alone) << "sums over more axes";
+}
+
 TEST(BodyFold, KnowsWhatIsTheSameAlongTheRow) {
   const std::vector<Type> types = {of({2, 3}), of({2, 1}), of({3}), of({})};
   const std::vector<Axis> space = broadcast("test", types);
