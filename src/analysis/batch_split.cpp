@@ -47,7 +47,7 @@ class Splitter {
     }
     for (const Value out : scheme_.outputs) returned(out);
     for (const Carry& c : scheme_.carries) returned(c.out);
-    find_prologue();
+    find_sections_of_invariants();
     return std::move(split_);
   }
 
@@ -168,18 +168,44 @@ class Splitter {
     }
   }
 
-  // What depends on no data runs before the body where the body needs it, else after.
-  void find_prologue() {
-    std::vector<bool> needed(scheme_.objects.size(), false);
+  // What depends on no data runs before the body where the body needs it, else after. What is
+  // larger than its operands stays in the body: a dequantized weight that lived through all parts
+  // would undo what its codes save.
+  void find_sections_of_invariants() {
+    std::vector<bool> in_body(scheme_.objects.size(), false), after = in_body;  // who needs it
+    for (const Value out : scheme_.outputs) after[out] = true;
+    for (const Carry& c : scheme_.carries) after[c.out] = true;
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme_.morphisms[i];
-      const bool reads_before = std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) {
-        return needed[v] && is(v, Batchwise::kInvariant);
-      });
-      if (reads_before) split_.sections[i] = Section::kPrologue;
-      if (split_.sections[i] == Section::kEpilogue) continue;
-      for (const Value in : m.inputs) needed[in] = true;
+      const bool invariant = is_invariant(m);
+      const bool body =
+          invariant ? any_of(m.outputs, in_body) : split_.sections[i] == Section::kBody;
+      const bool later =
+          invariant ? !body || any_of(m.outputs, after) : split_.sections[i] == Section::kEpilogue;
+      for (const Value in : m.inputs) {
+        if (body) in_body[in] = true;
+        if (later) after[in] = true;
+      }
     }
+    std::vector<bool> remade(scheme_.objects.size(), false);
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+      const Morphism& m = scheme_.morphisms[i];
+      if (!is_invariant(m) || !any_of(m.outputs, in_body)) continue;
+      const bool again = any_of(m.inputs, remade) || (expands(m) && !any_of(m.outputs, after));
+      split_.sections[i] = again ? Section::kBody : Section::kPrologue;
+      for (const Value out : m.outputs) remade[out] = again;
+    }
+  }
+
+  bool is_invariant(const Morphism& m) const { return is(m.outputs[0], Batchwise::kInvariant); }
+  static bool any_of(const std::vector<Value>& values, const std::vector<bool>& flags) {
+    return std::any_of(values.begin(), values.end(), [&](Value v) { return flags[v]; });
+  }
+  bool expands(const Morphism& m) const {
+    int64_t in = 0, out = 0;
+    for (const Value v : m.inputs) in += scheme_[v].type.bytes().count;
+    for (const Value v : m.outputs) out += scheme_[v].type.bytes().count;
+    return !m.inputs.empty() && out > in;
   }
 
   const Scheme& scheme_;

@@ -1,0 +1,82 @@
+// What every plan must hold, checked without knowing how it was made.
+#include "base/error.h"
+#include "plan/plan.h"
+
+namespace adjoint {
+
+namespace {
+
+// Sweep over time with the live storages sorted by offset: neighbours must not overlap.
+void verify_arena(const Plan& plan, Tier tier) {
+  std::map<int64_t, int> live;  // by offset
+  std::vector<std::vector<int>> begins(plan.calls.size() + 1), ends(plan.calls.size() + 2);
+  const Bytes size = plan.arena_of(tier).size;
+  for (size_t i = 0; i < plan.storages.size(); ++i) {
+    const Storage& s = plan.storages[i];
+    if (s.tier != tier) continue;
+    CHECK(s.offset.count >= 0 && s.offset + s.size <= size, "a storage is in the arena");
+    begins[s.first].push_back(static_cast<int>(i));
+    ends[s.last + 1].push_back(static_cast<int>(i));
+  }
+  for (size_t at = 0; at < begins.size(); ++at) {
+    for (const int i : ends[at]) live.erase(plan.storages[i].offset.count);
+    for (const int i : begins[at]) {
+      const Storage& s = plan.storages[i];
+      const auto next = live.lower_bound(s.offset.count);
+      CHECK(next == live.end() || s.offset.count + s.size.count <= next->first,
+            "two live storages overlap");
+      if (next != live.begin()) {
+        const Storage& below = plan.storages[std::prev(next)->second];
+        CHECK(below.offset + below.size <= s.offset, "two live storages overlap");
+      }
+      live[s.offset.count] = i;
+    }
+  }
+}
+
+// Sections are contiguous, and whatever the body finds there is there in every iteration.
+void verify_sections(const Scheme& scheme, const Plan& plan) {
+  std::vector<bool> made_in_body(scheme.objects.size(), false);
+  for (size_t i = 0; i < plan.calls.size(); ++i) {
+    const int at = static_cast<int>(i);
+    const Morphism& m = scheme.morphisms[plan.calls[at].morphism];
+    const Section section = at < plan.body_begin ? Section::kPrologue
+                            : at < plan.body_end ? Section::kBody
+                                                 : Section::kEpilogue;
+    CHECK(m.section == section, "a call is in its section: " + m.op + " at " + to_string(m.source));
+    if (section != Section::kBody) continue;
+    for (const Value v : m.outputs) made_in_body[v] = true;
+    for (const Value v : m.inputs) {
+      if (made_in_body[v]) continue;
+      CHECK(plan.storages[plan.places[v].storage].last >= plan.body_end - 1,
+            "what the body reads again lives to its end: " + to_string(scheme[v].source));
+    }
+  }
+  for (const Carry& c : scheme.loop) {
+    const Storage& s = plan.storages[plan.places[c.out].storage];
+    CHECK(plan.places[c.in].storage == plan.places[c.out].storage,
+          "an accumulator grows in its place: " + to_string(scheme[c.in].source));
+    CHECK(s.first <= plan.body_begin && s.last >= plan.body_end - 1,
+          "an accumulator lives through the body: " + to_string(scheme[c.in].source));
+  }
+}
+
+}  // namespace
+
+void verify_plan(const Scheme& scheme, const Plan& plan) {
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) verify_arena(plan, tier);
+  verify_sections(scheme, plan);
+  for (size_t v = 0; v < plan.places.size(); ++v) {
+    const Place& place = plan.places[v];
+    CHECK(place.storage >= 0, "every object has a place");
+    CHECK(plan.storages[place.storage].tier == scheme.objects[v].attributes.tier,
+          "an object lies in its tier: " + to_string(scheme.objects[v].source));
+    const Type& type = scheme.objects[v].type;
+    int64_t furthest = 0;
+    for (int a = 0; a < type.rank(); ++a) furthest += (type.dim(a) - 1) * place.strides[a];
+    const Bytes need = place.offset + (furthest + 1) * size_of(type.dtype);
+    CHECK(need <= plan.storages[place.storage].size, "an object is inside its storage");
+  }
+}
+
+}  // namespace adjoint
