@@ -2,8 +2,10 @@
 //   control scale = 1  ->  state loss_scale, halved by a step whose gradients are not finite
 // Such a step changes nothing else: without clipping, too, every update waits for the one norm.
 // Parameters, their gradients, the optimizer's state and all sums stay float32.
+#include <map>
 #include <set>
 
+#include "analysis/roles.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
 
@@ -14,36 +16,16 @@ namespace {
 constexpr double kFirstScale = 65536;
 constexpr int64_t kWindow = 2000;  // good steps, after which a larger scale is tried
 
-std::vector<bool> depends_on_data(const Scheme& scheme) {
-  std::vector<bool> depends(scheme.objects.size(), false);
-  for (const Value in : scheme.inputs) depends[in] = scheme[in].role == Role::kInput;
-  for (const Morphism& m : scheme.morphisms) {
-    bool any = false;
-    for (const Value in : m.inputs) any = any || depends[in];
-    for (const Value out : m.outputs) depends[out] = any;
-  }
-  return depends;
-}
-
-// Results of bodies, and the first results of kernels: their others are log-sums and counts.
+// The objects that bf16 narrows.
 Scheme narrow_activations(const Scheme& scheme, Application& application) {
   Scheme result = scheme;
-  const std::vector<bool> depends = depends_on_data(scheme);
-  std::set<std::string> parameters;
-  for (const Value in : scheme.inputs) {
-    if (scheme[in].role == Role::kParameter) parameters.insert(scheme[in].source.path);
-  }
+  const Roles roles(scheme);
   for (const Morphism& m : scheme.morphisms) {
-    const size_t count = op_named(m.op).body ? m.outputs.size() : 1;
-    for (size_t k = 0; k < count; ++k) {
-      const Object& object = scheme[m.outputs[k]];
-      const bool of_activation =
-          object.role == Role::kActivation ||
-          (object.role == Role::kGradient && !parameters.count(object.source.path));
-      if (!of_activation || !depends[m.outputs[k]]) continue;
-      if (!is_float(object.type.dtype) || object.type.rank() == 0) continue;
-      application.say(scheme, m.outputs[k], "precision", "f16");
-      result[m.outputs[k]].attributes.precision = "f16";
+    for (const Value v : m.outputs) {
+      const bool gradient = roles.is(v, "gradient") && roles.is_of(v, "activation");
+      if (!gradient && !roles.is(v, "activation")) continue;
+      application.say(scheme, v, "precision", "f16");
+      result[v].attributes.precision = "f16";
     }
   }
   return result;

@@ -133,29 +133,14 @@ Worst compare(const Scheme& step, int64_t vocab, double scale) {
   return worst;
 }
 
-// fp16's objects in bf16, with the loss as it is.
-Scheme bf16_step(const Scheme& forward) {
-  Scheme step = apply_optimizer(apply_adjoint(forward), {});
-  for (const Functor* f : all_functors()) {
-    if (f->name != "fp16") continue;
-    const StepOptions options;
-    const Arguments args("fp16", {}, Term{});
-    Application::Said said;
-    Application application{.functor = "fp16", .args = args, .options = options, .said = &said};
-    step = f->rules[0].apply(step, application);
-  }
-  for (Object& object : step.objects) {
-    if (!object.attributes.precision.empty()) object.attributes.precision = "bf16";
-  }
-  return realize_precision(step);
-}
-
 void expect_law(const Model& model, const Scheme& step, double scale = 1) {
   const Worst worst = compare(traced(step), model.vocab, scale);
   std::printf("%s: error %.2e, the reference moves %.2e, worst ratio %.2f\n", model.name.c_str(),
               worst.error, worst.moved, worst.ratio);
 }
-Scheme fp16_step(const Scheme& forward) { return training_step(forward, {.stack = "fp16"}); }
+Scheme step_of(const Model& model, const char* stack) {
+  return training_step(model.forward(), {.stack = stack});
+}
 
 // The whole step is chaotic at the size of one rounding, so every call is also judged alone, on the
 // numbers that it was given: it rounds once, at its end. A rounding too many or too few moves a
@@ -212,16 +197,14 @@ void expect_calls(const Model& model, const Scheme& step, double scale = 1) {
   }
 }
 
-TEST(PrecisionStep, EveryCallOfBf16Gpt2RoundsOnce) {
-  expect_calls(kGpt2, bf16_step(kGpt2.forward()));
-}
+TEST(PrecisionStep, EveryCallOfBf16Gpt2RoundsOnce) { expect_calls(kGpt2, step_of(kGpt2, "bf16")); }
 TEST(PrecisionStep, EveryCallOfFp16LlamaRoundsOnce) {
-  expect_calls(kLlama, fp16_step(kLlama.forward()), 256);
+  expect_calls(kLlama, step_of(kLlama, "fp16"), 256);
 }
-TEST(PrecisionStep, Fp16OfGpt2) { expect_law(kGpt2, fp16_step(kGpt2.forward()), 256); }
-TEST(PrecisionStep, Fp16OfLlama) { expect_law(kLlama, fp16_step(kLlama.forward()), 256); }
-TEST(PrecisionStep, Bf16OfGpt2) { expect_law(kGpt2, bf16_step(kGpt2.forward())); }
-TEST(PrecisionStep, Bf16OfLlama) { expect_law(kLlama, bf16_step(kLlama.forward())); }
+TEST(PrecisionStep, Fp16OfGpt2) { expect_law(kGpt2, step_of(kGpt2, "fp16"), 256); }
+TEST(PrecisionStep, Fp16OfLlama) { expect_law(kLlama, step_of(kLlama, "fp16"), 256); }
+TEST(PrecisionStep, Bf16OfGpt2) { expect_law(kGpt2, step_of(kGpt2, "bf16")); }
+TEST(PrecisionStep, Bf16OfLlama) { expect_law(kLlama, step_of(kLlama, "bf16")); }
 
 // Matrices and tables frozen, biases and gains trained.
 Scheme with_frozen_matrices(Scheme forward) {
