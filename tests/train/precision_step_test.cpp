@@ -163,6 +163,7 @@ struct CallCheck {
     const Morphism& m = call(at);
     Scheme alone;
     Morphism copy = m;
+    copy.after.clear();
     for (Value& in : copy.inputs) in = alone.add_input({s[in].type, s[in].source, Role::kInput});
     for (Value& out : copy.outputs) out = alone.add(s[out]);
     alone.morphisms = {copy};
@@ -171,7 +172,7 @@ struct CallCheck {
     for (size_t k = 0; k < want.size(); ++k) {
       const Dtype dtype = s[m.outputs[k]].type.dtype;
       const double error = relative_error(ours.run.values(m.outputs[k]), want[k]);
-      const double bound = dtype == Dtype::kBF16 ? 3e-4 : dtype == Dtype::kF16 ? 4e-5 : 5e-6;
+      const double bound = dtype == Dtype::kBF16 ? 3e-4 : dtype == Dtype::kF16 ? 8e-5 : 5e-6;
       worst[dtype] = std::max(worst[dtype], error);
       EXPECT_LT(error, bound) << m.op << " makes " << to_string(s[m.outputs[k]].source);
     }
