@@ -96,6 +96,20 @@ TEST(Residence, WhatIsReturnedStays) {
   EXPECT_EQ(realized(text), text);
 }
 
+// A choice is saved, not made again: the scores are recomputed for whoever reads them, not for it.
+TEST(Residence, ChoicesStay) {
+  const std::string text = R"(scheme:
+  input %0 x: f32[n=3, m=4]
+  parameter %1 table: f32[rows=4, o=5]
+  %2 scores: f32[n=3, m=4] recomputed = exp(%0) @scores
+  %3 choice: i32[n=3, chosen=2] recomputed = top_k(%2) {k=2} @choice
+  %4 loss: f32[] metric = square_sum(%2) @loss
+  %5 g: f32[n=3, chosen=2, o=5] gradient = embed(%3, %1) @choice:grad backward
+  return %4, %5
+)";
+  EXPECT_EQ(realized(text), text);
+}
+
 // A view lies in what it is a view of, so it is made again with it; the random op keeps its key.
 TEST(Residence, ViewsFollowAndRandomOpsDrawTheSame) {
   const std::string head = R"(scheme:

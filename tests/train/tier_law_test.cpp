@@ -89,27 +89,5 @@ TEST(TierLaw, StateAndParametersLeaveTheDevice) {
   }
 }
 
-// Large schemes are realized in no time worth mentioning.
-TEST(TierLaw, Scratch) {
-  const BoundModel model(find_model("gpt2-xl"), {.batch = 1, .context = 1024});
-  Scheme plain = bare_step(model.forward());
-  const Chain chain = find_chain(plain);
-  for (size_t v = 0; v < plain.objects.size(); ++v) {
-    if (chain.block_of[v] >= 0)
-      plain.objects[v].attributes.residence = Residence::kRecomputed,
-      plain.objects[v].attributes.tier = Tier::kHost;
-  }
-  for (Value v : chain.states) plain[v].attributes.residence = Residence::kApart;
-  auto t0 = std::chrono::steady_clock::now();
-  const Scheme r = realize_residence(plain);
-  auto t1 = std::chrono::steady_clock::now();
-  const Scheme t = realize_tier(r);
-  auto t2 = std::chrono::steady_clock::now();
-  std::printf("xl: %zu -> %zu -> %zu morphisms, %.3f s, %.3f s\n", plain.morphisms.size(),
-              r.morphisms.size(), t.morphisms.size(),
-              std::chrono::duration<double>(t1 - t0).count(),
-              std::chrono::duration<double>(t2 - t1).count());
-}
-
 }  // namespace
 }  // namespace adjoint
