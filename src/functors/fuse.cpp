@@ -387,11 +387,13 @@ class Fusion {
 
   // Room for the sums of every block of rows; by column there is need of none.
   int64_t partial_sums(const Group& g) const {
-    if (g.space.empty() || by_column(g)) return 0;
-    int64_t bytes = 0;
+    const auto leading = leading_axes(g.body, g.space.size());
+    if (!leading || by_column(g)) return 0;
+    int64_t rows = 1, bytes = 0;
+    for (int a = 0; a < *leading; ++a) rows *= g.space[a].size;
     for (size_t k = 0; k < g.outputs.size(); ++k) {
-      if (is_sum(g.body.outputs[k]))
-        bytes += 4 * kMaxBlocks * scheme_[g.outputs[k]].type.num_elements();
+      if (!is_sum(g.body.outputs[k])) continue;
+      bytes += 4 * std::min(rows, kMaxBlocks) * scheme_[g.outputs[k]].type.num_elements();
     }
     return bytes;
   }

@@ -179,12 +179,34 @@ TEST(Fuse, NotASumNorAStretchedValue) {
 
 // Sums over other axes share their rows out otherwise.
 TEST(Fuse, NotSumsOverOtherAxes) {
-  expect_left_alone(R"s(scheme:
+  const std::string text = R"s(scheme:
   input %0 x: f32[b=2, s=3, h=8]
-  %1 y: f32[b=2, s=3, h=8], %2 p: f32[s=3, h=8] = map(%0) {body="t0 = exp(x0); t0, t0/1"} @y
-  %3 z: f32[b=2, s=3, h=8], %4 q: f32[h=8] = map(%1) {body="t0 = tanh(x0); t0, t0/2"} @z
-  return %2, %3, %4
-)s");
+  parameter %1 w: f32[o=4096, h=8]
+  %2 large: f32[b=2, s=3, o=4096] = linear(%0, %1) @large
+  %3 square: f32[] = square_sum(%2) @square
+  %4 y: f32[b=2, s=3, h=8], %5 p: f32[s=3, h=8] = map(%0) {body="t0 = exp(x0); t0, t0/1"} @y
+  %6 z: f32[b=2, s=3, h=8], %7 q: f32[h=8] = map(%4) {body="t0 = tanh(x0); t0, t0/2"} @z
+  return %3, %5, %6, %7
+)s";
+  EXPECT_EQ(applied("fuse", text), text);
+  // Over the same axes they are joined.
+  std::string same = text;
+  same.replace(same.find("t0/1"), 4, "t0/2").replace(same.find("[s=3, h=8]"), 10, "[h=8]");
+  EXPECT_NE(applied("fuse", same), same);
+}
+
+// Joined, x and y live while z is made: more than at any other time.
+TEST(Fuse, NotWhereTheMostWouldLiveAtOnce) {
+  const char* text = R"s(scheme:
+  input %0 in: f32[s=3, h=8]
+  parameter %1 w: f32[o=512, h=8]
+  %2 x: f32[s=3, o=512] = linear(%0, %1) @x
+  %3 y: f32[s=3, o=512] = linear(%0, %1) @y
+  %4 a: bf16[s=3, o=512] = map(%2, %3) {body="add(x0, x1)/bf16"} @a
+  %5 z: f32[s=3, o=512] = cast(%4) {dtype="f32"} @z
+  return %4, %5
+)s";
+  expect_left_alone(text);
 }
 
 TEST(Fuse, NotAroundWhatLiesBetween) {
@@ -407,7 +429,7 @@ void expect_same_bits(const std::vector<Numbers>& got, const std::vector<Numbers
 
 TEST(FuseBits, RandomChainsAreTheSame) {
   int64_t before = 0, after = 0;
-  for (unsigned seed = 0; seed < 120; ++seed) {
+  for (unsigned seed = 0; seed < 90; ++seed) {
     const bool halves = seed % 3 == 2;
     RandomChain chain(seed, halves);
     const Scheme fused = apply_functor("fuse", chain.scheme);
