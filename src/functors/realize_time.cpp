@@ -59,6 +59,7 @@ class Realization {
       : scheme_(scheme),
         parts_(parts),
         split_(split_batch(scheme, kWho, parts.padded())),
+        read_by_(readers(scheme)),
         fills_(scheme.objects.size()),
         result_(scheme),
         totals_(scheme.objects.size(), -1) {}
@@ -170,9 +171,11 @@ class Realization {
     }
     const std::vector<Value> made = m.outputs;
     const Phase phase = m.phase;
-    sections_[static_cast<size_t>(m.section)].push_back(std::move(m));
+    std::vector<Morphism>& section = sections_[static_cast<size_t>(m.section)];
+    const size_t at = section.size();
+    section.push_back(std::move(m));
     for (const Value out : made) {
-      if (split_.summed[out]) accumulate(out, phase);
+      if (split_.summed[out]) accumulate(out, at, phase);
     }
   }
 
@@ -204,18 +207,27 @@ class Realization {
   }
 
   // sum = sum + this part, from zeros, in float32. The sum keeps the name that the whole had.
-  void accumulate(Value partial, Phase phase) {
+  void accumulate(Value partial, size_t made_at, Phase phase) {
     const Object whole = scheme_[partial];
     const bool narrow = size_of(whole.type.dtype) < size_of(Dtype::kF32);
     Object sum = derived(whole, narrow ? "sum" : "");
     if (narrow) sum.type.dtype = Dtype::kF32;
-    result_[partial].source = derived(whole, "part").source;
     std::vector<int64_t> shape;
     for (const Axis& axis : sum.type.axes) shape.push_back(axis.size);
     const Value begin =
         emit(Section::kPrologue, "fill", {},
              {{"shape", shape}, {"value", 0.0}, {"dtype", std::string(name(sum.type.dtype))}},
              phase, derived(sum, "begin"));
+    Morphism& maker = sections_[static_cast<size_t>(Section::kBody)][made_at];
+    if (narrow) widen(maker, partial);
+    if (!narrow && can_add(maker, partial)) {
+      // A product adds to the sum as it goes; the part alone is never there.
+      maker.inputs.push_back(begin);
+      result_[partial] = sum;
+      result_.loop.push_back({begin, partial});
+      return;
+    }
+    result_[partial].source = derived(whole, "part").source;
     const Value after = emit(Section::kBody, "add", {begin, partial}, {}, phase, sum);
     result_.loop.push_back({begin, after});
     totals_[partial] = after;
@@ -226,11 +238,40 @@ class Realization {
              phase, derived(whole));
   }
 
+  bool read_in_body(Value v) const {
+    return std::any_of(read_by_[v].begin(), read_by_[v].end(),
+                       [&](int i) { return split_.sections[i] == Section::kBody; });
+  }
+
+  // Whether a matrix product may add to the sum itself: it adds nothing yet, and only the sum is
+  // read.
+  bool can_add(const Morphism& maker, Value partial) const {
+    return maker.op == "contract" && maker.inputs.size() == 2 && !read_in_body(partial);
+  }
+
+  // Only the sum is rounded to the object's precision, where whoever makes the part can say so.
+  void widen(Morphism& maker, Value partial) {
+    if (read_in_body(partial)) return;
+    if (op_named(maker.op).says_dtype && maker.outputs[0] == partial) {
+      maker.attrs["dtype"] = std::string("f32");
+    } else if (maker.op == "map") {
+      auto& text = std::get<std::string>(maker.attrs["body"]);
+      Body body = parse_body(text);
+      const auto k = std::find(maker.outputs.begin(), maker.outputs.end(), partial);
+      body.outputs[k - maker.outputs.begin()].dtype = Dtype::kF32;
+      text = print(body);
+    } else {
+      return;
+    }
+    result_[partial].type.dtype = Dtype::kF32;
+  }
+
   Value total_of(Value v) const { return totals_[v] >= 0 ? totals_[v] : v; }
 
   const Scheme& scheme_;
   Parts parts_;
   BatchSplit split_;
+  std::vector<std::vector<int>> read_by_;
   std::vector<std::optional<int64_t>> fills_;
   Scheme result_;
   std::array<std::vector<Morphism>, 3> sections_;

@@ -121,6 +121,42 @@ TEST(RealizeTime, APartialSumBesideAnythingElseIsSummedFirst) {
   EXPECT_TRUE(has(text, "= scale(%9) {by=2.0, plus=1.0} @more epilogue")) << text;
 }
 
+// A product whose sum is all that is wanted adds to it in place; one that is read as it is, or that
+// has something to add already, does not.
+TEST(RealizeTime, AProductAddsToItsSum) {
+  const std::string text = in_parts(R"(scheme m:
+  input %0 x: f32[batch=4, n=3] parts=2
+  input %1 y: f32[batch=4, k=2] parts=2
+  %2 a: f32[n=3, k=2] = contract(%0, %1) {map="bn,bk->nk"} @a
+  %3 b: f32[n=3, k=2] = contract(%0, %1) {map="bn,bk->nk"} @b
+  %4 c: f32[n=3, k=2] = contract(%0, %1, %3) {map="bn,bk->nk"} @c
+  %5 last: f32[n=3, k=2] = mul(%2, %4) @last
+  return %5, %3
+)");
+  EXPECT_TRUE(has(text, "%2 a: f32[n=3, k=2] = contract(%8, %9, %10) {map=\"bn,bk->nk\"} @a\n"))
+      << text;
+  EXPECT_TRUE(has(text, "loop %10 -> %2\n")) << text;
+  EXPECT_TRUE(has(text, "%3 b:part: f32[n=3, k=2] = contract(%8, %9) {map")) << text;
+  EXPECT_TRUE(has(text, "%12 b: f32[n=3, k=2] = add(%11, %3) @b\n")) << text;
+  EXPECT_TRUE(has(text, "%4 c:part: f32[n=3, k=2] = contract(%8, %9, %3) {map")) << text;
+  EXPECT_TRUE(has(text, "%14 c: f32[n=3, k=2] = add(%13, %4) @c\n")) << text;
+  EXPECT_TRUE(has(text, "= mul(%2, %14) @last epilogue\n")) << text;
+  EXPECT_TRUE(has(text, "return %5, %12\n")) << text;
+}
+
+TEST(RealizeTimeRefuses, AnAddendThatWouldCountOncePerPart) {
+  EXPECT_EQ(error_text([] {
+              in_parts(R"(scheme m:
+  input %0 x: f32[batch=4, n=3] parts=2
+  input %1 y: f32[batch=4, k=2] parts=2
+  parameter %2 w: f32[n=3, k=2]
+  %3 a: f32[n=3, k=2] = contract(%0, %1, %2) {map="bn,bk->nk"} @a
+  return %3
+)");
+            }),
+            "accumulate: contract at a would add 'w' once per part");
+}
+
 // 16-bit sums go through float32 and are rounded to their own precision once.
 TEST(RealizeTime, SumsOfNarrowPartsAreFloat32) {
   const std::string text = in_parts(R"(scheme m:
@@ -128,6 +164,7 @@ TEST(RealizeTime, SumsOfNarrowPartsAreFloat32) {
   %1 sum: bf16[n=3] = map(%0) {body="x0/1"} @sum
   return %1
 )");
+  EXPECT_TRUE(has(text, "%1 sum:part: f32[n=3] = map(%4) {body=\"x0/1/f32\"} @sum\n")) << text;
   EXPECT_TRUE(has(text, "%6 sum:sum: f32[n=3] = add(%5, %1) @sum:sum")) << text;
   EXPECT_TRUE(has(text, "%7 sum: bf16[n=3] = cast(%6) {dtype=\"bf16\"} @sum epilogue")) << text;
 }
@@ -422,7 +459,9 @@ TEST(RealizeTimeLaw, EveryOptimizerWithAndWithoutClipping) {
 
 // Beside other functors: the same stack without parts is the baseline.
 TEST(RealizeTimeLaw, BesidePrecisionAndAdapters) {
-  for (const char* stack : {"bf16", "fp16", "lora(rank=2)", "quantize(int8) | lora(rank=2)"}) {
+  for (const char* stack :
+       {"bf16", "fp16", "lora(rank=2)", "quantize(int8, per=channel) | lora(rank=2)",
+        "checkpoint(every=1)", "offload(activations)", "chunk_readout(3)"}) {
     SCOPED_TRACE(stack);
     expect_law({"char", 5, 3, {.eps = kEps, .stack = stack}});
   }
