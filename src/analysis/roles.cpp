@@ -97,14 +97,19 @@ Roles::Roles(const Scheme& scheme)
       readers_(scheme.objects.size()),
       made_by_(producers(scheme)),
       parameter_gradient_(scheme.objects.size(), false),
+      constant_gradient_(scheme.objects.size(), false),
       in_attention_(scheme.objects.size(), false),
       state_index_(scheme.objects.size(), -1) {
-  std::set<std::string_view> parameters;
+  std::set<std::string_view> parameters, constants;
   for (const Value in : scheme.inputs) {
     if (scheme[in].role == Role::kParameter) parameters.insert(scheme[in].source.path);
   }
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& m = scheme.morphisms[i];
+    for (const Value out : m.outputs) {
+      const Object& o = scheme[out];
+      if (o.role == Role::kActivation && !from_data_[out]) constants.insert(o.source.path);
+    }
     for (const Value in : m.inputs) {
       if (m.phase == Phase::kForward) readers_[in].push_back(static_cast<int>(i));
       // A gradient that the update reads is a parameter's, whatever it is called.
@@ -116,6 +121,7 @@ Roles::Roles(const Scheme& scheme)
   for (size_t v = 0; v < scheme.objects.size(); ++v) {
     const Object& o = scheme.objects[v];
     if (o.role == Role::kGradient && parameters.count(o.source.path)) parameter_gradient_[v] = true;
+    constant_gradient_[v] = o.role == Role::kGradient && constants.count(o.source.path);
   }
   // What a parameter's gradient is a view of is one of joined parameters.
   for (size_t i = scheme.morphisms.size(); i-- > 0;) {
@@ -229,7 +235,9 @@ bool Roles::is_of(Value v, std::string_view word) const {
   const Role role = scheme_[v].role;
   if (role == Role::kGradient) {
     if (word == "parameter") return parameter_gradient_[v];
-    return word == "activation" && !parameter_gradient_[v] && scheme_[v].type.rank() > 0;
+    // The gradient of what depends on no data is a sum over the data, as a parameter's is.
+    return word == "activation" && !parameter_gradient_[v] && !constant_gradient_[v] &&
+           scheme_[v].type.rank() > 0;
   }
   if (role == Role::kParameter) {
     return std::any_of(readers_[v].begin(), readers_[v].end(),

@@ -67,7 +67,7 @@ class Roles {
   std::vector<Use> uses_;                  // per morphism
   std::vector<std::vector<int>> readers_;  // per object, of the forward pass
   std::vector<int> made_by_;
-  std::vector<bool> parameter_gradient_, in_attention_;
+  std::vector<bool> parameter_gradient_, constant_gradient_, in_attention_;
   std::vector<int> state_index_;
 };
 
