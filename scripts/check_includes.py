@@ -18,6 +18,7 @@ ORDER = [
     {"plan"},
     {"run"},
     {"train"},
+    {"laws"},
     {"report"},
     {"cli"},
 ]

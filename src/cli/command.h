@@ -21,5 +21,6 @@ void add_plan(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
 void add_functors(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
 
 }  // namespace adjoint

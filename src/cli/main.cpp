@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
       "Exit codes: 0 done, 1 the input is wrong, 2 usage, 3 the machine failed, 130 interrupted.");
   Action action;
   for (const AddCommand add :
-       {add_train, add_generate, add_plan, add_show, add_ops, add_functors}) {
+       {add_train, add_generate, add_plan, add_verify, add_show, add_ops, add_functors}) {
     add(app, action);
   }
   try {

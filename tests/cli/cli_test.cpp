@@ -56,7 +56,8 @@ class Cli : public testing::Test {
 };
 
 TEST_F(Cli, HelpAndUsage) {
-  for (const char* command : {"", "train", "generate", "plan", "show", "ops", "functors"}) {
+  for (const char* command :
+       {"", "train", "generate", "plan", "verify", "show", "ops", "functors"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
@@ -91,6 +92,45 @@ TEST_F(Cli, PlanAsJson) {
   int64_t sum = 0;
   for (const auto& [name, bytes] : json["categories"].items()) sum += bytes.get<int64_t>();
   EXPECT_EQ(sum, json["peak_bytes"]);
+}
+
+TEST_F(Cli, VerifiesAStack) {
+  const std::string small =
+      "verify --seeds 1 --model " +
+      write("small.scheme",
+            "axes layers=2 hidden=16 context=8 vocab=20\n"
+            "block x[batch, seq, hidden]:\n"
+            "  x = x + dropout(linear(gelu(linear(x, hidden)), hidden), 0.1)\n"
+            "model tokens[batch, seq], targets[batch, seq]:\n"
+            "  x = block^layers(embed(tokens, vocab))\n"
+            "  loss = cross_entropy(linear(x, vocab), targets)\n") +
+      " --full --batch 5 ";
+  Outcome o = run(small + "--stack \"accumulate(2)\" --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  EXPECT_TRUE(json["ok"]);
+  EXPECT_FALSE(json["refused"]);
+  EXPECT_EQ(json["law"], "reassociating");
+  EXPECT_EQ(json["functors"][0]["name"], "accumulate(n=2)");
+  EXPECT_GT(json["functors"][0]["matches"], 0);
+  EXPECT_LT(json["max_error"], 1e-5);
+  o = run(small + "--stack \"accumulate(2)\"");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("is reassociating"), std::string::npos) << o.text;
+  // Exact claims that are wrong, in a functor of the user's own.
+  const std::string own = write("loud.functor",
+                                "functor loud:\n  law exact\n"
+                                "  morphism y = gelu(x) where inside chain\n    -> 1.001 * y\n");
+  o = run(small + "--stack \"accumulate(2) | " + own + "\"");
+  EXPECT_EQ(o.code, 1) << o.text;
+  EXPECT_NE(o.text.find("verify: law of loud broken: first at block[0]."), std::string::npos)
+      << o.text;
+
+  refused(small + "--stack \"acumulate(2)\"", "did you mean 'accumulate'");
+  refused(small + "--stack \"accumulate(9)\"", "at most 5 parts");
+  o = run(small + "--stack \"accumulate(9)\" --json");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(nlohmann::json::parse(o.text)["refused"]);
 }
 
 TEST_F(Cli, MeasuredEqualsPredicted) {

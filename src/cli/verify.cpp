@@ -1,0 +1,168 @@
+// adjoint verify: a stack's laws, checked on the user's own model.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "device/parallel.h"
+#include "laws/composition.h"
+#include "train/config.h"
+#include "train/progress.h"
+
+namespace adjoint {
+
+namespace {
+
+struct VerifyFlags {
+  std::string model = "gpt2", stack;
+  VerifyOptions options;
+  std::vector<std::string> set;
+  int64_t threads = 0;
+  std::vector<std::string> with;
+  bool json = false, matrix = false;
+};
+
+// Draws a progress bar once the work has taken two seconds.
+class Patience {
+ public:
+  Told told() {
+    return [this](int64_t done, int64_t of, const std::string& what) {
+      if (!bar_) bar_.emplace(of, 0);
+      if (since_.seconds() > 2) bar_->show(done, what);
+    };
+  }
+
+ private:
+  Progress since_{1, 0};
+  std::optional<Progress> bar_;
+};
+
+int print_matrix(const VerifyFlags& flags) {
+  CompositionOptions options{.models = {find_model("char"), find_model("llama-tiny")}};
+  for (const std::string& model : flags.with) options.models.push_back(find_model(model));
+  Patience patience;
+  const Composition composition = compose_all(options, patience.told());
+  std::cout << to_markdown(composition);
+  return composition.ok() ? kDone : kBadInput;
+}
+
+nlohmann::json to_json(const Report& report) {
+  nlohmann::json functors = nlohmann::json::array();
+  for (const Verdict& v : report.functors) {
+    functors.push_back({{"name", v.functor},
+                        {"law", name(v.law)},
+                        {"by_default", v.by_default},
+                        {"matches", v.matches},
+                        {"ok", v.ok},
+                        {"max_error", v.error},
+                        {"plain_error", v.plain_error},
+                        {"allowed", v.allowed}});
+    if (!v.note.empty()) functors.back()["note"] = v.note;
+  }
+  return {{"ok", report.ok},
+          {"law", name(report.law)},
+          {"refused", report.refused},
+          {"reason", report.reason},
+          {"functors", functors},
+          {"sizes", report.sizes},
+          {"smallest_broken_stack", report.smallest},
+          {"max_error", report.max_error},
+          {"plain_error", report.plain_error}};
+}
+
+std::string table(const Report& report, const std::string& stack) {
+  std::string out;
+  for (const std::string& size : report.sizes) out += "checked at " + size + "\n";
+  size_t width = 10;
+  for (const Verdict& v : report.functors) width = std::max(width, v.functor.size());
+  out += fmt::format("\n{:<{}}  {:<14} {:>8}  {:>9}  {:>9}\n", "functor", width, "law", "matches",
+                     "error", "allowed");
+  const auto number = [](double n) { return n == 0 ? "0" : fmt::format("{:.2g}", n); };
+  for (const Verdict& v : report.functors) {
+    out += fmt::format("{:<{}}  {:<14} {:>8}  {:>9}  {:>9}  {}{}\n", v.functor, width, name(v.law),
+                       v.matches, number(v.error), number(v.allowed), v.ok ? "ok" : "BROKEN",
+                       v.by_default ? "  (on by default)" : "");
+    if (!v.note.empty()) out += fmt::format("{:<{}}  {}\n", "", width, v.note);
+  }
+  if (report.ok) {
+    out += fmt::format(
+        "\nthe stack '{}' is {}: its gradients are within {:.2g} of float64, the plain step's "
+        "within "
+        "{:.2g}\n",
+        stack, name(report.law), report.max_error, report.plain_error);
+  }
+  return out;
+}
+
+int run(VerifyFlags flags) {
+  VerifyOptions& options = flags.options;
+  if (options.sizes.batch < 0) fail("--batch: wanted at least 1, found ", options.sizes.batch);
+  if (options.sizes.context < 0)
+    fail("--context: wanted at least 1, found ", options.sizes.context);
+  if (options.seeds < 1 || options.seeds > 1000) {
+    fail("--seeds: wanted 1 to 1000, found ", options.seeds);
+  }
+  use_threads(flags.threads);
+  if (flags.matrix) return print_matrix(flags);
+  for (const std::string& s : flags.set) options.sizes.settings.update(parse_setting(s));
+  Report report;
+  try {
+    const ModelText text = find_model(flags.model);
+    const Stack stack = parse_stack(flags.stack);
+    Patience patience;
+    report = verify_stack(subjects_for(text, stack, options), stack, patience.told());
+  } catch (const Error& e) {
+    if (!flags.json) throw;
+    report = {.ok = false, .refused = true, .reason = e.what()};
+  }
+  if (flags.json) {
+    std::cout << to_json(report).dump(2) << "\n";
+  } else if (!report.refused) {
+    std::cout << table(report, flags.stack);
+  }
+  std::cout.flush();
+  if (report.ok) return kDone;
+  if (!flags.json) {
+    std::cerr << (report.refused ? "adjoint: " : "verify: ") << report.reason << "\n";
+    if (!report.refused && report.smallest != flags.stack) {
+      std::cerr << "verify: the smallest stack that breaks it: " << report.smallest << "\n";
+    }
+  }
+  return kBadInput;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("verify", "check the laws of a stack on a small copy of your own model");
+  auto flags = std::make_shared<VerifyFlags>();
+  command->add_option("--model", flags->model, "a preset or a .scheme file")->capture_default_str();
+  command->add_option("--stack", flags->stack, "functors joined by '|'");
+  command->add_option("--set", flags->set, "settings of the model by name, such as layers=2");
+  command
+      ->add_option("--seeds", flags->options.seeds, "how many times, each from another beginning")
+      ->capture_default_str();
+  command->add_flag("--full", flags->options.full, "at the model's real size");
+  command->add_option("--batch", flags->options.sizes.batch, "samples per step; 0: a few");
+  command->add_option("--context", flags->options.sizes.context, "tokens per sample; 0: a few");
+  command->add_option("--optimizer", flags->options.step.optimizer, "adamw, momentum or sgd")
+      ->capture_default_str();
+  command->add_option("--clip", flags->options.step.clip, "0: no clipping")->capture_default_str();
+  command->add_option("--threads", flags->threads, "CPU threads; 0: as many as there are cores");
+  command->add_flag("--json", flags->json, "as JSON");
+  command->add_flag(
+      "--matrix", flags->matrix,
+      "print which functors compose, two by two and in longer stacks, on small models");
+  command->add_option("--with", flags->with, "a further model for --matrix");
+  command->footer(
+      "Examples:\n"
+      "  adjoint verify --model gpt2 --stack \"checkpoint(every=2) | accumulate(4)\"\n"
+      "  adjoint verify --model my.scheme --stack bf16 --json\n"
+      "Exit code 1: a law is broken, or the stack is refused.");
+  command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace adjoint

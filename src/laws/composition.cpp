@@ -1,0 +1,252 @@
+#include "laws/composition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/philox.h"
+#include "base/text.h"
+#include "laws/shrink.h"
+
+namespace adjoint {
+
+namespace {
+
+// What each functor is told, on models of four blocks 32 wide. A functor that must be told
+// something has a line here; others may.
+const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
+  static const std::map<std::string, std::vector<std::string>, std::less<>> table = {
+      {"accumulate", {"accumulate(4)"}},
+      {"checkpoint", {"checkpoint(every=2)"}},
+      {"freeze", {"freeze(attention)"}},
+      {"lora", {"lora(rank=4)"}},
+      {"offload", {"offload(optimizer)", "offload(activations)"}},
+      {"quantize", {"quantize(int8, group=16)"}},
+  };
+  return table;
+}
+
+std::vector<std::string> items_of(const Functor& functor) {
+  if (functor.by_default) return {"-" + functor.name};
+  const auto found = examples().find(functor.name);
+  if (found != examples().end()) return found->second;
+  for (const FunctorParam& p : functor.params) {
+    CHECK(!p.otherwise.empty(), "examples() says what " + functor.name +
+                                    " is told in the matrix: it must be told " + p.name);
+  }
+  return {functor.name};
+}
+
+// A model with everything that was run on it.
+struct Bench {
+  std::string model;
+  Judge judge;
+};
+
+std::vector<Bench> benches_for(const CompositionOptions& options) {
+  std::vector<Bench> benches;
+  for (const ModelText& text : options.models) {
+    const ModelSizes sizes{.batch = 6, .context = 8};
+    const BoundModel model(text, sizes);
+    const BoundModel small =
+        shrunken(model, {}, {.width = 32, .repeats = 4, .batch = 6, .context = 8, .vocab = 23});
+    StepOptions step;
+    step.eps = 1e-4;  // as in verify
+    benches.push_back({model.name(), Judge({.forward = small.forward(),
+                                            .options = step,
+                                            .seeds = {options.seed},
+                                            .what = describe(small)})});
+  }
+  return benches;
+}
+
+class Composer {
+ public:
+  Composer(const CompositionOptions& options, const Told& told)
+      : options_(options), told_(told), benches_(benches_for(options)) {}
+
+  Composition run() {
+    Composition result{.items = matrix_items(), .pairs = {}, .stacks = {}};
+    const auto n = static_cast<int64_t>(result.items.size());
+    total_ = n * (n + 1) / 2 + options_.num_stacks;
+    // Each alone first: pairs are compared with them.
+    result.pairs.resize(n);
+    for (int64_t i = 0; i < n; ++i) {
+      result.pairs[i].resize(i + 1);
+      result.pairs[i][i] = composed({result.items[i]});
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < i; ++j) {
+        result.pairs[i][j] = composed({result.items[j], result.items[i]});
+      }
+    }
+    for (int64_t k = 0; k < options_.num_stacks; ++k) {
+      result.stacks.push_back(composed(drawn(result.items, k)));
+    }
+    return result;
+  }
+
+ private:
+  // Three to six items, of which most should not refuse one another.
+  std::vector<std::string> drawn(std::vector<std::string> items, int64_t k) const {
+    const RandomStream stream{random_key(1, "composition"), static_cast<uint64_t>(k)};
+    for (size_t i = items.size(); i-- > 1;) std::swap(items[i], items[stream.bits(i) % (i + 1)]);
+    items.resize(std::min<size_t>(items.size(), 3 + k % 4));
+    return items;
+  }
+
+  Composed composed(const std::vector<std::string>& items) {
+    Composed result{.stack = join(items, " | ")};
+    for (Bench& bench : benches_) hear(result, bench, items);
+    ++done_;
+    if (told_) told_(done_, total_, result.stack);
+    return result;
+  }
+
+  void hear(Composed& result, Bench& bench, const std::vector<std::string>& items) {
+    Stack stack;
+    try {
+      stack = parse_stack(result.stack);
+      bench.judge.built(stack);
+    } catch (const Error& e) {
+      result.refused.push_back(bench.model + ": " + e.what());
+      return;
+    }
+    const size_t before = result.broken.size();
+    for (size_t i = 0; i < stack.functors.size(); ++i) {
+      if (!stack.functors[i].by_default) judge(result, bench, stack, i);
+    }
+    result.law = std::max(result.law, law_of(stack));
+    // What is switched off is judged in the stack where it is on.
+    for (const std::string& off : stack.off) {
+      result.law = std::max(result.law, judge_default(result, bench, items, off));
+    }
+    if (&bench == &benches_[0]) check_orders(result, bench, stack, items);
+    if (items.size() > 1) bench.judge.forget(stack);
+    result.checked += result.broken.size() == before;
+  }
+
+  void judge(Composed& result, Bench& bench, const Stack& stack, size_t index) {
+    const Verdict v = bench.judge.judge(stack, index);
+    if (v.ok) return;
+    result.broken.push_back(fmt::format("{}: {} is off by {:.2g} at {} where {:.2g} is allowed",
+                                        bench.model, v.functor, v.error, v.tensor, v.allowed));
+  }
+
+  Law judge_default(Composed& result, Bench& bench, const std::vector<std::string>& items,
+                    const std::string& off) {
+    std::vector<std::string> others;
+    for (const std::string& item : items) {
+      if (item != "-" + off) others.push_back(item);
+    }
+    const Stack on = parse_stack(join(others, " | "));
+    for (size_t i = 0; i < on.functors.size(); ++i) {
+      if (on.functors[i].functor.name != off) continue;
+      judge(result, bench, on, i);
+      return on.functors[i].functor.law;
+    }
+    return Law::kExact;
+  }
+
+  // Any order is the same step: the text backwards, and turned by one.
+  void check_orders(Composed& result, Bench& bench, const Stack& stack,
+                    std::vector<std::string> items) {
+    if (items.size() < 2) return;
+    const std::string written = print(bench.judge.built(stack).scheme);
+    const Subject& subject = bench.judge.subject();
+    const auto check = [&] {
+      const Stack other = parse_stack(join(items, " | "));
+      if (print(build_step(subject.forward, other, subject.options).scheme) == written) return;
+      result.broken.push_back(bench.model + ": '" + join(items, " | ") + "' is another step");
+    };
+    std::reverse(items.begin(), items.end());
+    check();
+    if (items.size() < 3) return;
+    std::rotate(items.begin(), items.begin() + 1, items.end());
+    check();
+  }
+
+  const CompositionOptions& options_;
+  const Told& told_;
+  std::vector<Bench> benches_;
+  int64_t done_ = 0, total_ = 0;
+};
+
+// Reasons, each printed once and referred to by number.
+class Notes {
+ public:
+  std::string number(const std::string& note) {
+    const auto found = std::find(notes_.begin(), notes_.end(), note);
+    const auto at = found - notes_.begin();
+    if (found == notes_.end()) notes_.push_back(note);
+    return fmt::format("<sup>{}</sup>", at + 1);
+  }
+  std::string print() const {
+    std::string out;
+    for (size_t i = 0; i < notes_.size(); ++i) out += fmt::format("{}. {}\n", i + 1, notes_[i]);
+    return out;
+  }
+
+ private:
+  std::vector<std::string> notes_;
+};
+
+std::string cell(const Composed& composed, Notes& notes) {
+  if (!composed.broken.empty()) return "**broken**" + notes.number(composed.broken[0]);
+  std::string text = composed.checked > 0 ? std::string(name(composed.law)) : "refused";
+  if (!composed.refused.empty()) text += notes.number(join(composed.refused, "; "));
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> matrix_items() {
+  std::vector<std::string> items;
+  for (const bool by_default : {false, true}) {
+    for (const Functor* f : all_functors()) {
+      if (f->by_default != by_default) continue;
+      for (const std::string& item : items_of(*f)) items.push_back(item);
+    }
+  }
+  return items;
+}
+
+bool Composition::ok() const {
+  const auto fine = [](const Composed& c) { return c.broken.empty(); };
+  return std::all_of(stacks.begin(), stacks.end(), fine) &&
+         std::all_of(pairs.begin(), pairs.end(), [&](const std::vector<Composed>& row) {
+           return std::all_of(row.begin(), row.end(), fine);
+         });
+}
+
+Composition compose_all(const CompositionOptions& options, const Told& told) {
+  return Composer(options, told).run();
+}
+
+std::string to_markdown(const Composition& composition) {
+  Notes notes;
+  std::string out = "| |", rule = "|---|";
+  for (const std::string& item : composition.items) {
+    out += " `" + item + "` |";
+    rule += "---|";
+  }
+  out += "\n" + rule + "\n";
+  const size_t n = composition.items.size();
+  for (size_t i = 0; i < n; ++i) {
+    out += "| `" + composition.items[i] + "` |";
+    for (size_t j = 0; j < n; ++j) {
+      out += j <= i ? " " + cell(composition.pairs[i][j], notes) + " |" : " |";
+    }
+    out += "\n";
+  }
+  out += "\n| stack | law |\n|---|---|\n";
+  for (const Composed& stack : composition.stacks) {
+    std::string escaped;
+    for (const char c : stack.stack) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+    out += "| `" + escaped + "` | " + cell(stack, notes) + " |\n";
+  }
+  return out + "\n" + notes.print();
+}
+
+}  // namespace adjoint

@@ -1,0 +1,277 @@
+#include "laws/judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/text.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr double kTimes = 4;
+constexpr double kFloor = 0x1p-22;      // four units in the last place: the least that is judged by
+constexpr double kNodeFloor = 0x1p-20;  // one object has fewer elements to average over
+constexpr double kJitter = 0x1p-22;
+
+double worst_of_kind(const Errors& errors, TensorKey::Kind kind) {
+  double worst = 0;
+  for (const auto& [key, error] : errors) {
+    if (key.kind == kind && std::isfinite(error)) worst = std::max(worst, error);
+  }
+  return worst;
+}
+
+// The nearest of the nodes that may be the same object in another stack: of the same source and
+// shape, or with another share of the batch.
+std::optional<double> distance(const Node& node, const std::vector<const Node*>& others) {
+  std::optional<double> nearest;
+  for (const Node* other : others) {
+    Numbers a = node.numbers, b = other->numbers;
+    if (node.sizes != other->sizes) {
+      const bool parts =
+          node.sizes.size() == other->sizes.size() && !node.sizes.empty() &&
+          std::equal(node.sizes.begin() + 1, node.sizes.end(), other->sizes.begin() + 1);
+      if (!parts) continue;
+    } else if (a.size() != b.size()) {  // iterations of a sum: the last one has it all
+      const size_t size = std::min(a.size(), b.size());
+      a.erase(a.begin(), a.end() - static_cast<int64_t>(size));
+      b.erase(b.begin(), b.end() - static_cast<int64_t>(size));
+    }
+    const size_t size = std::min(a.size(), b.size());
+    a.resize(size), b.resize(size);
+    double error = same_bits(a, b) ? 0 : relative_error(a, b);
+    if (error == 0 && !same_bits(a, b)) error = 0x1p-60;  // -0 for 0
+    nearest = std::min(nearest.value_or(INFINITY), error);
+  }
+  return nearest;
+}
+
+using NodesBySource = std::map<std::string, std::vector<const Node*>>;
+NodesBySource by_source(const Trace& trace) {
+  NodesBySource nodes;
+  for (const Node& node : trace.nodes) nodes[node.source].push_back(&node);
+  return nodes;
+}
+std::optional<double> distance(const Node& node, const NodesBySource& others) {
+  const auto found = others.find(node.source);
+  if (found == others.end()) return std::nullopt;
+  return distance(node, found->second);
+}
+
+}  // namespace
+
+std::string identity(const Stack& stack) {
+  std::vector<std::string> parts;
+  for (const StackedFunctor& f : stack.functors) parts.push_back(f.print());
+  return join(parts, " | ");
+}
+
+Judge::Judge(Subject subject)
+    : subject_(std::move(subject)), ranges_(input_ranges(subject_.forward)) {}
+
+const BuiltStep& Judge::built(const Stack& stack) {
+  const std::string key = identity(stack);
+  const auto found = built_.find(key);
+  if (found != built_.end()) return found->second;
+  return built_.emplace(key, build_step(subject_.forward, stack, subject_.options)).first->second;
+}
+
+Scheme Judge::scheme_for(const Stack& stack, Kind kind) {
+  const Scheme& step = built(stack).scheme;
+  if (kind == Kind::kRun) return step;
+  return to_reference(kind == Kind::kUnrounded ? without_narrow(step) : step);
+}
+
+const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const Trace* replayed) {
+  std::string choices;  // that a reference makes again are part of what it is
+  if (replayed) {
+    for (const auto& step : replayed->choices) {
+      for (const auto& [source, numbers] : step) {
+        for (const double n : numbers) choices += std::to_string(static_cast<int64_t>(n)) + ",";
+      }
+    }
+  }
+  auto& kept = traces_[{identity(stack), seed, kind, choices}];
+  if (!kept) {
+    kept = std::make_unique<Trace>(trace_run(scheme_for(stack, kind), ranges_,
+                                             {.seed = seed,
+                                              .steps = subject_.steps,
+                                              .reference = kind != Kind::kRun,
+                                              .replayed = replayed,
+                                              .jitter = kind == Kind::kJittered ? kJitter : 0}));
+  }
+  return *kept;
+}
+
+Judge::Measured Judge::measure(Law law, const Stack& with, const Stack& rest, uint64_t seed) {
+  const Trace& run = trace(with, seed, Kind::kRun);
+  const Trace& plain = trace(rest, seed, Kind::kRun);
+  if (law == Law::kReassociating) {
+    const Kind kind = has_narrow(built(rest).scheme) ? Kind::kUnrounded : Kind::kReference;
+    return {errors_against(run, trace(rest, seed, kind, &run)),
+            errors_against(plain, trace(rest, seed, kind, &plain))};
+  }
+  const Trace& reference = trace(with, seed, Kind::kReference, &run);
+  Measured measured{errors_against(run, reference),
+                    errors_against(plain, trace(rest, seed, Kind::kReference, &plain))};
+  if (has_narrow(built(with).scheme)) {
+    raise(measured.rest, errors_against(trace(with, seed, Kind::kJittered, &run), reference));
+  }
+  return measured;
+}
+
+void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest) {
+  Errors errors, plain;
+  std::map<TensorKey, uint64_t> seed_of;
+  for (const uint64_t seed : subject_.seeds) {
+    const Measured measured = measure(verdict.law, with, rest, seed);
+    for (const auto& [key, error] : measured.with) {
+      const auto found = errors.find(key);
+      if (found == errors.end() || !(error <= found->second)) seed_of[key] = seed;
+    }
+    if (!is_finite_somewhere(trace(with, seed, Kind::kRun))) {
+      verdict.ok = false;
+      verdict.error = INFINITY, verdict.tensor = "the norm of every step";
+      verdict.seed = seed;
+      return;
+    }
+    raise(errors, measured.with);
+    raise(plain, measured.rest);
+  }
+  double nearest = -1;
+  std::optional<TensorKey> first_broken;  // in time
+  for (const auto& [key, error] : errors) {
+    const auto found = plain.find(key);
+    const double base = found != plain.end() ? found->second : worst_of_kind(plain, key.kind);
+    const double allowed = kTimes * std::max(base, kFloor);
+    const double share = std::isnan(error) ? INFINITY : error / allowed;
+    if (share > 1 && (!first_broken || key.step < first_broken->step)) first_broken = key;
+    if (share <= nearest) continue;
+    nearest = share;
+    verdict.error = error, verdict.plain_error = base, verdict.allowed = allowed;
+    verdict.tensor = to_string(key);
+  }
+  if (!first_broken) return;
+  verdict.ok = false;
+  verdict.seed = seed_of[*first_broken], verdict.step = first_broken->step;
+}
+
+void Judge::judge_bits(Verdict& verdict, const Stack& with, const Stack& rest) {
+  for (const uint64_t seed : subject_.seeds) {
+    const Errors differences =
+        bit_differences(trace(with, seed, Kind::kRun), trace(rest, seed, Kind::kRun));
+    for (const auto& [key, error] : differences) {
+      // The earliest step says most; within it, the largest difference.
+      if (!verdict.ok && (seed != verdict.seed || key.step > verdict.step ||
+                          (key.step == verdict.step && error <= verdict.error))) {
+        continue;
+      }
+      verdict.ok = false;
+      verdict.error = error, verdict.tensor = to_string(key);
+      verdict.seed = seed, verdict.step = key.step;
+    }
+  }
+}
+
+Verdict Judge::judge(const Stack& stack, size_t index) {
+  const Applied& applied = built(stack).applied[index];
+  Verdict verdict{.functor = applied.name,
+                  .law = applied.law,
+                  .by_default = applied.by_default,
+                  .matches = applied.matches};
+  Stack rest = without(stack, index);
+  try {
+    built(rest);
+  } catch (const Error& e) {
+    // What another functor needs cannot be left out alone. The stack is then held to its own
+    // reference, the plain step's error being what is allowed four times.
+    verdict.note = "cannot be left out alone (" + std::string(e.what()) + ")";
+    if (verdict.law != Law::kApproximating) verdict.note += "; judged by its own reference";
+    verdict.law = Law::kApproximating;
+    rest = parse_stack("");
+  }
+  if (verdict.law == Law::kExact) {
+    judge_bits(verdict, stack, rest);
+  } else {
+    judge_errors(verdict, stack, rest);
+  }
+  return verdict;
+}
+
+double Judge::largest_error(const Stack& stack) {
+  double largest = 0;
+  for (const uint64_t seed : subject_.seeds) {
+    const Trace& run = trace(stack, seed, Kind::kRun);
+    const Errors errors = errors_against(run, trace(stack, seed, Kind::kReference, &run));
+    largest = std::max(largest, worst_of_kind(errors, TensorKey::Kind::kGradient));
+  }
+  return largest;
+}
+
+Trace Judge::node_trace(const Stack& stack, Kind kind, const Verdict& verdict,
+                        const Trace* replayed) {
+  return trace_run(scheme_for(stack, kind), ranges_,
+                   {.seed = verdict.seed,
+                    .steps = verdict.step + 1,
+                    .reference = kind != Kind::kRun,
+                    .replayed = replayed,
+                    .jitter = kind == Kind::kJittered ? kJitter : 0,
+                    .nodes_of = verdict.step});
+}
+
+std::optional<WrongNode> Judge::first_wrong(const Stack& stack, size_t index,
+                                            const Verdict& verdict) {
+  const Stack rest = without(stack, index);
+  const Trace run = node_trace(stack, Kind::kRun, verdict, nullptr);
+  std::optional<Trace> plain, judge, moved;
+  try {
+    plain = node_trace(rest, Kind::kRun, verdict, nullptr);
+  } catch (const Error&) {  // it cannot be left out alone
+  }
+  if (verdict.law != Law::kExact) {
+    const bool own = verdict.law == Law::kApproximating || !plain;
+    judge =
+        node_trace(own ? stack : rest, own ? Kind::kReference : Kind::kUnrounded, verdict, &run);
+    if (own) moved = node_trace(stack, Kind::kJittered, verdict, &run);
+  }
+  if (!plain && !judge) return std::nullopt;
+  const NodesBySource plain_nodes = plain ? by_source(*plain) : NodesBySource{};
+  const NodesBySource judge_nodes = judge ? by_source(*judge) : plain_nodes;
+  const NodesBySource moved_nodes = moved ? by_source(*moved) : NodesBySource{};
+  for (const Node& node : run.nodes) {
+    const std::optional<double> error = distance(node, judge_nodes);
+    if (!error) continue;
+    double allowed = 0;
+    if (judge) {
+      allowed = kNodeFloor;
+      // How far the others are from the judge at this object.
+      for (const NodesBySource* others : {&plain_nodes, &moved_nodes}) {
+        const auto found = others->find(node.source);
+        if (found == others->end()) continue;
+        for (const Node* other : found->second) {
+          const std::optional<double> base = distance(*other, judge_nodes);
+          if (base && std::isfinite(*base)) allowed = std::max(allowed, *base);
+        }
+      }
+      allowed *= kTimes;
+    }
+    if (!(*error <= allowed)) return WrongNode{node.source, node.op, *error};
+  }
+  return std::nullopt;
+}
+
+void Judge::forget(const Stack& stack) {
+  const std::string gone = identity(stack);
+  std::erase_if(traces_, [&](const auto& entry) { return std::get<0>(entry.first) == gone; });
+  built_.erase(gone);
+}
+
+void Judge::forget_all_but(const Stack& stack) {
+  const std::string kept = identity(stack);
+  std::erase_if(traces_, [&](const auto& entry) { return std::get<0>(entry.first) != kept; });
+  std::erase_if(built_, [&](const auto& entry) { return entry.first != kept; });
+}
+
+}  // namespace adjoint

@@ -1,0 +1,92 @@
+// Holds a functor to its law: a stack with it against the same stack without it, functors that are
+// on by default on in both.
+//
+// exact: every loss, gradient, parameter and state that both have, bit for bit.
+//
+// reassociating: both are measured against the float64 reference of the stack without it (not
+// rounded where objects are narrow, since both round); the larger error over the seeds, per tensor,
+// may be four times as large with the functor as without.
+//
+// approximating: the stack against the float64 reference of itself, which is rounded where its
+// objects are stored narrow. It may be off by four times what the stack without it is off from its
+// own reference; and, where objects are narrow, by four times what the reference itself moves when
+// every parameter moves by up to 2^-22 of itself, since a rounding near a tie then falls the other
+// way. A tensor that only the functor brings is allowed what the worst of its kind is.
+//
+// No tensor is held to less than a few units in the last place of float32.
+#pragma once
+#include <memory>
+
+#include "laws/compare.h"
+
+namespace adjoint {
+
+// A model at one size, and how it is run.
+struct Subject {
+  Scheme forward;
+  StepOptions options = {};
+  std::vector<uint64_t> seeds = {1, 2, 3};
+  int steps = 2;
+  std::string what = {};  // its size, for people
+};
+
+struct Verdict {
+  std::string functor;  // with its arguments
+  Law law = Law::kExact;
+  bool by_default = false;
+  int64_t matches = 0;
+  bool ok = true;
+  // Of the tensor that is nearest to what is allowed, or furthest past it.
+  double error = 0, plain_error = 0, allowed = 0;
+  std::string tensor = {};
+  uint64_t seed = 0;
+  int step = 0;
+  std::string note = {};
+};
+
+// Where a law is first broken.
+struct WrongNode {
+  std::string source, op;
+  double error = 0;
+};
+
+// Remembers every run until it is told to forget: the stack itself takes part in every comparison.
+class Judge {
+ public:
+  explicit Judge(Subject subject);
+
+  // An Error when the stack is refused.
+  const BuiltStep& built(const Stack& stack);
+  // Of the functor at `index`. An Error when the stack itself is refused.
+  Verdict judge(const Stack& stack, size_t index);
+  // How far the whole stack is from its own float64 reference: the largest error of a gradient.
+  double largest_error(const Stack& stack);
+  // After a verdict that was not ok.
+  std::optional<WrongNode> first_wrong(const Stack& stack, size_t index, const Verdict& verdict);
+
+  void forget(const Stack& stack);
+  void forget_all_but(const Stack& stack);
+  const Subject& subject() const { return subject_; }
+
+ private:
+  enum class Kind : uint8_t { kRun, kReference, kUnrounded, kJittered };
+  const Trace& trace(const Stack& stack, uint64_t seed, Kind kind, const Trace* replayed = nullptr);
+  Scheme scheme_for(const Stack& stack, Kind kind);
+  Trace node_trace(const Stack& stack, Kind kind, const Verdict& verdict, const Trace* replayed);
+  void judge_bits(Verdict& verdict, const Stack& with, const Stack& rest);
+  void judge_errors(Verdict& verdict, const Stack& with, const Stack& rest);
+  struct Measured {
+    Errors with, rest;
+  };
+  Measured measure(Law law, const Stack& with, const Stack& rest, uint64_t seed);
+
+  Subject subject_;
+  InputRanges ranges_;
+  std::map<std::string, BuiltStep> built_;
+  std::map<std::tuple<std::string, uint64_t, Kind, std::string>, std::unique_ptr<Trace>> traces_;
+};
+
+// What tells two stacks apart: every functor with its arguments, defaults too.
+std::string identity(const Stack& stack);
+
+}  // namespace adjoint

@@ -1,0 +1,238 @@
+#include "laws/shrink.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/text.h"
+#include "laws/compare.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr int64_t kSmallestHead = 8;
+
+void collect_names(const Term& term, std::set<std::string>& names) {
+  if (term.kind == Term::Kind::kName) names.insert(term.word);
+  for (const Term& arg : term.args) collect_names(arg, names);
+  for (const auto& [word, value] : term.keywords) collect_names(value, names);
+  for (const Term& r : term.repeat) collect_names(r, names);
+}
+
+template <class Visit>
+void visit_calls(const Term& term, const Visit& visit) {
+  if (term.kind == Term::Kind::kCall) visit(term);
+  for (const Term& arg : term.args) visit_calls(arg, visit);
+  for (const auto& [word, value] : term.keywords) visit_calls(value, visit);
+}
+
+template <class Visit>
+void visit_calls(const Document& document, const Visit& visit) {
+  for (const Box& box : document.boxes) {
+    for (const Statement& s : box.body) {
+      for (const Term& value : s.values) visit_calls(value, visit);
+    }
+  }
+}
+
+// The term that gives each setting its value in this preset.
+std::map<std::string, Term> effective_terms(const Document& document, const std::string& preset) {
+  std::map<std::string, Term> terms;
+  for (const auto* list : {&document.axes, &document.numbers}) {
+    for (const Setting& s : *list) terms[s.name] = s.value;
+  }
+  if (const Preset* chosen = document.preset(preset)) {
+    for (const Setting& s : chosen->settings) terms[s.name] = s.value;
+  }
+  return terms;
+}
+
+// The names that a set of names is defined by, themselves included.
+std::set<std::string> with_origins(std::set<std::string> names,
+                                   const std::map<std::string, Term>& terms) {
+  std::vector<std::string> open(names.begin(), names.end());
+  while (!open.empty()) {
+    const auto found = terms.find(open.back());
+    open.pop_back();
+    if (found == terms.end()) continue;
+    std::set<std::string> more;
+    collect_names(found->second, more);
+    for (const std::string& name : more) {
+      if (names.insert(name).second) open.push_back(name);
+    }
+  }
+  return names;
+}
+
+// Sizes of the tables that the model's own inputs look up, as axes name them: rows, and width.
+struct Tables {
+  std::set<std::string> rows;
+  int64_t width = 1;
+};
+
+Tables tables_of(const Scheme& forward) {
+  Tables tables;
+  std::set<Value> ids;
+  for (const Value in : forward.inputs) {
+    if (forward[in].role == Role::kInput) ids.insert(in);
+  }
+  for (const Morphism& m : forward.morphisms) {
+    if (m.op == "cross_entropy") tables.rows.insert(forward[m.inputs[0]].type.axes.back().name);
+    if (m.op != "embed" || !ids.count(m.inputs[0])) continue;
+    tables.rows.insert(forward[m.inputs[1]].type.axes[0].name);
+    tables.width = std::max(tables.width, forward[m.inputs[1]].type.dim(-1));
+  }
+  return tables;
+}
+
+// Numbers that a random op takes as its rate.
+std::set<std::string> rates_of(const Document& document) {
+  std::set<std::string> rates;
+  visit_calls(document, [&](const Term& call) {
+    const OpDef* op = find_op(call.word);
+    if (!op || op->effect != Effect::kRandom) return;
+    for (const Term& arg : call.args) {
+      if (arg.kind != Term::Kind::kName) continue;
+      for (const Setting& number : document.numbers) {
+        if (number.name == arg.word) rates.insert(arg.word);
+      }
+    }
+  });
+  return rates;
+}
+
+int64_t smaller(int64_t size, double factor) {
+  const auto scaled = static_cast<int64_t>(std::ceil(static_cast<double>(size) * factor));
+  return std::max(std::min<int64_t>(size, 2), scaled);
+}
+
+int64_t wide(int64_t size, double factor) {
+  const double scaled = static_cast<double>(size) * factor;
+  return std::max<int64_t>(8, static_cast<int64_t>(std::lround(scaled / 8)) * 8);
+}
+
+struct Shrinker {
+  const BoundModel& model;
+  const nlohmann::json& set;
+  const ShrinkWish& wish;
+  std::map<std::string, AxisUse> uses = axis_uses(model, set);
+  int64_t width = tables_of(model.forward(1, model.context())).width;
+
+  int64_t full(const std::string& name) const {
+    return static_cast<int64_t>(model.settings().at(name));
+  }
+
+  nlohmann::json settings(int64_t new_width, double small) const {
+    nlohmann::json said = nlohmann::json::object();
+    const double factor = static_cast<double>(new_width) / static_cast<double>(width);
+    for (const auto& [name, use] : uses) {
+      const int64_t size = full(name);
+      switch (use) {
+        case AxisUse::kRepeats:
+          said[name] = std::min(size, wish.repeats);
+          break;
+        case AxisUse::kVocab:
+          said[name] = std::min(size, wish.vocab);
+          break;
+        case AxisUse::kWidth:
+          said[name] = size == width ? new_width : wide(size, factor);
+          break;
+        case AxisUse::kSmall:
+          said[name] = smaller(size, small);
+          break;
+        case AxisUse::kDerived:
+        case AxisUse::kContext:
+          break;
+      }
+    }
+    const Document document = parse_document(model.text().text, model.text().file);
+    for (const Setting& number : document.numbers)
+      said[number.name] = model.settings().at(number.name);
+    for (const std::string& rate : rates_of(document)) {
+      if (said[rate] == 0.0) said[rate] = wish.dropout;
+    }
+    return said;
+  }
+
+  bool heads_are_reasonable(const nlohmann::json& said, int64_t new_width) const {
+    for (const auto& [name, use] : uses) {
+      if (use != AxisUse::kSmall) continue;
+      const int64_t before = width / full(name), now = new_width / said[name].get<int64_t>();
+      if (now < std::min(before, kSmallestHead)) return false;
+    }
+    return true;
+  }
+
+  std::optional<BoundModel> attempt(int64_t new_width, double small, std::string& complaint) const {
+    const nlohmann::json said = settings(new_width, small);
+    if (!heads_are_reasonable(said, new_width)) return std::nullopt;
+    try {
+      BoundModel small_model(model.text(), {.batch = wish.batch,
+                                            .context = std::min(model.context(), wish.context),
+                                            .settings = said});
+      small_model.forward();
+      return small_model;
+    } catch (const Error& e) {
+      if (complaint.empty()) complaint = e.what();
+      return std::nullopt;
+    }
+  }
+};
+
+}  // namespace
+
+std::map<std::string, AxisUse> axis_uses(const BoundModel& model, const nlohmann::json& set) {
+  const Document document = parse_document(model.text().text, model.text().file);
+  const std::map<std::string, Term> terms = effective_terms(document, model.text().preset);
+  std::set<std::string> repeats;
+  visit_calls(document, [&](const Term& call) {
+    for (const Term& r : call.repeat) collect_names(r, repeats);
+  });
+  repeats = with_origins(std::move(repeats), terms);
+  const Tables tables = tables_of(model.forward(1, model.context()));
+  std::map<std::string, AxisUse> uses;
+  for (const Setting& axis : document.axes) {
+    const std::string& name = axis.name;
+    const auto size = static_cast<int64_t>(model.settings().at(name));
+    AxisUse use = size * 2 > tables.width ? AxisUse::kWidth : AxisUse::kSmall;
+    const bool plain = terms.at(name).kind == Term::Kind::kNumber || set.contains(name);
+    if (!plain) use = AxisUse::kDerived;
+    if (tables.rows.count(name)) use = AxisUse::kVocab;
+    if (name == "context") use = AxisUse::kContext;
+    if (repeats.count(name) && plain) use = AxisUse::kRepeats;
+    uses[name] = use;
+  }
+  return uses;
+}
+
+BoundModel shrunken(const BoundModel& model, const nlohmann::json& set, const ShrinkWish& wish) {
+  const Shrinker shrinker{.model = model, .set = set, .wish = wish};
+  std::string complaint;
+  int64_t largest = 1;
+  for (const auto& [name, use] : shrinker.uses) {
+    if (use == AxisUse::kSmall) largest = std::max(largest, shrinker.full(name));
+  }
+  for (int64_t width = wish.width; width < 2 * wish.width; width += 16) {
+    for (int64_t divisor = 1; divisor <= largest; ++divisor) {
+      if (auto found = shrinker.attempt(width, 1.0 / static_cast<double>(divisor), complaint)) {
+        return *std::move(found);
+      }
+    }
+  }
+  fail(model.name(), ": no size of this model near a width of ", wish.width,
+       " fits; say --full, or sizes with --set",
+       complaint.empty() ? "" : " (the first try said: " + complaint + ")");
+}
+
+std::string describe(const BoundModel& model) {
+  const Document document = parse_document(model.text().text, model.text().file);
+  std::vector<std::string> parts;
+  for (const Setting& axis : document.axes) {
+    parts.push_back(axis.name + "=" + shortest(model.settings().at(axis.name)));
+  }
+  return join(parts, " ") + join_parts(", batch ", model.batch(), " x ", model.context());
+}
+
+}  // namespace adjoint

@@ -1,0 +1,215 @@
+#include "laws/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "laws/shrink.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr int64_t kWidths[] = {64, 256};
+constexpr int64_t kBatch = 6, kRepeats = 4, kLonger = 4;
+
+// Adam divides a gradient by its own size, so that of a gradient which is only noise it makes a
+// whole step. This much more under the fraction keeps noise small and tests the same kernel.
+constexpr double kSmoothEps = 1e-4;
+
+// The largest whole number that the stack tells a functor under one of these names.
+int64_t largest_argument(const Stack& stack, std::initializer_list<std::string_view> names) {
+  int64_t largest = 0;
+  for (const StackedFunctor& f : stack.functors) {
+    for (const FunctorParam& p : f.functor.params) {
+      if (std::find(names.begin(), names.end(), p.name) == names.end() || f.args.is_word(p.name)) {
+        continue;
+      }
+      for (const Term& term : f.args.list(p.name)) {
+        if (term.kind == Term::Kind::kNumber) {
+          largest = std::max(largest, static_cast<int64_t>(term.number));
+        }
+      }
+    }
+  }
+  return largest;
+}
+
+// Which of the stack's functors is to blame for its being refused: the first without which it is
+// not. Most complaints name their functor themselves.
+std::string blamed(const Scheme& forward, const StepOptions& options, const Stack& stack,
+                   const std::string& complaint) {
+  for (size_t i = 0; i < stack.functors.size(); ++i) {
+    const std::string& name = stack.functors[i].functor.name;
+    if (complaint.starts_with(name)) return complaint;
+  }
+  for (size_t i = 0; i < stack.functors.size(); ++i) {
+    try {
+      build_step(forward, without(stack, i), options);
+      return stack.functors[i].print() + ": " + complaint;
+    } catch (const std::exception&) {  // refused for another reason, or for this one still
+    }
+  }
+  return complaint;
+}
+
+bool is_refused(const Scheme& forward, const Stack& stack, const StepOptions& options) {
+  try {
+    build_step(forward, stack, options);
+    return false;
+  } catch (const std::exception&) {  // it is told when the stack is judged
+    return true;
+  }
+}
+
+// The worse of two verdicts on one functor, at two sizes.
+bool is_worse(const Verdict& a, const Verdict& b) {
+  if (a.ok != b.ok) return !a.ok;
+  return a.error * b.allowed > b.error * a.allowed;
+}
+
+class Verifier {
+ public:
+  Verifier(const std::vector<Subject>& subjects, const Stack& stack, const Told& told)
+      : subjects_(subjects), stack_(stack), told_(told) {
+    report_.law = law_of(stack);
+    for (const Subject& s : subjects) report_.sizes.push_back(s.what);
+    // Named functors first: what the user asked for.
+    for (const bool by_default : {false, true}) {
+      for (size_t i = 0; i < stack.functors.size(); ++i) {
+        if (stack.functors[i].by_default == by_default) order_.push_back(i);
+      }
+    }
+  }
+
+  Report run() {
+    for (const Subject& subject : subjects_) {
+      Judge judge(subject);
+      if (!accepted(judge)) return std::move(report_);
+      for (size_t k = 0; k < order_.size(); ++k) hear(judge, k);
+      measure_whole(judge);
+    }
+    return std::move(report_);
+  }
+
+ private:
+  bool accepted(Judge& judge) {
+    try {
+      judge.built(stack_);
+      return true;
+    } catch (const std::exception& e) {
+      report_.ok = false, report_.refused = true;
+      report_.reason = blamed(judge.subject().forward, judge.subject().options, stack_, e.what());
+      return false;
+    }
+  }
+
+  void hear(Judge& judge, size_t k) {
+    const Verdict verdict = judge.judge(stack_, order_[k]);
+    if (!verdict.ok && report_.ok) explain(judge, k, verdict);
+    if (report_.functors.size() <= k) {
+      report_.functors.push_back(verdict);
+    } else if (is_worse(verdict, report_.functors[k])) {
+      report_.functors[k] = verdict;
+    }
+    judge.forget_all_but(stack_);
+    ++done_;
+    const auto all = static_cast<int64_t>(subjects_.size() * (order_.size() + 1));
+    if (told_) told_(done_, all, verdict.functor);
+  }
+
+  // The smallest part of the stack that is still broken, and there the functor and the object.
+  void explain(Judge& judge, size_t k, const Verdict& verdict) {
+    report_.ok = false;
+    Stack smallest = stack_;
+    size_t index = order_[k];
+    Verdict broken = verdict;
+    for (size_t i = smallest.functors.size(); i-- > 0;) {
+      if (i == index) continue;
+      const Stack tried = without(smallest, i);
+      const size_t at = index - (i < index);
+      try {
+        const Verdict still = judge.judge(tried, at);
+        if (still.ok || still.law != verdict.law) continue;
+        broken = still;
+      } catch (const Error&) {  // the rest needs this one
+        continue;
+      }
+      smallest = tried;
+      index = at;
+    }
+    report_.smallest = print(smallest);
+    const auto node = judge.first_wrong(smallest, index, broken);
+    const std::string where =
+        node ? fmt::format("first at {} (op {}): relative error {:.2g}", node->source, node->op,
+                           node->error)
+             : fmt::format("at {}: relative error {:.2g}", broken.tensor, broken.error);
+    report_.reason = fmt::format("law of {} broken: {}, {}", broken.functor, where,
+                                 broken.law == Law::kExact
+                                     ? "where the same bits were promised"
+                                     : fmt::format("which leaves {} off by {:.2g} where {:.2g} is "
+                                                   "allowed",
+                                                   broken.tensor, broken.error, broken.allowed));
+  }
+
+  void measure_whole(Judge& judge) {
+    report_.max_error = std::max(report_.max_error, judge.largest_error(stack_));
+    report_.plain_error = std::max(report_.plain_error, judge.largest_error(parse_stack("")));
+    ++done_;
+  }
+
+  const std::vector<Subject>& subjects_;
+  const Stack& stack_;
+  const Told& told_;
+  std::vector<size_t> order_;
+  Report report_;
+  int64_t done_ = 0;
+};
+
+}  // namespace
+
+Report verify_stack(const std::vector<Subject>& subjects, const Stack& stack, const Told& told) {
+  return Verifier(subjects, stack, told).run();
+}
+
+std::vector<Subject> subjects_for(const ModelText& text, const Stack& stack,
+                                  const VerifyOptions& options) {
+  // Parts of which the last is not full, where that is possible.
+  const int64_t parts = largest_argument(stack, {"n"});
+  const int64_t batch = options.sizes.batch > 0 ? options.sizes.batch
+                        : parts > kBatch        ? parts + parts / 2
+                                                : kBatch;
+  StepOptions step = options.step;
+  step.eps = std::max(step.eps, kSmoothEps);
+  std::vector<uint64_t> seeds;
+  for (int64_t i = 1; i <= options.seeds; ++i) seeds.push_back(static_cast<uint64_t>(i));
+
+  ModelSizes sizes = options.sizes;
+  sizes.batch = batch;
+  const BoundModel model(text, sizes);
+  std::vector<Subject> subjects;
+  const auto add = [&](const BoundModel& bound) {
+    subjects.push_back(
+        {.forward = bound.forward(), .options = step, .seeds = seeds, .what = describe(bound)});
+  };
+  if (options.full) {
+    add(model);
+    return subjects;
+  }
+  for (const int64_t width : kWidths) {
+    ShrinkWish wish{.width = width, .batch = batch};
+    wish.repeats = std::max(kRepeats, 2 * largest_argument(stack, {"every"}));
+    if (options.sizes.context > 0) wish.context = options.sizes.context;
+    // A stack that a short model refuses may suit a longer one; the longest has the last word.
+    for (const int64_t longest = wish.repeats * kLonger;; wish.repeats *= 2) {
+      const BoundModel small = shrunken(model, options.sizes.settings, wish);
+      if (wish.repeats < longest && is_refused(small.forward(), stack, step)) continue;
+      add(small);
+      break;
+    }
+  }
+  return subjects;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,82 @@
+// Every known model has a small copy of the same structure at two widths.
+#include "laws/shrink.h"
+
+#include <gtest/gtest.h>
+
+namespace adjoint {
+namespace {
+
+BoundModel whole(const std::string& preset) { return BoundModel(find_model(preset), {}); }
+
+TEST(Shrink, AxesAreKnownByTheirUse) {
+  using U = AxisUse;
+  EXPECT_EQ(axis_uses(whole("gpt2"), {}), (std::map<std::string, U>{{"layers", U::kRepeats},
+                                                                    {"hidden", U::kWidth},
+                                                                    {"heads", U::kSmall},
+                                                                    {"ffn", U::kDerived},
+                                                                    {"context", U::kContext},
+                                                                    {"vocab", U::kVocab}}));
+  EXPECT_EQ(axis_uses(whole("gpt2"), {{"ffn", 512}})["ffn"], U::kWidth);
+  EXPECT_EQ(axis_uses(whole("llama3-8b"), {}), (std::map<std::string, U>{{"layers", U::kRepeats},
+                                                                         {"hidden", U::kWidth},
+                                                                         {"heads", U::kSmall},
+                                                                         {"kv_heads", U::kSmall},
+                                                                         {"dim", U::kDerived},
+                                                                         {"ffn", U::kWidth},
+                                                                         {"context", U::kContext},
+                                                                         {"vocab", U::kVocab}}));
+}
+
+TEST(Shrink, EveryPresetHasTwoWidths) {
+  for (const std::string& preset : known_presets()) {
+    const BoundModel model = whole(preset);
+    for (const int64_t width : {64, 256}) {
+      const BoundModel small = shrunken(model, {}, {.width = width});
+      const Settings& s = small.settings();
+      EXPECT_GE(s.at("hidden"), width) << preset;
+      EXPECT_LT(s.at("hidden"), 2 * width) << preset;
+      EXPECT_EQ(s.at("layers"), std::min(4.0, model.settings().at("layers"))) << preset;
+      EXPECT_LE(s.at("vocab"), 61) << preset;
+      EXPECT_GE(s.at("heads"), 2) << preset;
+      EXPECT_GE(s.at("hidden") / s.at("heads"), 8) << preset;
+      EXPECT_EQ(s.at("dropout"), 0.1) << preset;
+      EXPECT_EQ(small.batch(), 6);
+      EXPECT_EQ(small.context(), 12);
+      if (s.count("tied")) {
+        EXPECT_EQ(s.at("tied"), model.settings().at("tied"));
+        EXPECT_GT(s.at("heads"), s.at("kv_heads") - 1) << preset;
+      }
+    }
+  }
+}
+
+// Groups of heads stay groups.
+TEST(Shrink, RatiosAreKept) {
+  const BoundModel small = shrunken(whole("llama3-8b"), {}, {.width = 64});
+  EXPECT_EQ(small.settings().at("heads"), 8);
+  EXPECT_EQ(small.settings().at("kv_heads"), 2);
+  EXPECT_EQ(small.settings().at("ffn"), 224);  // 14336 / 64
+}
+
+TEST(Shrink, NamesThatNobodyForesaw) {
+  const ModelText text{
+      .file = "own.scheme",
+      .text =
+          "axes depth=9 wide=640 fans=5 context=99 words=1000\n"
+          "numbers p=0\n"
+          "step x[batch, seq, wide]:\n"
+          "  x = x + dropout(linear(attention(linear(x, 3*wide), fans, causal), wide), p)\n"
+          "model tokens[batch, seq], targets[batch, seq]:\n"
+          "  x = step^depth(embed(tokens, words, wide))\n"
+          "  loss = cross_entropy(linear(x, words), targets)\n"};
+  const BoundModel small = shrunken(BoundModel(text, {}), {}, {.width = 64});
+  const Settings& s = small.settings();
+  EXPECT_EQ(s.at("depth"), 4);
+  EXPECT_EQ(s.at("fans"), 2);  // 5, 3 do not divide 64
+  EXPECT_EQ(s.at("wide"), 64);
+  EXPECT_EQ(s.at("words"), 61);
+  EXPECT_EQ(s.at("p"), 0.1);
+}
+
+}  // namespace
+}  // namespace adjoint

@@ -1,0 +1,183 @@
+// Wrong functors, planted, must be caught and named, functor and object; right ones must pass.
+#include "laws/verify.h"
+
+#include <gtest/gtest.h>
+
+#include "laws/planted.h"
+
+namespace adjoint {
+namespace {
+
+Report verified(std::vector<Functor> functors, std::vector<uint64_t> seeds = {1, 2, 3}) {
+  return verify_stack({small_gpt2(std::move(seeds))}, with_planted(std::move(functors)));
+}
+
+void expect_broken(const Report& report, const std::string& functor, const std::string& where) {
+  EXPECT_FALSE(report.ok);
+  EXPECT_FALSE(report.refused);
+  EXPECT_EQ(report.reason.find("law of " + functor + " broken: first at " + where + " (op "), 0u)
+      << report.reason;
+  EXPECT_EQ(report.smallest.substr(0, functor.size()), functor);
+}
+
+TEST(Verify, DefaultsKeepTheirLaws) {
+  const Report report = verified({}, {1});
+  EXPECT_TRUE(report.ok) << report.reason;
+  EXPECT_EQ(report.law, Law::kExact);
+  ASSERT_FALSE(report.functors.empty());
+  for (const Verdict& v : report.functors) EXPECT_TRUE(v.by_default) << v.functor;
+  EXPECT_GT(report.plain_error, 1e-9);
+  EXPECT_LT(report.plain_error, 1e-5);
+  EXPECT_EQ(report.max_error, report.plain_error);
+}
+
+TEST(Verify, AScaledActivationIsNotExact) {
+  for (const Law law : {Law::kExact, Law::kReassociating}) {
+    const Report report =
+        verified({planted("calm", Law::kExact, FunctorPhase::kExact, nothing()),
+                  planted("louder", law, FunctorPhase::kExact, scaled("block[0].down", 1.001)),
+                  planted("quiet", Law::kExact, FunctorPhase::kStepRules, nothing())});
+    expect_broken(report, "louder", "block[0].down");
+    EXPECT_NE(report.reason.find("relative error 0.001"), std::string::npos) << report.reason;
+    for (const Verdict& v : report.functors) EXPECT_EQ(v.ok, v.functor != "louder") << v.functor;
+  }
+}
+
+// Of the two uses of a tied table only one counts.
+TEST(Verify, ADroppedPartOfAGradient) {
+  const auto drop = [](const Scheme& before, Application& application) {
+    Scheme after = before;
+    for (Morphism& m : after.morphisms) {
+      if (m.op != "add" || after[m.outputs[0]].source != Source{"wte.weight", "grad"}) continue;
+      m.op = "scale";
+      m.inputs.pop_back();
+      m.attrs = {{"by", 1.0}, {"plus", 0.0}};
+      ++application.matches;
+    }
+    return after;
+  };
+  const Report report = verified({planted("tie", Law::kExact, FunctorPhase::kStepRules, drop)});
+  expect_broken(report, "tie", "wte.weight:grad");
+}
+
+TEST(Verify, DropoutRecomputedWithAnotherKey) {
+  const auto rekey = [](const Scheme& before, Application& application) {
+    Scheme after = before;
+    for (Morphism& m : after.morphisms) {
+      if (m.phase != Phase::kBackward || m.op != "map") continue;
+      auto& body = std::get<std::string>(m.attrs["body"]);
+      const size_t at = body.find("block[1].dropout#1");
+      if (at == std::string::npos) continue;
+      body.replace(at, 18, "block[1].dropout#9");
+      ++application.matches;
+    }
+    return after;
+  };
+  const Report report =
+      verified({planted("recompute", Law::kExact, FunctorPhase::kStepRules, rekey),
+                planted("calm", Law::kExact, FunctorPhase::kExact, nothing())});
+  expect_broken(report, "recompute", "block[1].proj:grad");
+}
+
+// The same sums in another order keep the weaker law and break the stronger.
+TEST(Verify, ReassociatingIsNotExact) {
+  const Report weaker = verified(
+      {planted("thirds", Law::kReassociating, FunctorPhase::kBitChanging, thirds("block[0].up"))});
+  EXPECT_TRUE(weaker.ok) << weaker.reason;
+  EXPECT_EQ(weaker.law, Law::kReassociating);
+  ASSERT_EQ(weaker.functors[0].functor, "thirds");
+  EXPECT_EQ(weaker.functors[0].matches, 2);
+  EXPECT_GT(weaker.functors[0].error, 0);
+
+  const Report stronger =
+      verified({planted("thirds", Law::kExact, FunctorPhase::kBitChanging, thirds("block[0].up"))});
+  expect_broken(stronger, "thirds", "block[0].up");
+}
+
+// Rounding is another function: it is right under the law that says so, and only there.
+TEST(Verify, RoundingIsNotReassociating) {
+  const Report right = verify_stack({small_gpt2()}, parse_stack("bf16"));
+  EXPECT_TRUE(right.ok) << right.reason;
+  EXPECT_EQ(right.law, Law::kApproximating);
+  EXPECT_GT(right.functors[0].plain_error, 1e-5) << "a tie that falls the other way is allowed for";
+
+  Stack lying = parse_stack("bf16");
+  lying.functors[0].functor.law = Law::kReassociating;
+  const Report wrong = verify_stack({small_gpt2({1})}, lying);
+  EXPECT_FALSE(wrong.ok);
+  EXPECT_EQ(wrong.reason.find("law of bf16 broken: first at "), 0u) << wrong.reason;
+}
+
+// A user's own functor, as text.
+TEST(Verify, AWrongFunctorAsText) {
+  const char* text = R"(functor louder:
+  law exact
+  morphism y = linear(x, W) where parameter(W), inside chain
+    -> 1.001 * y
+)";
+  const Report report = verified({parse_functor(text, "louder.functor")}, {1});
+  EXPECT_FALSE(report.ok);
+  EXPECT_EQ(report.reason.find("law of louder broken: first at block[0]."), 0u) << report.reason;
+}
+
+// What only together is wrong: each alone keeps its law, and the smallest broken stack has both.
+TEST(Verify, TwoThatAreWrongTogether) {
+  const auto marks = [](const Scheme& before, Application& application) {
+    Scheme after = before;
+    after.name += "!";
+    ++application.matches;
+    return after;
+  };
+  const auto if_marked = [](const Scheme& before, Application& application) {
+    ++application.matches;
+    return before.name.ends_with("!") ? scaled("block[1].up", 2)(before, application) : before;
+  };
+  // `marks` stands before `if_marked` in the stack, so it is applied first.
+  const std::vector<Functor> both = {
+      planted("if_marked", Law::kExact, FunctorPhase::kExact, if_marked),
+      planted("calm", Law::kExact, FunctorPhase::kExact, nothing()),
+      planted("marks", Law::kExact, FunctorPhase::kExact, marks)};
+  EXPECT_TRUE(verified({both[0], both[1]}, {1}).ok);
+  EXPECT_TRUE(verified({both[1], both[2]}, {1}).ok);
+  const Report report = verified(both, {1});
+  EXPECT_FALSE(report.ok);
+  EXPECT_EQ(report.smallest, "marks | if_marked");
+  EXPECT_NE(report.reason.find("first at block[1].up (op scale)"), std::string::npos)
+      << report.reason;
+}
+
+TEST(Verify, WhoThrowsIsNamed) {
+  const auto refuses = [](const Scheme&, Application& a) -> Scheme { a.refuse("not today"); };
+  Report report = verified({planted("moody", Law::kExact, FunctorPhase::kExact, refuses)});
+  EXPECT_TRUE(report.refused);
+  EXPECT_FALSE(report.ok);
+  EXPECT_EQ(report.reason, "moody: not today");
+
+  const auto throws = [](const Scheme&, Application&) -> Scheme {
+    throw std::out_of_range("map::at");
+  };
+  report = verified({planted("calm", Law::kExact, FunctorPhase::kExact, nothing()),
+                     planted("clumsy", Law::kExact, FunctorPhase::kExact, throws)});
+  EXPECT_TRUE(report.refused);
+  EXPECT_EQ(report.reason, "clumsy: map::at");
+
+  // A call that its op refuses: the op complains, and the functor is named.
+  report = verified({planted("misfit", Law::kExact, FunctorPhase::kMorphisms,
+                             [](const Scheme& before, Application&) {
+                               Scheme after = before;
+                               Builder(after).emit("linear", {before.inputs[0], before.inputs[0]});
+                               return after;
+                             })});
+  EXPECT_TRUE(report.refused);
+  EXPECT_EQ(report.reason.find("misfit: linear: "), 0u) << report.reason;
+}
+
+TEST(Verify, MatchingNothingIsRefused) {
+  const Report report =
+      verified({planted("blind", Law::kExact, FunctorPhase::kExact, scaled("nowhere", 2))});
+  EXPECT_TRUE(report.refused);
+  EXPECT_EQ(report.reason.find("blind: matches nothing"), 0u) << report.reason;
+}
+
+}  // namespace
+}  // namespace adjoint
