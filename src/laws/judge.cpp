@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "base/text.h"
@@ -13,7 +14,8 @@ namespace {
 constexpr double kTimes = 4;
 constexpr double kFloor = 0x1p-22;      // four units in the last place: the least that is judged by
 constexpr double kNodeFloor = 0x1p-20;  // one object has fewer elements to average over
-constexpr double kJitter = 0x1p-22;
+constexpr double kLeastJitter = 0x1p-22, kMostJitter = 0x1p-16;
+constexpr double kNoticed = 0x1p-12;  // a rounding to 8 or 11 bits that fell the other way
 
 double worst_of_kind(const Errors& errors, TensorKey::Kind kind) {
   double worst = 0;
@@ -99,27 +101,64 @@ const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const Tr
                                              {.seed = seed,
                                               .steps = subject_.steps,
                                               .reference = kind != Kind::kRun,
-                                              .replayed = replayed,
-                                              .jitter = kind == Kind::kJittered ? kJitter : 0}));
+                                              .replayed = replayed}));
   }
   return *kept;
+}
+
+// The functors that decide which function a stack computes: the others keep it.
+Stack Judge::function_of(const Stack& stack) {
+  Stack function = stack;
+  std::erase_if(function.functors,
+                [](const StackedFunctor& f) { return f.functor.law != Law::kApproximating; });
+  try {
+    built(function);
+    return function;
+  } catch (const Error&) {  // it needs one of the others
+    return stack;
+  }
 }
 
 Judge::Measured Judge::measure(Law law, const Stack& with, const Stack& rest, uint64_t seed) {
   const Trace& run = trace(with, seed, Kind::kRun);
   const Trace& plain = trace(rest, seed, Kind::kRun);
   if (law == Law::kReassociating) {
-    const Kind kind = has_narrow(built(rest).scheme) ? Kind::kUnrounded : Kind::kReference;
-    return {errors_against(run, trace(rest, seed, kind, &run)),
-            errors_against(plain, trace(rest, seed, kind, &plain))};
+    const Stack function = function_of(rest);
+    return {errors_against(run, trace(function, seed, Kind::kUnrounded, &run)),
+            errors_against(plain, trace(function, seed, Kind::kUnrounded, &plain))};
   }
   const Trace& reference = trace(with, seed, Kind::kReference, &run);
   Measured measured{errors_against(run, reference),
                     errors_against(plain, trace(rest, seed, Kind::kReference, &plain))};
-  if (has_narrow(built(with).scheme)) {
-    raise(measured.rest, errors_against(trace(with, seed, Kind::kJittered, &run), reference));
+  const bool close = std::all_of(measured.with.begin(), measured.with.end(), [&](const auto& e) {
+    const auto found = measured.rest.find(e.first);
+    const double base = found == measured.rest.end() ? 0 : found->second;
+    return e.second <= kTimes * std::max(base, kFloor);
+  });
+  if (!close && has_narrow(built(with).scheme)) {
+    const Errors moved = moved_by_ties(with, seed, run);
+    for (const auto& [key, error] : measured.with) {
+      raise(measured.rest, {{key, worst_of_kind(moved, key.kind)}});
+    }
   }
   return measured;
+}
+
+Errors Judge::moved_by_ties(const Stack& stack, uint64_t seed, const Trace& run) {
+  const Trace& reference = trace(stack, seed, Kind::kReference, &run);
+  const Scheme scheme = scheme_for(stack, Kind::kReference);
+  Errors moved;
+  for (double jitter = kLeastJitter; jitter <= kMostJitter; jitter *= 2) {
+    moved = errors_against(trace_run(scheme, ranges_,
+                                     {.seed = seed,
+                                      .steps = subject_.steps,
+                                      .reference = true,
+                                      .replayed = &run,
+                                      .jitter = jitter}),
+                           reference);
+    if (worst_of_kind(moved, TensorKey::Kind::kGradient) > kNoticed) break;
+  }
+  return moved;
 }
 
 void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest) {
@@ -192,6 +231,7 @@ Verdict Judge::judge(const Stack& stack, size_t index) {
     verdict.law = Law::kApproximating;
     rest = parse_stack("");
   }
+  if (built(stack).scheme == built(rest).scheme) return verdict;  // it found nothing to do
   if (verdict.law == Law::kExact) {
     judge_bits(verdict, stack, rest);
   } else {
@@ -202,10 +242,13 @@ Verdict Judge::judge(const Stack& stack, size_t index) {
 
 double Judge::largest_error(const Stack& stack) {
   double largest = 0;
+  const bool narrow = has_narrow(built(stack).scheme);
+  const Stack judge = narrow ? stack : function_of(stack);
   for (const uint64_t seed : subject_.seeds) {
     const Trace& run = trace(stack, seed, Kind::kRun);
-    const Errors errors = errors_against(run, trace(stack, seed, Kind::kReference, &run));
-    largest = std::max(largest, worst_of_kind(errors, TensorKey::Kind::kGradient));
+    const Trace& reference = trace(judge, seed, narrow ? Kind::kReference : Kind::kUnrounded, &run);
+    largest = std::max(largest,
+                       worst_of_kind(errors_against(run, reference), TensorKey::Kind::kGradient));
   }
   return largest;
 }
@@ -217,7 +260,6 @@ Trace Judge::node_trace(const Stack& stack, Kind kind, const Verdict& verdict,
                     .steps = verdict.step + 1,
                     .reference = kind != Kind::kRun,
                     .replayed = replayed,
-                    .jitter = kind == Kind::kJittered ? kJitter : 0,
                     .nodes_of = verdict.step});
 }
 
@@ -225,7 +267,7 @@ std::optional<WrongNode> Judge::first_wrong(const Stack& stack, size_t index,
                                             const Verdict& verdict) {
   const Stack rest = without(stack, index);
   const Trace run = node_trace(stack, Kind::kRun, verdict, nullptr);
-  std::optional<Trace> plain, judge, moved;
+  std::optional<Trace> plain, judge;
   try {
     plain = node_trace(rest, Kind::kRun, verdict, nullptr);
   } catch (const Error&) {  // it cannot be left out alone
@@ -234,28 +276,26 @@ std::optional<WrongNode> Judge::first_wrong(const Stack& stack, size_t index,
     const bool own = verdict.law == Law::kApproximating || !plain;
     judge =
         node_trace(own ? stack : rest, own ? Kind::kReference : Kind::kUnrounded, verdict, &run);
-    if (own) moved = node_trace(stack, Kind::kJittered, verdict, &run);
   }
   if (!plain && !judge) return std::nullopt;
   const NodesBySource plain_nodes = plain ? by_source(*plain) : NodesBySource{};
   const NodesBySource judge_nodes = judge ? by_source(*judge) : plain_nodes;
-  const NodesBySource moved_nodes = moved ? by_source(*moved) : NodesBySource{};
   for (const Node& node : run.nodes) {
     const std::optional<double> error = distance(node, judge_nodes);
     if (!error) continue;
     double allowed = 0;
     if (judge) {
-      allowed = kNodeFloor;
-      // How far the others are from the judge at this object.
-      for (const NodesBySource* others : {&plain_nodes, &moved_nodes}) {
-        const auto found = others->find(node.source);
-        if (found == others->end()) continue;
+      // How far the stack without the functor is from the judge here; where a rounding may fall the
+      // other way, what the law allows to tensors.
+      double base = kNodeFloor;
+      if (const auto found = plain_nodes.find(node.source); found != plain_nodes.end()) {
         for (const Node* other : found->second) {
-          const std::optional<double> base = distance(*other, judge_nodes);
-          if (base && std::isfinite(*base)) allowed = std::max(allowed, *base);
+          const std::optional<double> off = distance(*other, judge_nodes);
+          if (off && std::isfinite(*off)) base = std::max(base, *off);
         }
       }
-      allowed *= kTimes;
+      allowed = kTimes * base;
+      if (has_narrow(built(stack).scheme)) allowed = std::max(allowed, verdict.allowed);
     }
     if (!(*error <= allowed)) return WrongNode{node.source, node.op, *error};
   }
@@ -269,9 +309,9 @@ void Judge::forget(const Stack& stack) {
 }
 
 void Judge::forget_all_but(const Stack& stack) {
-  const std::string kept = identity(stack);
-  std::erase_if(traces_, [&](const auto& entry) { return std::get<0>(entry.first) != kept; });
-  std::erase_if(built_, [&](const auto& entry) { return entry.first != kept; });
+  const std::set<std::string> kept = {identity(stack), identity(function_of(stack))};
+  std::erase_if(traces_, [&](const auto& entry) { return !kept.count(std::get<0>(entry.first)); });
+  std::erase_if(built_, [&](const auto& entry) { return !kept.count(entry.first); });
 }
 
 }  // namespace adjoint

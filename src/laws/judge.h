@@ -3,15 +3,19 @@
 //
 // exact: every loss, gradient, parameter and state that both have, bit for bit.
 //
-// reassociating: both are measured against the float64 reference of the stack without it (not
-// rounded where objects are narrow, since both round); the larger error over the seeds, per tensor,
-// may be four times as large with the functor as without.
+// reassociating: both are measured against one float64 reference, that of the function which the
+// stack without it computes: of its functors only those that approximate (and nothing is rounded
+// where objects are narrow, since both round). The larger error over the seeds, per tensor, may be
+// four times as large with the functor as without.
 //
 // approximating: the stack against the float64 reference of itself, which is rounded where its
 // objects are stored narrow. It may be off by four times what the stack without it is off from its
-// own reference; and, where objects are narrow, by four times what the reference itself moves when
-// every parameter moves by up to 2^-22 of itself, since a rounding near a tie then falls the other
-// way. A tensor that only the functor brings is allowed what the worst of its kind is.
+// own reference. Where objects are narrow that is not all: one rounding near a tie that falls the
+// other way moves everything behind it by about a unit of the narrow type, or nothing does. So
+// where a tensor is off by more, the reference is run again with every parameter moved by up to
+// 2^-22 of itself (twice that and so on, until some rounding falls the other way), and four times
+// what the worst tensor of its kind moves by is allowed. A tensor that only the functor brings is
+// allowed what the worst of its kind is.
 //
 // No tensor is held to less than a few units in the last place of float32.
 #pragma once
@@ -69,8 +73,9 @@ class Judge {
   const Subject& subject() const { return subject_; }
 
  private:
-  enum class Kind : uint8_t { kRun, kReference, kUnrounded, kJittered };
+  enum class Kind : uint8_t { kRun, kReference, kUnrounded };
   const Trace& trace(const Stack& stack, uint64_t seed, Kind kind, const Trace* replayed = nullptr);
+  Errors moved_by_ties(const Stack& stack, uint64_t seed, const Trace& run);
   Scheme scheme_for(const Stack& stack, Kind kind);
   Trace node_trace(const Stack& stack, Kind kind, const Verdict& verdict, const Trace* replayed);
   void judge_bits(Verdict& verdict, const Stack& with, const Stack& rest);
@@ -78,6 +83,7 @@ class Judge {
   struct Measured {
     Errors with, rest;
   };
+  Stack function_of(const Stack& stack);
   Measured measure(Law law, const Stack& with, const Stack& rest, uint64_t seed);
 
   Subject subject_;

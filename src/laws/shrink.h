@@ -9,7 +9,7 @@ struct ShrinkWish {
   int64_t width = 64;   // of the state that runs through the blocks
   int64_t repeats = 4;  // of each box that is repeated, at most as many as it has
   int64_t batch = 6;
-  int64_t context = 12;
+  int64_t context = 8;
   int64_t vocab = 61;
   double dropout = 0.1;  // where the model has none
 };

@@ -370,6 +370,16 @@ Launch prepare_naive_contract(const std::string& map, const KernelCall& call, co
   for (const Letter& l : kept) results *= l.size;
   for (const Letter& l : summed) terms *= l.size;
   const Dtype a_dtype = call.call.inputs[0].dtype, b_dtype = call.call.inputs[1].dtype;
+  // Where the terms of a sum lie, worked out once: a step of the reference is mostly this loop.
+  std::vector<std::pair<int64_t, int64_t>> steps(terms);
+  for (int64_t t = 0; t < terms; ++t) {
+    int64_t inner = t;
+    for (size_t i = summed.size(); i-- > 0;) {
+      const int64_t x = inner % summed[i].size;
+      steps[t].first += x * summed[i].a, steps[t].second += x * summed[i].b;
+      inner /= summed[i].size;
+    }
+  }
   return [=] {
     parallel_for(results, 64, [&](int64_t begin, int64_t end, int) {
       for (int64_t r = begin; r < end; ++r) {
@@ -380,14 +390,15 @@ Launch prepare_naive_contract(const std::string& map, const KernelCall& call, co
           rest /= kept[i].size;
         }
         double sum = adds ? load_element(at.in[2], c_type.dtype, addend) : 0;
-        for (int64_t t = 0; t < terms; ++t) {
-          int64_t inner = t, ta = a, tb = b;
-          for (size_t i = summed.size(); i-- > 0;) {
-            const int64_t x = inner % summed[i].size;
-            ta += x * summed[i].a, tb += x * summed[i].b;
-            inner /= summed[i].size;
+        if (a_dtype == Dtype::kF64 && b_dtype == Dtype::kF64) {
+          const auto* from_a = static_cast<const double*>(at.in[0]) + a;
+          const auto* from_b = static_cast<const double*>(at.in[1]) + b;
+          for (const auto& [ta, tb] : steps) sum += from_a[ta] * from_b[tb];
+        } else {
+          for (const auto& [ta, tb] : steps) {
+            sum +=
+                load_element(at.in[0], a_dtype, a + ta) * load_element(at.in[1], b_dtype, b + tb);
           }
-          sum += load_element(at.in[0], a_dtype, ta) * load_element(at.in[1], b_dtype, tb);
         }
         store_element(at.out[0], c_type.dtype, c, sum);
       }

@@ -41,7 +41,7 @@ TEST(Shrink, EveryPresetHasTwoWidths) {
       EXPECT_GE(s.at("hidden") / s.at("heads"), 8) << preset;
       EXPECT_EQ(s.at("dropout"), 0.1) << preset;
       EXPECT_EQ(small.batch(), 6);
-      EXPECT_EQ(small.context(), 12);
+      EXPECT_EQ(small.context(), 8);
       if (s.count("tied")) {
         EXPECT_EQ(s.at("tied"), model.settings().at("tied"));
         EXPECT_GT(s.at("heads"), s.at("kv_heads") - 1) << preset;
