@@ -143,13 +143,18 @@ void Roles::find_uses() {
   std::vector<bool> to_attention(count, false), to_choice(count, false), to_loss(count, false);
   std::vector<bool> from_attention(count, false);
   const std::vector<bool> alone = from_parameters_alone(scheme_);
+  // A model that is sampled from has no loss; its logits are what it gives.
+  const auto is_loss = [](const Morphism& m) { return m.op == "cross_entropy"; };
+  if (std::none_of(scheme_.morphisms.begin(), scheme_.morphisms.end(), is_loss)) {
+    for (const Value out : scheme_.outputs) to_loss[out] = true;
+  }
   const auto by_parameter = [&](const Morphism& m) {
     return m.op == "linear" && m.inputs.size() > 1 && alone[m.inputs[1]];
   };
   for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
     const Morphism& m = scheme_.morphisms[i];
     if (m.phase != Phase::kForward || by_parameter(m)) continue;
-    const bool attends = m.op == "attention", loses = m.op == "cross_entropy";
+    const bool attends = m.op == "attention", loses = is_loss(m);
     const bool chooses = op_named(m.op).effect == Effect::kChoosing;
     const auto any = [&](const std::vector<bool>& flags) {
       return std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) { return flags[v]; });
@@ -182,7 +187,7 @@ void Roles::find_uses() {
       continue;
     }
     for (const Value out : m.outputs) from_attention[out] = comes;
-    if (!reads_parameter || !from_data_[m.outputs[0]]) continue;
+    if (!reads_parameter || alone[m.outputs[0]]) continue;
     const OpDef& def = op_named(m.op);
     const bool norm = def.body && body_of(call_of(scheme_, m)).needs_whole_rows();
     uses_[i] = m.op == "embed" || table ? Use::kEmbedding : norm ? Use::kNorm : Use::kOther;

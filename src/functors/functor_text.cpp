@@ -1,9 +1,12 @@
 #include "functors/functor_text.h"
 
 #include <algorithm>
+#include <cctype>
+#include <optional>
 
 #include "analysis/roles.h"
 #include "base/text.h"
+#include "models/settings.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -41,6 +44,7 @@ class FunctorParser {
       const Position at = in_.position();
       if (at.column == 1) in_.fail_at(at, "wanted an indented line of the functor");
       if (in_.accept_word("law")) {
+        if (has_law) in_.fail_at(at, "the law is there twice");
         law();
         has_law = true;
       } else if (in_.accept_word("default")) {
@@ -68,7 +72,7 @@ class FunctorParser {
  private:
   // The first sentence of the comment that the text begins with, without the file's name.
   std::string comment_above() const {
-    std::string line(whole_.substr(0, whole_.find('\n')));
+    std::string line(whole_.substr(0, whole_.find_first_of("\r\n")));
     if (line.empty() || line[0] != '#') return "";
     line.erase(0, line.find_first_not_of("# "));
     const size_t named = line.find(".functor: ");
@@ -96,7 +100,11 @@ class FunctorParser {
     for (const FunctorParam& earlier : result_.params) {
       if (earlier.name == p.name) in_.fail_at(at, "parameter '" + p.name + "' is there twice");
     }
-    if (in_.accept("=")) p.otherwise = print(terms_.whole_term());
+    std::optional<Term> otherwise;
+    if (in_.accept("=")) {
+      otherwise = terms_.whole_term();
+      p.otherwise = print(*otherwise);
+    }
     bool numbers = true;
     if (in_.accept(":")) {
       numbers = false;
@@ -117,7 +125,61 @@ class FunctorParser {
       } while (in_.accept("|"));
     }
     if (!numbers) p.least = 1, p.most = 0;  // words only
+    if (otherwise) check_default(p, *otherwise);
     result_.params.push_back(std::move(p));
+  }
+
+  // A default speaks of earlier parameters only, so that none can lead back to itself.
+  void check_default(const FunctorParam& p, const Term& otherwise) {
+    const std::vector<std::string> earlier = known_names();
+    const bool is_name = otherwise.kind == Term::Kind::kName;
+    const bool names_earlier =
+        is_name && std::find(earlier.begin(), earlier.end(), otherwise.word) != earlier.end();
+    if (otherwise.kind == Term::Kind::kBinary || otherwise.kind == Term::Kind::kCall ||
+        names_earlier || (is_name && p.words.empty())) {
+      return check_names(otherwise);
+    }
+    const Term call{.kind = Term::Kind::kCall, .args = {otherwise}};
+    try {
+      Arguments("its default", {p}, call);
+    } catch (const Error& e) {
+      in_.fail_at(otherwise.at, e.what());
+    }
+  }
+
+  // The names that a number or a condition may speak of here.
+  std::vector<std::string> known_names() const {
+    std::vector<std::string> names = {"L"};
+    if (!index_.empty()) names.push_back(index_);
+    for (const FunctorParam& p : result_.params) names.push_back(p.name);
+    for (const Let& l : result_.lets) names.push_back(l.name);
+    return names;
+  }
+
+  // A name that means nothing would make a condition silently false. A parameter's words are
+  // compared with it, so they are names too.
+  void check_names(const Term& term) const {
+    std::vector<std::string> known;
+    if (term.kind == Term::Kind::kName) {
+      known = known_names();
+      for (const FunctorParam& p : result_.params) {
+        known.insert(known.end(), p.words.begin(), p.words.end());
+      }
+    } else if (term.kind == Term::Kind::kCall) {
+      known = number_functions();
+      known.insert(known.end(), {"largest", "number"});
+    }
+    if (!known.empty() && std::find(known.begin(), known.end(), term.word) == known.end()) {
+      in_.fail_at(term.at, "there is no number or word '" + term.word + "' here (there are " +
+                               join(known, ", ") + ")" + did_you_mean(term.word, known));
+    }
+    for (const Term& t : term.args) check_names(t);
+  }
+
+  Term number_term() {
+    Term term = terms_.whole_term();
+    check_names(term);
+    return term;
   }
 
   void law() {
@@ -135,11 +197,17 @@ class FunctorParser {
 
   void let() {
     Let let;
+    in_.skip_blank();
+    const Position at = in_.position();
     let.name = in_.take_name("a name");
+    const std::vector<std::string> taken = known_names();
+    if (std::find(taken.begin(), taken.end(), let.name) != taken.end()) {
+      in_.fail_at(at, "'" + let.name + "' is already the name of something");
+    }
     in_.expect("=", "after the name");
     do {
-      in_.accept_word("else");
-      Term value = terms_.whole_term();
+      if (!let.choices.empty()) expect_else();
+      Term value = number_term();
       let.choices.emplace_back(std::move(value), when());
     } while (in_.accept(","));
     result_.lets.push_back(std::move(let));
@@ -151,8 +219,28 @@ class FunctorParser {
     in_.expect(",", "after the condition");
     if (!in_.accept_word("else")) in_.fail_wanted("'else' and what to say");
     in_.skip_blank();
+    const Position at = in_.position();
     r.message = in_.take_text();
+    check_message(r.message, at);
     result_.requirements.push_back(std::move(r));
+  }
+
+  // What stands between braces is replaced by its value.
+  void check_message(std::string_view message, Position at) const {
+    const std::vector<std::string> names = known_names();
+    for (size_t open = message.find('{'); open != message.npos;
+         open = message.find('{', open + 1)) {
+      const size_t close = message.find('}', open);
+      const std::string name(message.substr(open + 1, close - open - 1));
+      if (close == message.npos || std::find(names.begin(), names.end(), name) == names.end()) {
+        in_.fail_at(at, "wanted a name between '{' and '}' (" + join(names, ", ") + "), found '" +
+                            name + "'" + did_you_mean(name, names));
+      }
+    }
+  }
+
+  void expect_else() {
+    if (!in_.accept_word("else")) in_.fail_wanted("'else' after ','");
   }
 
   Condition when() { return in_.accept_word("when") ? condition() : Condition{}; }
@@ -173,14 +261,17 @@ class FunctorParser {
     Condition c{.kind = Condition::Kind::kCompare};
     in_.skip_blank();
     const Position at = in_.position();
-    c.terms.push_back(terms_.whole_term());
+    c.terms.push_back(number_term());
     const Term& left = c.terms[0];
     if (left.kind == Term::Kind::kCall && left.word == "number" && left.args.size() == 1) {
       c.kind = Condition::Kind::kNumber;
       c.terms = {left.args[0]};
       return c;
     }
-    if (in_.accept_word("mod")) c.mod.push_back(terms_.whole_product());
+    if (in_.accept_word("mod")) {
+      c.mod.push_back(terms_.whole_product());
+      check_names(c.mod[0]);
+    }
     if (in_.accept_word("in")) {
       c.kind = Condition::Kind::kIn;
     } else {
@@ -191,42 +282,64 @@ class FunctorParser {
       }
       if (c.relation.empty()) in_.fail_at(at, "wanted a comparison such as l mod every == 0");
     }
-    c.terms.push_back(terms_.whole_term());
+    c.terms.push_back(number_term());
     return c;
   }
 
-  // A word of a vocabulary, or the name of a parameter whose value will be one.
-  std::string word(const std::vector<std::string>& known, std::string_view what) {
-    in_.skip_blank();
-    const Position at = in_.position();
-    const std::string word = in_.take_name(what);
+  // A word of a vocabulary, or the name of a parameter whose values are words of it.
+  void check_word(Position at, const std::string& word, const std::vector<std::string>& known,
+                  std::string_view what) const {
     std::vector<std::string> all = known;
-    for (const FunctorParam& p : result_.params) all.push_back(p.name);
+    for (const FunctorParam& p : result_.params) {
+      all.push_back(p.name);
+      if (p.name != word) continue;
+      if (p.words.empty()) {
+        in_.fail_at(at, "wanted " + std::string(what) + ", found '" + word + "', a number");
+      }
+      for (const std::string& value : p.words) {
+        if (value == "all" || std::find(known.begin(), known.end(), value) != known.end()) continue;
+        in_.fail_at(at, "'" + word + "' may be '" + value + "', which is not " + std::string(what) +
+                            " (" + join(known, ", ") + ")" + did_you_mean(value, known));
+      }
+    }
     if (std::find(all.begin(), all.end(), word) == all.end()) {
       in_.fail_at(at, "wanted " + std::string(what) + " (" + join(known, ", ") + "), found '" +
                           word + "'" + did_you_mean(word, all));
     }
-    return word;
   }
 
-  Clause clause(const std::vector<std::string>& words, std::string_view what) {
+  // [not] inside block, outside chain, of norm, or a word that says what it is.
+  Clause clause(std::string_view what) {
     Clause c;
     in_.skip_blank();
     c.at = in_.position();
     c.negated = in_.accept_word("not");
     if (in_.accept_word("inside")) {
       c.kind = Clause::Kind::kInside;
-      c.word = word(region_words(), "block, chain or attention");
     } else if (in_.accept_word("outside")) {
       c.kind = Clause::Kind::kOutside;
-      c.word = word(region_words(), "block, chain or attention");
     } else if (in_.accept_word("of")) {
       c.kind = Clause::Kind::kOf;
-      c.word = word(of_words(), "what it belongs to");
-    } else {
-      c.word = word(words, what);
     }
+    in_.skip_blank();
+    if (c.negated || c.kind != Clause::Kind::kIs) c.at = in_.position();
+    c.word = in_.take_name(what);
     return c;
+  }
+
+  void check_clause(const Clause& c, std::vector<std::string> words, std::string_view what) const {
+    switch (c.kind) {
+      case Clause::Kind::kInside:
+      case Clause::Kind::kOutside:
+        return check_word(c.at, c.word, region_words(), "a region");
+      case Clause::Kind::kOf: {
+        const std::vector<std::string> uses = of_words();
+        words.insert(words.begin(), uses.begin(), uses.end());
+        return check_word(c.at, c.word, words, "what it belongs to");
+      }
+      default:
+        return check_word(c.at, c.word, words, what);
+    }
   }
 
   void object_rule(Position at) {
@@ -240,14 +353,16 @@ class FunctorParser {
       rule.index = state.substr(2);
       if (!in_.accept_word("in") || !in_.accept_word("chain")) in_.fail_wanted("'in chain'");
       rule.selector.push_back({.kind = Clause::Kind::kChainState, .at = where});
+      index_ = rule.index;
     }
-    while (!in_.looking_at("->")) {
-      in_.accept(",");
-      rule.selector.push_back(clause(object_words(), "what an object is"));
+    while (rule.selector.empty() || !(in_.looking_at("->") || in_.at_line_end())) {
+      if (!rule.selector.empty()) in_.accept(",");
+      rule.selector.push_back(clause("what an object is"));
+      check_clause(rule.selector.back(), object_words(), "what an object is");
     }
     arrow();
     do {
-      in_.accept_word("else");
+      if (!rule.choices.empty()) expect_else();
       Choice choice{.value = attribute_value()};
       if (in_.accept_word("unless")) {
         if (!in_.accept_word("made") || !in_.accept_word("here")) in_.fail_wanted("'made here'");
@@ -256,6 +371,7 @@ class FunctorParser {
       choice.when = when();
       rule.choices.push_back(std::move(choice));
     } while (in_.accept(","));
+    index_.clear();
     result_.objects.push_back(std::move(rule));
   }
 
@@ -269,7 +385,7 @@ class FunctorParser {
     in_.skip_blank();
     const Position at = in_.position();
     if (in_.accept_word("in")) {
-      AttributeValue value{"parts", "", {terms_.whole_term()}};
+      AttributeValue value{"parts", "", {number_term()}};
       if (!in_.accept_word("parts")) in_.fail_wanted("'parts'");
       return value;
     }
@@ -289,7 +405,17 @@ class FunctorParser {
 
   void morphism_rule(Position at) {
     MorphismRule rule{.result = {}, .op = {}, .operands = {}, .replacement = {}, .at = at};
-    rule.result = in_.take_name("the name of the result");
+    std::vector<std::string> names;
+    const auto variable = [&](std::string_view what) {
+      in_.skip_blank();
+      const Position where = in_.position();
+      names.push_back(in_.take_name(what));
+      if (std::count(names.begin(), names.end(), names.back()) > 1) {
+        in_.fail_at(where, "'" + names.back() + "' is there twice in this rule");
+      }
+      return names.back();
+    };
+    rule.result = variable("the name of the result");
     in_.expect("=", "after the name of the result");
     in_.skip_blank();
     const Position where = in_.position();
@@ -301,7 +427,7 @@ class FunctorParser {
     }
     in_.expect("(", "after the op");
     do {
-      rule.operands.push_back(in_.take_name("the name of an operand"));
+      rule.operands.push_back(variable("the name of an operand"));
     } while (in_.accept(","));
     in_.expect(")", "after the operands");
     if (in_.accept_word("where")) {
@@ -316,11 +442,12 @@ class FunctorParser {
 
   // inside chain, attention_in, or parameter(W), which speaks of an operand.
   Clause where_clause(const MorphismRule& rule) {
-    std::vector<std::string> words = morphism_words();
-    const std::vector<std::string> objects = object_words();
-    words.insert(words.end(), objects.begin(), objects.end());
-    Clause c = clause(words, "what it is");
-    if (!in_.accept("(")) return c;
+    Clause c = clause("what it is");
+    if (!in_.accept("(")) {
+      check_clause(c, morphism_words(), "what a morphism is");
+      return c;
+    }
+    check_clause(c, object_words(), "what an operand is");
     in_.skip_blank();
     const Position at = in_.position();
     c.variable = in_.take_name("an operand");
@@ -336,6 +463,7 @@ class FunctorParser {
   Cursor in_;
   std::string_view whole_;
   TermParser terms_{in_};
+  std::string index_;  // l, in a rule about x_l
   FunctorText result_;
 };
 

@@ -88,4 +88,9 @@ FunctorText parse_functor_text(std::string_view text, std::string_view file);
 // The rules of a text at work (text_rules.cpp).
 Functor functor_of(FunctorText text);
 
+// A stack's text with every .functor file that it names replaced by what `renamed` says
+// (stack.cpp).
+std::string with_functor_files(std::string_view stack,
+                               const std::function<std::string(const std::string&)>& renamed);
+
 }  // namespace adjoint

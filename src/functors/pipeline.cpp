@@ -47,6 +47,8 @@ class Pipeline {
     result_.scheme = forward;
     // Morphism rules rewrite the model itself, so the adjoint differentiates what they wrote.
     apply(FunctorPhase::kMorphisms);
+    // Only now, so that roles are those of training and what the rules wrote is without it too.
+    if (!training_) take(without_randomness(result_.scheme));
     // The adjoint first: the optimizer asks it for gradients.
     if (training_) {
       take(apply_adjoint(result_.scheme));
@@ -118,7 +120,7 @@ Scheme training_step(const Scheme& forward, const StepOptions& options) {
 }
 
 Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options) {
-  return Pipeline(stack, options, false).run(without_randomness(forward)).scheme;
+  return Pipeline(stack, options, false).run(forward).scheme;
 }
 
 }  // namespace adjoint

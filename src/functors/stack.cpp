@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "functors/functor.h"
+#include "functors/functor_text.h"
 
 namespace adjoint {
 
@@ -72,11 +72,24 @@ int rank_of(const Functor& functor, bool from_file) {
   return 0;
 }
 
+// name or path, and (arguments) or nothing.
+struct Item {
+  std::string name, rest;
+  bool from_file() const { return name.ends_with(".functor"); }
+};
+
+Item split_item(const std::string& item) {
+  // A path may have brackets of its own.
+  const size_t file_end = item.find(".functor");
+  const size_t bracket = item.find('(', file_end == std::string::npos ? 0 : file_end);
+  return {trimmed(item.substr(0, bracket)),
+          bracket == std::string::npos ? "" : item.substr(bracket)};
+}
+
 Ranked read_item(const std::string& item) {
-  const size_t bracket = item.find('(');
-  const std::string name = trimmed(item.substr(0, bracket));
-  const std::string rest = bracket == std::string::npos ? "()" : item.substr(bracket);
-  const bool from_file = name.ends_with(".functor");
+  const Item parts = split_item(item);
+  const std::string& name = parts.name;
+  const bool from_file = parts.from_file();
   Functor functor;
   if (from_file) {
     functor = parse_functor(read_file(name), name);
@@ -85,7 +98,7 @@ Ranked read_item(const std::string& item) {
     if (!found) fail_unknown("functor", name, functor_names(false));
     functor = *found;
   }
-  const Term call = parse_term("_" + rest, "stack");
+  const Term call = parse_term("_" + (parts.rest.empty() ? "()" : parts.rest), "stack");
   if (call.kind != Term::Kind::kCall) fail("stack: wanted a functor, found '", item, "'");
   Arguments args(functor.name, functor.params, call);
   const int rank = rank_of(functor, from_file);
@@ -136,6 +149,12 @@ Stack parse_stack(std::string_view text) {
   std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
     return a.rank != b.rank ? a.rank < b.rank : a.functor.print() < b.functor.print();
   });
+  for (size_t i = 0; i + 1 < ranked.size(); ++i) {
+    const StackedFunctor &a = ranked[i].functor, &b = ranked[i + 1].functor;
+    if (a.print() == b.print() && a.functor.text == b.functor.text) {
+      fail("stack: '", a.print(), "' is there twice");
+    }
+  }
   for (Ranked& r : ranked) stack.functors.push_back(std::move(r.functor));
   return stack;
 }
@@ -147,6 +166,16 @@ std::string print(const Stack& stack) {
   }
   for (const std::string& name : stack.off) parts.push_back("-" + name);
   return join(parts, " | ");
+}
+
+std::string with_functor_files(std::string_view stack,
+                               const std::function<std::string(const std::string&)>& renamed) {
+  std::vector<std::string> items = split_items(stack);
+  for (std::string& item : items) {
+    const Item parts = split_item(item);
+    if (parts.from_file()) item = renamed(parts.name) + parts.rest;
+  }
+  return join(items, " | ");
 }
 
 Law law_of(const Stack& stack) {

@@ -16,6 +16,8 @@ namespace adjoint {
 
 namespace {
 
+constexpr int kMostParts = 1 << 20;  // beyond this it is a mistake
+
 // What the names in a text mean: parameters, lets, L, and the index of a state.
 class Names {
  public:
@@ -58,9 +60,9 @@ class Names {
       case Condition::Kind::kNumber:
         return is_number(meant(c.terms[0]));
       case Condition::Kind::kIn: {
-        const Term list = meant(c.terms[1]);
+        const std::vector<Term> list = elements(c.terms[1]);
         const double left = number(c.terms[0]);
-        return std::any_of(list.args.begin(), list.args.end(),
+        return std::any_of(list.begin(), list.end(),
                            [&](const Term& t) { return number(t) == left; });
       }
       case Condition::Kind::kCompare:
@@ -87,13 +89,19 @@ class Names {
     if (term.kind == Term::Kind::kName && is_param(term.word)) return args_.term(term.word);
     if (term.kind == Term::Kind::kCall && term.word == "largest" && term.args.size() == 1) {
       Term most{.at = term.at};
-      for (const Term& t : meant(term.args[0]).args) most.number = std::max(most.number, number(t));
+      for (const Term& t : elements(term.args[0])) most.number = std::max(most.number, number(t));
       return most;
     }
     return term;
   }
 
  private:
+  // Of a list; a single value is a list of one.
+  std::vector<Term> elements(const Term& term) const {
+    Term list = meant(term);
+    return list.kind == Term::Kind::kList ? std::move(list.args) : std::vector<Term>{list};
+  }
+
   bool is_number(const Term& t) const {
     if (t.kind == Term::Kind::kName) return numbers_.count(t.word) > 0;
     return t.kind != Term::Kind::kList && t.kind != Term::Kind::kText;
@@ -188,12 +196,14 @@ class TextRules {
     check_requirements(names);
     const std::vector<int> made_by = producers(scheme);
     std::set<std::pair<Value, std::string>> said;
+    std::set<Value> carried;  // what comes out of a step is what went in
+    for (const Carry& c : scheme.carries) carried.insert(c.out);
     for (const ObjectRule& rule : text_.objects) {
       if (!belongs(rule)) continue;
       for (Value v = 0; v < static_cast<Value>(scheme.objects.size()); ++v) {
         const auto matches = [&](const Clause& c) { return object_matches(roles, names, v, c); };
         if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
-        if (rule.unless_made_here && made_here_.count(scheme[v].source.path)) continue;
+        if (rule.unless_made_here && made_here(scheme[v].source.path)) continue;
         if (!rule.index.empty()) names.set(rule.index, *roles.state_index(v));
         for (const Choice& choice : rule.choices) {
           if (!names.holds(choice.when)) continue;
@@ -204,14 +214,18 @@ class TextRules {
           if (attribute == "residence" && !forward) break;
           if (attribute == "frozen") check_uses(scheme, roles, names, v, rule);
           if (!said.emplace(v, attribute).second) break;
-          set(scheme, v, choice.value, names);
+          set(scheme, v, choice.value, names, rule.at);
+          if (carried.count(v)) break;
+          ++application_.counts[choice.value.attribute == "parts"
+                                    ? "in " + std::to_string(scheme[v].attributes.parts) + " parts"
+                                    : choice.value.word];
           break;
         }
       }
     }
   }
 
-  void set(Scheme& scheme, Value v, const AttributeValue& value, const Names& names) {
+  void set(Scheme& scheme, Value v, const AttributeValue& value, const Names& names, Position at) {
     Object& o = scheme[v];
     std::string text = value.word;
     if (value.attribute == "residence") {
@@ -225,7 +239,12 @@ class TextRules {
     } else if (value.attribute == "frozen") {
       o.frozen = value.word == "frozen";
     } else if (value.attribute == "parts") {
-      o.attributes.parts = static_cast<int>(names.number(value.number[0]));
+      const double parts = names.number(value.number[0]);
+      if (parts != std::floor(parts) || parts < 1 || parts > kMostParts) {
+        fail_at(text_.file, at, "a batch comes in 1 to ", kMostParts, " parts, found ",
+                shortest(parts));
+      }
+      o.attributes.parts = static_cast<int>(parts);
       text = std::to_string(o.attributes.parts);
     } else {
       const bool sharded = value.attribute.ends_with("sharded");
@@ -233,7 +252,6 @@ class TextRules {
           {value.word, sharded ? Spread::kSharded : Spread::kReplicated, 0});
     }
     application_.say(scheme, v, value.attribute, text);
-    ++application_.counts[value.attribute == "parts" ? "in " + text + " parts" : value.word];
   }
 
   // Freezing a parameter because of one of its uses must not freeze it for another.
@@ -243,14 +261,19 @@ class TextRules {
       if (c.kind != Clause::Kind::kOf) continue;
       const auto is_whole = [&](const std::string& word) { return roles.is(v, word); };
       if (any_word(names, c.word, is_whole)) continue;
-      for (const int reader : roles.readers_of(v)) {
-        const auto same = [&](const std::string& word) { return roles.morphism_is(reader, word); };
-        if (any_word(names, c.word, same)) continue;
-        const Morphism& m = scheme.morphisms[reader];
-        application_.refuse("'", scheme[v].source.path, "' is tied: '", m.source.path,
-                            "' uses it too, as ", name(roles.use_of(reader)),
-                            "; name all of its uses, or what it is (table, matrix, vector)");
-      }
+      const std::vector<int>& readers = roles.readers_of(v);
+      const auto is_meant = [&](int reader) {
+        return any_word(names, c.word,
+                        [&](const std::string& word) { return roles.morphism_is(reader, word); });
+      };
+      const auto meant = std::find_if(readers.begin(), readers.end(), is_meant);
+      const auto other = std::find_if_not(readers.begin(), readers.end(), is_meant);
+      if (meant == readers.end() || other == readers.end()) continue;
+      application_.refuse("'", scheme[v].source.path, "' is tied: '",
+                          scheme.morphisms[*meant].source.path, "' uses it as ",
+                          name(roles.use_of(*meant)), " and '",
+                          scheme.morphisms[*other].source.path, "' as ", name(roles.use_of(*other)),
+                          "; name all of its uses, or what it is (table, matrix, vector)");
     }
   }
 
@@ -259,7 +282,7 @@ class TextRules {
   bool morphism_matches(const Scheme& scheme, const Roles& roles, const Names& names, int i,
                         const MorphismRule& rule) const {
     const Morphism& m = scheme.morphisms[i];
-    if (m.op != rule.op || m.phase != Phase::kForward) return false;
+    if (m.op != rule.op || m.phase != Phase::kForward || made_here(m.source.path)) return false;
     if (m.inputs.size() < rule.operands.size()) return false;
     return std::all_of(rule.where.begin(), rule.where.end(), [&](const Clause& c) {
       if (c.variable.empty()) {
@@ -352,13 +375,36 @@ class TextRules {
     return elaborate(document, text_.file, {});
   }
 
+  // Where the piece's own things go: under the use that they stand beside. Two functors at one use
+  // may call something alike, so there the later one's go under its name.
+  std::string prefix_for(const Scheme& into, const Morphism& m, const Scheme& piece,
+                         const std::vector<Value>& known) const {
+    const auto taken = [&](const std::string& prefix) {
+      for (size_t v = 0; v < piece.objects.size(); ++v) {
+        const Object& o = piece.objects[v];
+        if (known[v] >= 0 || o.role == Role::kControl) continue;
+        if (!into.find({prefix + o.source.path, o.source.facet})) continue;
+        if (made_here(prefix + o.source.path)) {
+          application_.refuse("'", m.source.path,
+                              "' has been rewritten by it already; name it once");
+        }
+        return true;
+      }
+      return false;
+    };
+    const std::string prefix = m.source.path + ".", own = prefix + application_.functor + ".";
+    if (!taken(prefix)) return prefix;
+    CHECK(!taken(own), "what another made is not under this functor's name");
+    return own;
+  }
+
   Value graft(Scheme& into, const Morphism& m, const MorphismRule& rule, const Names& names) {
     std::map<std::string, std::string> labels;
     Scheme piece = fragment(into, m, rule, names, labels);
-    const std::string prefix = m.source.path + ".";
     std::vector<Value> known(piece.objects.size(), -1);
     for (size_t k = 0; k < rule.operands.size(); ++k) known[piece.inputs[k]] = m.inputs[k];
     known[piece.inputs[rule.operands.size()]] = m.outputs[0];
+    const std::string prefix = prefix_for(into, m, piece, known);
     const Attributes attributes = into[m.outputs[0]].attributes;
     for (size_t v = 0; v < piece.objects.size(); ++v) {
       if (known[v] >= 0) continue;
@@ -378,7 +424,7 @@ class TextRules {
           axis.name = label->second;
         }
       }
-      if (o.role == Role::kParameter) made_here_.insert(o.source.path);
+      if (o.role == Role::kParameter) note_made(o.source.path);
       const bool input = std::count(piece.inputs.begin(), piece.inputs.end(), v) > 0;
       known[v] = input ? into.add_input(std::move(o)) : into.add(std::move(o));
     }
@@ -386,6 +432,7 @@ class TextRules {
       for (Value& in : made.inputs) in = known[in];
       for (Value& out : made.outputs) out = known[out];
       made.source.path = prefix + made.source.path;
+      note_made(made.source.path);
       // Random bits are keyed by source path.
       if (const auto key = made.attrs.find("key"); key != made.attrs.end()) {
         key->second = prefix + std::get<std::string>(key->second);
@@ -401,9 +448,18 @@ class TextRules {
     return out;
   }
 
+  // What a functor made it does not rewrite, wherever in the stack it is named.
+  void note_made(const std::string& path) const {
+    application_.said->emplace(std::pair{path, "made"},
+                               std::pair{"by a rule", application_.functor});
+  }
+  bool made_here(const std::string& path) const {
+    const auto found = application_.said->find({path, "made"});
+    return found != application_.said->end() && found->second.second == application_.functor;
+  }
+
   const FunctorText& text_;
   Application& application_;
-  std::set<std::string> made_here_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "functors/functor_text.h"
 #include "train/save.h"
 
 namespace adjoint {
@@ -29,6 +30,9 @@ std::span<const OptionSpec> train_options() {
        1e300,
        {"byte", "char", "word"}},
       {"out", Kind::kText, "", "the folder to save to (default: runs/MODEL)"},
+      {"init", Kind::kText, "",
+       "start from the parameters of another run's folder, with its model and tokenizer; what the "
+       "stack adds starts fresh"},
       {"steps", Kind::kInteger, 2000, "how many steps the run has; the schedule ends there", 1,
        1e12},
       {"stop_after", Kind::kInteger, 0, "save and stop after this step of the schedule; 0: go on",
@@ -169,6 +173,7 @@ TrainConfig make_config(std::span<const json> layers) {
                 .data = text("data"),
                 .tokenizer = text("tokenizer"),
                 .out = text("out"),
+                .init = text("init"),
                 .steps = integer("steps"),
                 .stop_after = integer("stop_after"),
                 .batch = integer("batch"),
@@ -216,7 +221,14 @@ json saved_layer(const SavePaths& paths) {
   if (!saved.contains("options") || !saved["options"].is_object()) {
     fail(paths.run().string(), ": wanted the settings of a run under \"options\"");
   }
-  return saved["options"];
+  json options = saved["options"];
+  // The run keeps a copy of each functor that its stack took from a file.
+  if (options.contains("stack") && options["stack"].is_string()) {
+    options["stack"] =
+        with_functor_files(options["stack"].get<std::string>(),
+                           [&](const std::string& file) { return (paths.folder / file).string(); });
+  }
+  return options;
 }
 
 ModelText saved_text(const SavePaths& paths) {
@@ -229,12 +241,35 @@ ModelText saved_text(const SavePaths& paths) {
           .preset = saved["preset"].get<std::string>()};
 }
 
+// A run that starts from another's parameters is of its model and reads its tokens, unless it is
+// told otherwise; then shapes and tokenizers are compared.
+ResolvedConfig config_from_base(const std::string& folder, const json& toml, const json& flags) {
+  const SavePaths base(folder);
+  std::error_code ignored;
+  if (!std::filesystem::exists(base.run(), ignored)) {
+    fail(folder, ": there is no run here to start from (no run.json)");
+  }
+  const json saved = saved_layer(base);
+  json like = json::object();
+  for (const char* key : {"model", "tokenizer", "max_vocab", "context", "set"}) {
+    if (saved.contains(key)) like[key] = saved[key];
+  }
+  const json layers[] = {like, toml, flags};
+  const TrainConfig config = make_config(layers);
+  const bool same = config.model == saved.value("model", "");
+  return {.config = config, .text = same ? saved_text(base) : find_model(config.model)};
+}
+
 }  // namespace
 
 ResolvedConfig resolve_config(const json& toml, const json& flags) {
   const json asked[] = {toml, flags};
   TrainConfig config = make_config(asked);
+  if (!config.resume && !config.init.empty()) return config_from_base(config.init, toml, flags);
   if (!config.resume) return {.config = config, .text = find_model(config.model)};
+  if (flags.contains("init")) {
+    fail("--resume and --init contradict each other: a run that goes on has its parameters");
+  }
   if (config.overwrite) fail("--resume and --overwrite contradict each other");
   const SavePaths paths(config.out);
   std::error_code ignored;

@@ -24,7 +24,7 @@ struct OptionSpec {
 std::span<const OptionSpec> train_options();
 
 struct TrainConfig {
-  std::string model, data, tokenizer, out;
+  std::string model, data, tokenizer, out, init;
   int64_t steps, stop_after, batch, context, seed, threads;
   double lr, min_lr, cooldown;
   std::string schedule, lr_scaling;
@@ -41,9 +41,9 @@ struct TrainConfig {
 // Later objects override earlier ones; what none says is the default. Errors name the option.
 TrainConfig make_config(std::span<const nlohmann::json> layers);
 
-// The settings of a command: defaults, then with --resume those of the run's folder, then a TOML
-// file's, then the flags'. Also names the model's text: the folder's own unless another is asked
-// for.
+// The settings of a command: defaults, then with --resume those of the run's folder (with --init
+// those that make the model and its tokenizer), then a TOML file's, then the flags'. Also names the
+// model's text: the folder's own unless another is asked for.
 struct ResolvedConfig {
   TrainConfig config;
   ModelText text;

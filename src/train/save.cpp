@@ -27,21 +27,25 @@ std::string format_name(Dtype dtype) {
   return names[static_cast<size_t>(dtype)];
 }
 
-std::vector<SafetensorView> views(const Run& run, Role role) {
+// Of what a scheme takes in this role; the run, if there is one, holds the data.
+std::vector<SafetensorView> views(const Scheme& scheme, Role role, const Run* run) {
   std::vector<SafetensorView> tensors;
-  for (const Value v : run.scheme().inputs) {
-    const Object& object = run.scheme()[v];
+  for (const Value v : scheme.inputs) {
+    const Object& object = scheme[v];
     if (object.role != role) continue;
     CHECK(object.type.num_elements() == object.type.num_physical(), "state on a CPU is not padded");
     SafetensorView view{.name = to_string(object.source),
                         .dtype = format_name(object.type.dtype),
                         .shape = {},
-                        .data = run.data(v),
+                        .data = run ? run->data(v) : nullptr,
                         .size = object.type.bytes()};
     for (const Axis& axis : object.type.axes) view.shape.push_back(axis.size);
     tensors.push_back(std::move(view));
   }
   return tensors;
+}
+std::vector<SafetensorView> views(const Run& run, Role role) {
+  return views(run.scheme(), role, &run);
 }
 
 int64_t step_of(const SafetensorsFile& file, const fs::path& path) {
@@ -60,7 +64,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return out + "]";
 }
 
-// The tensors of the file fit the run's one to one.
+// The tensors of the file fit what is wanted one to one.
 void check_fits(const SafetensorsFile& file, const fs::path& path,
                 const std::vector<SafetensorView>& wanted) {
   const auto other_model = [&](const std::string& difference) {
@@ -221,6 +225,12 @@ std::string holds_run(const SavePaths& paths) {
 void remove_run(const SavePaths& paths) {
   std::error_code ignored;
   for (const fs::path& file : files_of(paths)) fs::remove(file, ignored);
+  std::vector<fs::path> functors;
+  for (const auto& entry : fs::directory_iterator(paths.functors(), ignored)) {
+    if (entry.path().extension() == ".functor") functors.push_back(entry.path());
+  }
+  for (const fs::path& file : functors) fs::remove(file, ignored);
+  if (fs::is_empty(paths.functors(), ignored)) fs::remove(paths.functors(), ignored);
 }
 
 std::string fingerprint(const Scheme& scheme) {
@@ -229,39 +239,83 @@ std::string fingerprint(const Scheme& scheme) {
   return fmt::format("{:016x}", stable_hash(print(nameless)));
 }
 
+namespace {
+std::map<std::string, std::string> metadata_of(std::span<const SafetensorView> tensors,
+                                               int64_t step, const std::string& model) {
+  return {{"format", "adjoint"},
+          {"step", std::to_string(step)},
+          {"model", model},
+          {"checksum", checksum_of(tensors)}};
+}
+}  // namespace
+
 void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model) {
   const auto parameters = views(run, Role::kParameter), states = views(run, Role::kState);
   check_finite(parameters);
   check_finite(states);
-  const auto metadata = [&](std::span<const SafetensorView> tensors) {
-    return std::map<std::string, std::string>{{"format", "adjoint"},
-                                              {"step", std::to_string(step)},
-                                              {"model", model},
-                                              {"checksum", checksum_of(tensors)}};
-  };
   AtomicFile new_model(paths.model()), new_optimizer(paths.optimizer());
-  write_safetensors(new_model, parameters, metadata(parameters));
-  write_safetensors(new_optimizer, states, metadata(states));
+  write_safetensors(new_model, parameters, metadata_of(parameters, step, model));
+  write_safetensors(new_optimizer, states, metadata_of(states, step, model));
   new_model.finish();
   new_optimizer.commit();
   new_model.commit();
 }
 
-int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
-                   const std::string& model_print) {
+void save_model(const SavePaths& paths, std::span<const SafetensorView> parameters, int64_t step,
+                const std::string& model) {
+  check_finite(parameters);
+  AtomicFile file(paths.model());
+  write_safetensors(file, parameters, metadata_of(parameters, step, model));
+  file.finish();
+  file.commit();
+}
+
+SavedModel::SavedModel(const SavePaths& paths) : path_(paths.model()) {
   std::error_code ignored;
-  if (!fs::exists(paths.model(), ignored) &&
-      !fs::exists(AtomicFile::new_name(paths.model()), ignored)) {
+  if (!fs::exists(path_, ignored) && !fs::exists(AtomicFile::new_name(path_), ignored)) {
     fail(paths.folder.string(), ": there is no save here (no model.safetensors)");
   }
   finish_interrupted_save(paths);
-  const SafetensorsFile model(paths.model());
-  const int64_t step = step_of(model, paths.model());
+  file_ = std::make_unique<SafetensorsFile>(path_);
+  step_ = step_of(*file_, path_);
+}
+
+SavedModel::~SavedModel() = default;
+
+// Names and shapes first: what they say is clearer than a checksum.
+void SavedModel::check_fits(const Scheme& scheme) const {
+  adjoint::check_fits(*file_, path_, views(scheme, Role::kParameter, nullptr));
+  check_whole(*file_, path_);
+}
+
+void SavedModel::check_model(const std::string& model) const {
+  adjoint::check_model(*file_, path_, model);
+}
+
+std::vector<float> SavedModel::floats(const std::string& name) const {
+  const SafetensorView* view = file_->find(name);
+  CHECK(view && view->dtype == "F32", "asked for after check_fits: " + name);
+  std::vector<float> numbers(view->size.count / 4);
+  std::memcpy(numbers.data(), view->data, view->size.count);
+  return numbers;
+}
+
+int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
+                   const std::string& model_print) {
+  const SavedModel saved(paths);
+  const SafetensorsFile& model = saved.file();
+  const int64_t step = saved.step();
   const auto parameters = views(run, Role::kParameter), states = views(run, Role::kState);
-  check_fits(model, paths.model(), parameters);
-  check_whole(model, paths.model());
-  check_model(model, paths.model(), model_print);
+  saved.check_fits(run.scheme());
+  saved.check_model(model_print);
+  std::error_code ignored;
   if (with_optimizer) {
+    if (!fs::exists(paths.optimizer(), ignored)) {
+      fail(paths.folder.string(),
+           ": this folder holds a model without an optimizer's state, so there is no run to go on "
+           "with; begin one from it with --init ",
+           paths.folder.string());
+    }
     const SafetensorsFile optimizer(paths.optimizer());
     check_fits(optimizer, paths.optimizer(), states);
     check_whole(optimizer, paths.optimizer());

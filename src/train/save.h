@@ -5,10 +5,13 @@
 //   optimizer.safetensors  the optimizer's state; metadata: step
 //   run.json               the settings;  model.scheme  the model's text;  tokenizer.json
 //   metrics.jsonl          one line per logged step
+//   functors/*.functor     the stack's own functors that came from files
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "data/safetensors.h"
 #include "run/run.h"
 
 namespace adjoint {
@@ -22,6 +25,7 @@ struct SavePaths {
   std::filesystem::path text() const { return folder / "model.scheme"; }
   std::filesystem::path tokenizer() const { return folder / "tokenizer.json"; }
   std::filesystem::path metrics() const { return folder / "metrics.jsonl"; }
+  std::filesystem::path functors() const { return folder / "functors"; }
 };
 
 // Makes the folder and tries to write in it; Error.
@@ -54,6 +58,29 @@ void save_state(const SavePaths& paths, const Run& run, int64_t step, const std:
 // Fills the run's parameters and, if asked, the optimizer's state; returns the step. A damaged save
 // (its checksum tells) and a save of another model are refused. Nothing is changed unless all fits.
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer, const std::string& model);
+
+// The parameters of a save, mapped into memory.
+class SavedModel {
+ public:
+  explicit SavedModel(const SavePaths& paths);
+  ~SavedModel();
+  int64_t step() const { return step_; }
+  const SafetensorsFile& file() const { return *file_; }
+  // Refuses the save unless its tensors are this scheme's parameters, one to one, and whole.
+  void check_fits(const Scheme& scheme) const;
+  // Refuses it unless it is of the model that `model` identifies (see fingerprint).
+  void check_model(const std::string& model) const;
+  std::vector<float> floats(const std::string& name) const;
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<SafetensorsFile> file_;
+  int64_t step_ = 0;
+};
+
+// The parameters alone, without an optimizer's state: model.safetensors.
+void save_model(const SavePaths& paths, std::span<const SafetensorView> parameters, int64_t step,
+                const std::string& model);
 
 // What a model computes with one sample, dropout aside, whatever its files are called.
 std::string fingerprint(const Scheme& one_sample);

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/philox.h"
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/functor_text.h"
 #include "ops/builder.h"
 #include "train/progress.h"
 
@@ -26,10 +26,12 @@ constexpr int kSkipsInARow = 10;  // updates, before a run is given up
 
 std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePaths& paths,
                                          const std::string& text) {
-  if (config.resume) {
-    auto tokenizer = load_tokenizer(paths.tokenizer());
+  // Its ids mean what the parameters learned that they mean.
+  if (config.resume || !config.init.empty()) {
+    const SavePaths from = config.resume ? paths : SavePaths(config.init);
+    auto tokenizer = load_tokenizer(from.tokenizer());
     if (tokenizer->kind() != config.tokenizer) {
-      fail(paths.folder.string(), ": this run has the tokenizer '", tokenizer->kind(), "', not '",
+      fail(from.folder.string(), ": this run has the tokenizer '", tokenizer->kind(), "', not '",
            config.tokenizer, "'");
     }
     return tokenizer;
@@ -47,6 +49,20 @@ void cut_metrics(const fs::path& file, int64_t step) {
     if (entry.is_object() && entry.value("step", int64_t{0}) <= step) kept += line + "\n";
   }
   write_file_atomically(file, kept);
+}
+
+// The stack as a run's folder keeps it: functors that came from files become copies beside it.
+std::string localized_stack(const std::string& stack, std::map<std::string, std::string>& texts) {
+  return with_functor_files(stack, [&](const std::string& file) {
+    const fs::path path(file);
+    const std::string text = read_file(path);
+    std::string name = path.filename().string();
+    for (int n = 2; texts.count(name) && texts[name] != text; ++n) {
+      name = path.stem().string() + "-" + std::to_string(n) + ".functor";
+    }
+    texts[name] = text;
+    return "functors/" + name;
+  });
 }
 
 // A batch of text is tokens and the tokens that follow them.
@@ -136,6 +152,7 @@ Trainer::Trainer(ResolvedConfig resolved)
   check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
   model_print_ = fingerprint(without_randomness(model_->forward(1, model_->context())));
   const Stack stack = parse_stack(config_.step.stack);
+  saved_stack_ = localized_stack(config_.step.stack, functor_texts_);
   const Scheme step = build_step(forward, stack, config_.step).scheme;
   const Plan plan = make_plan(step, {.threads = num_threads()});
   const Scheme evaluation = evaluation_scheme(forward, stack, config_.step);
@@ -165,8 +182,24 @@ Trainer::Trainer(ResolvedConfig resolved)
     }
   } else {
     initialize(*run_, config_.seed);
+    if (!config_.init.empty()) load_base();
   }
   begin_folder();
+}
+
+// What the model has the base must have; what the stack added to it stays as it was initialized.
+void Trainer::load_base() {
+  const SavePaths base(config_.init);
+  const Scheme plain = without_randomness(model_->forward(1, model_->context()));
+  const SavedModel saved(base);
+  saved.check_fits(plain);
+  // The same model with longer samples is the same model: compare with the base's.
+  const int64_t context = saved_config(base.folder).config.context;
+  saved.check_model(fingerprint(without_randomness(model_->forward(1, context))));
+  for (const Value v : plain.inputs) {
+    if (plain[v].role != Role::kParameter) continue;
+    write_parameter(*run_, plain[v].source, saved.floats(to_string(plain[v].source)));
+  }
 }
 
 void Trainer::begin_folder() {
@@ -174,6 +207,8 @@ void Trainer::begin_folder() {
   lock_ = std::make_unique<FolderLock>(paths_);
   json settings = to_json(config_, model_->text());
   settings["options"]["data"] = fs::absolute(config_.data).string();
+  if (!config_.init.empty()) settings["options"]["init"] = fs::absolute(config_.init).string();
+  settings["options"]["stack"] = saved_stack_;
   settings["options"]["context"] = model_->context();
   settings["options"]["threads"] = num_threads();  // the bits of products depend on it
   settings["data"] = data_print_;
@@ -185,6 +220,9 @@ void Trainer::begin_folder() {
     write_file_atomically(paths_.text(), model_->text().text);
     save_tokenizer(*tokenizer_, paths_.tokenizer());
   }
+  if (!functor_texts_.empty()) fs::create_directories(paths_.functors());
+  for (const auto& [name, own] : functor_texts_)
+    write_file_atomically(paths_.functors() / name, own);
   write_file_atomically(paths_.run(), text);
 }
 

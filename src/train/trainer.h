@@ -44,6 +44,7 @@ class Trainer {
   const Corpus& corpus() const { return corpus_; }
 
  private:
+  void load_base();
   void begin_folder();
   void set_control(int64_t step);
 
@@ -51,6 +52,8 @@ class Trainer {
   SavePaths paths_;
   std::unique_ptr<FolderLock> lock_;
   std::string model_print_, data_print_;
+  std::string saved_stack_;                           // as the run's folder keeps it
+  std::map<std::string, std::string> functor_texts_;  // its own functors, by file in the folder
   std::unique_ptr<Tokenizer> tokenizer_;
   Corpus corpus_;
   std::unique_ptr<BoundModel> model_;

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "functors/functor.h"
+#include "models/small_models.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -123,6 +127,116 @@ TEST(Roles, AFrozenParameterHasAKindAndAnUnusedOneIsAVector) {
   return %3
 )"),
             (Kinds{kMatrix, kVector}));
+}
+
+// Roles of a model whose names say something else: a router, a fused projection, both halves of a
+// block side by side.
+constexpr std::string_view kOdd = R"(axes depth=3 wide=12 eyes=3 context=6 words=13
+wobble x[batch, seq, wide]:
+  s = layer_norm(x, name=qkv)
+  a = attention(linear(s, 3*wide, name=mlp), eyes, causal)
+  f = linear(gelu(linear(s, 5*wide, name=o_proj)), wide, name=embed)
+  x = x + linear(a, wide, name=lm_head) + f
+model tokens[batch, seq], targets[batch, seq]:
+  x = wobble^depth(linear(embed(tokens, words, wide, name=norm), wide, name=router))
+  loss = cross_entropy(linear(x, words, name=block), targets)
+)";
+
+using Paths = std::set<std::string>;
+
+Paths calls_that_are(const Scheme& scheme, std::string_view word) {
+  const Roles roles(scheme);
+  Paths paths;
+  for (size_t m = 0; m < scheme.morphisms.size(); ++m) {
+    if (roles.morphism_is(static_cast<int>(m), word)) paths.insert(scheme.morphisms[m].source.path);
+  }
+  return paths;
+}
+
+template <class Holds>
+Paths objects_where(const Scheme& scheme, const Holds& holds) {
+  Paths paths;
+  for (size_t v = 0; v < scheme.objects.size(); ++v) {
+    if (holds(static_cast<Value>(v))) paths.insert(to_string(scheme.objects[v].source));
+  }
+  return paths;
+}
+
+Paths in_wobbles(const std::string& name) {
+  Paths paths;
+  for (int l = 0; l < 3; ++l) paths.insert("wobble[" + std::to_string(l) + "]." + name);
+  return paths;
+}
+
+TEST(Roles, UsesAreToldFromWhereResultsGo) {
+  const Scheme forward = elaborate_text(kOdd);
+  for (const Scheme& s : {forward, apply_optimizer(apply_adjoint(forward), {})}) {
+    EXPECT_EQ(calls_that_are(s, "attention_in"), in_wobbles("mlp"));
+    EXPECT_EQ(calls_that_are(s, "attention_out"), in_wobbles("lm_head"));
+    Paths feed = in_wobbles("o_proj");
+    feed.merge(in_wobbles("embed"));
+    EXPECT_EQ(calls_that_are(s, "feed_forward"), feed);
+    EXPECT_EQ(calls_that_are(s, "readout"), Paths{"block"});
+    EXPECT_EQ(calls_that_are(s, "embedding"), Paths{"norm"});
+    EXPECT_EQ(calls_that_are(s, "norm"), in_wobbles("qkv"));
+    EXPECT_EQ(calls_that_are(s, "router"), Paths{});
+    EXPECT_EQ(calls_that_are(s, "linear").size(), 3u * 4 + 2);
+  }
+}
+
+// What is sampled from has no loss: its logits are what it gives.
+TEST(Roles, TheReadoutOfAModelWithoutALoss) {
+  EXPECT_EQ(calls_that_are(logits_of(elaborate_text(kOdd)), "readout"), Paths{"block"});
+}
+
+TEST(Roles, AttentionReachesFromItsProjectionsToItsOutput) {
+  const Scheme s = elaborate_preset("llama-tiny");
+  const Roles roles(s);
+  const Paths wanted = objects_where(s, [&](Value v) {
+    const std::string& path = s[v].source.path;
+    return path.find(".rotary#") != path.npos || path.find(".attention#") != path.npos;
+  });
+  EXPECT_TRUE(wanted.count("block[1].attention#1.lse") && wanted.count("block[0].rotary#2"));
+  EXPECT_EQ(objects_where(s, [&](Value v) { return roles.is_inside(v, "attention"); }), wanted);
+}
+
+TEST(Roles, StatesAreInTheChainAndNotInsideABlock) {
+  const Scheme s = elaborate_text(kOdd);
+  const Roles roles(s);
+  EXPECT_EQ(objects_where(s, [&](Value v) { return roles.is(v, "state"); }),
+            (Paths{"router", "wobble[0].add#2", "wobble[1].add#2", "wobble[2].add#2"}));
+  for (Value v = 0; v < static_cast<Value>(s.objects.size()); ++v) {
+    const bool inside = s[v].source.path.starts_with("wobble[");
+    EXPECT_EQ(roles.is_inside(v, "chain"), inside) << s[v].source.path;
+    EXPECT_EQ(roles.is_inside(v, "block"), inside && !roles.is(v, "state")) << s[v].source.path;
+  }
+}
+
+// Gradients of parameters, and of everything else; parts of sums go with their whole.
+TEST(Roles, GradientsOfParametersAndOfActivations) {
+  const Scheme s = apply_optimizer(apply_adjoint(elaborate_preset("char")), {});
+  const Roles roles(s);
+  int of_parameters = 0;
+  for (Value v = 0; v < static_cast<Value>(s.objects.size()); ++v) {
+    if (s[v].role != Role::kGradient) {
+      EXPECT_FALSE(roles.is(v, "gradient"));
+      continue;
+    }
+    const auto owner = s.find({s[v].source.path});
+    const bool parameter = owner && s[*owner].role == Role::kParameter;
+    EXPECT_EQ(roles.is_of(v, "parameter"), parameter) << to_string(s[v].source);
+    EXPECT_EQ(roles.is_of(v, "activation"), !parameter) << to_string(s[v].source);
+    of_parameters += parameter;
+  }
+  EXPECT_GE(of_parameters, 52 + 1) << "one each, and the tied table's parts";
+}
+
+TEST(Roles, DescribesWhatASchemeHas) {
+  const std::string said = Roles(elaborate_text(kOdd)).describe();
+  for (const char* part : {"a chain of 3 blocks", "2 input", "35 parameter", "14 uses as linear",
+                           "3 uses as attention_in", "1 use as readout", "3 uses as norm"}) {
+    EXPECT_NE(said.find(part), std::string::npos) << part << " in: " << said;
+  }
 }
 
 }  // namespace

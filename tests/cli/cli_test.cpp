@@ -57,7 +57,7 @@ class Cli : public testing::Test {
 
 TEST_F(Cli, HelpAndUsage) {
   for (const char* command :
-       {"", "train", "generate", "plan", "verify", "show", "ops", "functors"}) {
+       {"", "train", "generate", "merge", "plan", "verify", "show", "ops", "functors"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
@@ -80,6 +80,35 @@ TEST_F(Cli, TrainsThenGenerates) {
       "generate --model " + at("run") + " --prompt \"a line\" --tokens 20 --json";
   EXPECT_EQ(run(again).text, o.text);
   EXPECT_NE(run(again + " --seed 5").text, o.text);
+}
+
+TEST_F(Cli, FineTunesAndMerges) {
+  ASSERT_EQ(run(small_run("base")).code, 0);
+  Outcome o = run("train --init " + at("base") + " --data " + at("text.txt") +
+                  " --steps 4 --batch 2 --lr 0.02 --eval-batches 1 --stack 'lora(rank=2)' --out " +
+                  at("tuned"));
+  // One block is no chain.
+  EXPECT_EQ(o.code, 1) << o.text;
+  EXPECT_NE(o.text.find("no chain of repeated blocks"), std::string::npos) << o.text;
+  ASSERT_EQ(run(small_run("base") + " --overwrite --set layers=2").code, 0);
+  o = run("train --init " + at("base") + " --data " + at("text.txt") +
+          " --steps 4 --batch 2 --lr 0.02 --eval-batches 1 --stack 'lora(rank=2)' --out " +
+          at("tuned"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  o = run("merge --run " + at("tuned") + " --out " + at("merged"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("merged 8 linear maps (attention_in 2, attention_out 2, feed_forward 4) of "
+                        "step 4 into " +
+                        at("merged")),
+            std::string::npos)
+      << o.text;
+  const auto text = [&](const std::string& folder) {
+    return run("generate --temperature 0 --tokens 20 --prompt 'a line' --model " + at(folder)).text;
+  };
+  EXPECT_EQ(text("merged"), text("tuned"));
+  refused("merge --run " + at("tuned") + " --out " + at("merged"), "already holds a run");
+  refused("merge --run " + at("base") + " --out " + at("other"), "nothing to merge");
+  EXPECT_EQ(run("merge --run " + at("tuned")).code, 2);
 }
 
 TEST_F(Cli, PlanAsJson) {

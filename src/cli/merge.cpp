@@ -1,0 +1,57 @@
+// adjoint merge: what a stack added beside linear maps becomes part of them.
+#include "train/merge.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/command.h"
+
+namespace adjoint {
+
+namespace {
+
+struct MergeFlags {
+  std::string run, out;
+  bool json = false;
+};
+
+int run(const MergeFlags& flags) {
+  const MergeResult result = merge_run(flags.run, flags.out);
+  if (flags.json) {
+    const nlohmann::json out = {
+        {"step", result.step}, {"merged", result.merged}, {"out", flags.out}};
+    std::cout << out.dump() << "\n";
+    return kDone;
+  }
+  int64_t total = 0;
+  std::vector<std::string> parts;
+  for (const auto& [use, count] : result.merged) {
+    total += count;
+    parts.push_back(use + " " + std::to_string(count));
+  }
+  std::cout << fmt::format("merged {} linear maps ({}) of step {} into {}\n", total,
+                           join(parts, ", "), result.step, flags.out);
+  return kDone;
+}
+
+}  // namespace
+
+void add_merge(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("merge", "make a plain model of a run with adapters such as lora's");
+  auto flags = std::make_shared<MergeFlags>();
+  command->add_option("--run", flags->run, "the --out folder of a training run")->required();
+  command->add_option("--out", flags->out, "the folder of the plain model")->required();
+  command->add_flag("--json", flags->json, "as JSON");
+  command->footer(
+      "Example:\n"
+      "  adjoint train --init runs/base --data mine.txt --stack 'lora(rank=8)' --out runs/mine\n"
+      "  adjoint merge --run runs/mine --out runs/merged\n"
+      "  adjoint generate --model runs/merged");
+  command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace adjoint

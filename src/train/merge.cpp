@@ -1,0 +1,394 @@
+// The merged matrix is found by asking the rewritten piece itself, in float64: f(W e_j, e_j) is its
+// column j, less f(0, 0); f(b, 0) is the bias. No rule is known by name, so this serves every
+// functor that adds something linear beside a linear map. A few random rows then tell whether the
+// piece is what was found. Costs one evaluation of what the stack added per sample's worth of
+// columns, and float64 copies of one piece at a time.
+#include "train/merge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <set>
+
+#include "analysis/roles.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "data/tokenizer.h"
+#include "device/parallel.h"
+#include "functors/functor.h"
+#include "ops/elements.h"
+#include "run/run.h"
+#include "train/bound_model.h"
+#include "train/config.h"
+#include "train/save.h"
+
+namespace adjoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Numbers = std::vector<double>;
+
+constexpr int kProbes = 4;            // random rows that the merged map must answer alike
+constexpr double kLinearUpTo = 1e-9;  // of the largest answer: far above float64's rounding
+
+// What of a stack rewrites the model, written as text; what only sets attributes changes no weight.
+Stack rewriting_part(const Stack& stack) {
+  Stack part;
+  for (StackedFunctor f : stack.functors) {
+    if (f.functor.text.empty()) continue;
+    std::erase_if(f.functor.rules,
+                  [](const FunctorRule& rule) { return rule.phase != FunctorPhase::kMorphisms; });
+    if (!f.functor.rules.empty()) part.functors.push_back(std::move(f));
+  }
+  return part;
+}
+
+// A linear map of the plain model, and what the stack made of it.
+struct Rewritten {
+  int plain = 0;                   // its morphism in the plain scheme
+  Value x = -1, y = -1, out = -1;  // in the rewritten one; y is -1 where nobody needs it
+};
+
+// Rewriting keeps the model's own morphisms, in order and under their sources, and shows their
+// readers another value.
+std::vector<Rewritten> find_rewritten(const Scheme& plain, const Scheme& after) {
+  const auto key = [](const Morphism& m) { return m.op + " " + to_string(m.source); };
+  std::map<std::string, std::vector<int>> places;
+  for (size_t i = after.morphisms.size(); i-- > 0;) {
+    places[key(after.morphisms[i])].push_back(static_cast<int>(i));
+  }
+  // Per object of the plain scheme: what its maker makes now, and what its readers read now.
+  std::vector<Value> made(plain.objects.size(), -1), seen(plain.objects.size(), -1);
+  for (const Value in : plain.inputs) {
+    made[in] = after.find(plain[in].source).value_or(-1);
+  }
+  for (const Morphism& m : plain.morphisms) {
+    std::vector<int>& left = places[key(m)];
+    if (left.empty()) continue;
+    const Morphism& now = after.morphisms[left.back()];
+    left.pop_back();
+    for (size_t k = 0; k < m.inputs.size(); ++k) seen[m.inputs[k]] = now.inputs[k];
+    for (size_t k = 0; k < m.outputs.size(); ++k) made[m.outputs[k]] = now.outputs[k];
+  }
+  for (size_t k = 0; k < plain.outputs.size(); ++k) seen[plain.outputs[k]] = after.outputs[k];
+  std::vector<Rewritten> all;
+  for (size_t i = 0; i < plain.morphisms.size(); ++i) {
+    const Morphism& m = plain.morphisms[i];
+    const Value y = m.outputs[0], x = m.inputs.empty() ? -1 : m.inputs[0];
+    if (m.op != "linear" || seen[y] < 0 || seen[y] == made[y]) continue;
+    all.push_back({static_cast<int>(i), seen[x] >= 0 ? seen[x] : made[x], made[y], seen[y]});
+  }
+  return all;
+}
+
+// What leads from x, y and parameters to the rewritten value, as a scheme of its own. Inputs: x, y
+// unless nobody needs it, then parameters.
+Scheme piece_of(const Scheme& after, const Rewritten& r, const std::string& path) {
+  std::vector<bool> needed(after.objects.size(), false);
+  needed[r.out] = true;
+  Scheme piece = after;
+  piece.morphisms.clear();
+  for (size_t i = after.morphisms.size(); i-- > 0;) {
+    const Morphism& m = after.morphisms[i];
+    const auto wanted = [&](Value v) { return needed[v] && v != r.x && v != r.y; };
+    if (std::none_of(m.outputs.begin(), m.outputs.end(), wanted)) continue;
+    for (const Value in : m.inputs) needed[in] = true;
+    piece.morphisms.insert(piece.morphisms.begin(), m);
+  }
+  piece.inputs = {r.x};
+  if (r.y >= 0) piece.inputs.push_back(r.y);
+  for (const Value in : after.inputs) {
+    if (!needed[in] || in == r.x || in == r.y) continue;
+    if (after[in].role != Role::kParameter) {
+      fail("'", path, "' cannot be merged: what the stack made of it reads '",
+           to_string(after[in].source), "' and not only its operand");
+    }
+    piece.inputs.push_back(in);
+  }
+  piece.outputs = {r.out};
+  piece[r.x].role = Role::kInput;
+  if (r.y >= 0) piece[r.y].role = Role::kInput;
+  return compact(piece);
+}
+
+// Values of parameters by source, as float64; codes are what they stand for.
+using Parameters = std::map<std::string, Numbers>;
+
+// The piece as a function of columns: answers f(y, x) for pairs (y, x), a sample's rows at a time.
+class Asked {
+ public:
+  Asked(const Scheme& piece, bool reads_y, const Parameters& parameters)
+      : run_(to_reference(piece), make_plan(to_reference(piece), {.threads = num_threads()}),
+             {.reference = true}),
+        reads_y_(reads_y) {
+    const Scheme& s = run_.scheme();
+    for (size_t k = reads_y ? 2 : 1; k < s.inputs.size(); ++k) {
+      write(s.inputs[k], parameters.at(to_string(s[s.inputs[k]].source)));
+    }
+  }
+
+  std::vector<Numbers> answers(const std::vector<std::pair<Numbers, Numbers>>& asked) {
+    const Scheme& s = run_.scheme();
+    const Value x = s.inputs[0], out = s.outputs[0];
+    const int64_t in_width = s[x].type.dim(-1), out_width = s[out].type.dim(-1);
+    const int64_t rows = s[x].type.num_elements() / in_width;
+    std::vector<Numbers> all;
+    for (size_t first = 0; first < asked.size(); first += rows) {
+      Numbers xs(rows * in_width, 0), ys(rows * out_width, 0);
+      const size_t last = std::min<size_t>(asked.size(), first + rows);
+      for (size_t j = first; j < last; ++j) {
+        const auto& [y_row, x_row] = asked[j];
+        std::copy(x_row.begin(), x_row.end(), xs.begin() + (j - first) * in_width);
+        std::copy(y_row.begin(), y_row.end(), ys.begin() + (j - first) * out_width);
+      }
+      write(x, xs);
+      if (reads_y_) write(s.inputs[1], ys);
+      run_.step();
+      const Numbers values = run_.values(out);
+      for (size_t j = first; j < last; ++j) {
+        const auto row = values.begin() + (j - first) * out_width;
+        all.emplace_back(row, row + out_width);
+      }
+    }
+    return all;
+  }
+
+ private:
+  void write(Value v, const Numbers& numbers) {
+    const Type& type = run_.scheme()[v].type;
+    CHECK(type.num_elements() == static_cast<int64_t>(numbers.size()), "one value per element");
+    CHECK(run_.plan().places[v].strides == dense_strides(type), "inputs of a piece are dense");
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      store_element(run_.data(v), type.dtype, static_cast<int64_t>(i), numbers[i]);
+    }
+  }
+
+  Run run_;
+  bool reads_y_;
+};
+
+double largest(const Numbers& numbers) {
+  double most = 0;
+  for (const double n : numbers) most = std::max(most, std::abs(n));
+  return most;
+}
+
+class Merger {
+ public:
+  Merger(const Scheme& plain, const Scheme& after, Parameters& parameters)
+      : plain_(plain), after_(after), parameters_(parameters), readers_(readers(plain)) {}
+
+  // One map's weight and bias take in what stands beside it.
+  void merge(const Rewritten& r) {
+    const Morphism& m = plain_.morphisms[r.plain];
+    path_ = m.source.path;
+    const Value w = m.inputs[1];
+    if (plain_[w].role != Role::kParameter) refuse("its matrix is computed, and not a parameter");
+    const Scheme piece = piece_of(after_, r, path_);
+    for (const Value in : piece.inputs) {
+      if (piece[in].role == Role::kParameter) merged_.insert(to_string(piece[in].source));
+    }
+    const int64_t out = plain_[w].type.dim(0), in = plain_[w].type.dim(1);
+    const Numbers old = parameters_.at(to_string(plain_[w].source));
+    const bool has_bias = m.inputs.size() > 2;
+    const Numbers bias =
+        has_bias ? parameters_.at(to_string(plain_[m.inputs[2]].source)) : Numbers(out, 0.0);
+    const auto column = [&](const Numbers& matrix, int64_t j) {
+      Numbers c(out);
+      for (int64_t o = 0; o < out; ++o) c[o] = matrix[o * in + j];
+      return c;
+    };
+    const auto times = [&](const Numbers& matrix, const Numbers& x, Numbers sum) {
+      for (int64_t o = 0; o < out; ++o) {
+        for (int64_t j = 0; j < in; ++j) sum[o] += matrix[o * in + j] * x[j];
+      }
+      return sum;
+    };
+    // Columns, the origin, the bias, and the probes.
+    std::vector<std::pair<Numbers, Numbers>> asked;
+    for (int64_t j = 0; j < in; ++j) {
+      Numbers unit(in, 0.0);
+      unit[j] = 1;
+      asked.emplace_back(column(old, j), std::move(unit));
+    }
+    asked.emplace_back(Numbers(out, 0.0), Numbers(in, 0.0));
+    asked.emplace_back(bias, Numbers(in, 0.0));
+    std::mt19937_64 random(1);
+    std::normal_distribution<double> normal;
+    for (int p = 0; p < kProbes; ++p) {
+      Numbers x(in);
+      for (double& n : x) n = normal(random);
+      asked.emplace_back(times(old, x, bias), x);
+    }
+    const bool reads_y = r.y >= 0;
+    const std::vector<Numbers> answers = Asked(piece, reads_y, parameters_).answers(asked);
+    const Numbers &origin = answers[in], &new_bias = answers[in + 1];
+    Numbers fresh(old.size());
+    for (int64_t j = 0; j < in; ++j) {
+      for (int64_t o = 0; o < out; ++o) fresh[o * in + j] = answers[j][o] - origin[o];
+    }
+    for (int p = 0; p < kProbes; ++p) {
+      const auto& [y, x] = asked[in + 2 + p];
+      check_probe(answers[in + 2 + p], times(fresh, x, new_bias));
+    }
+    take(w, fresh, old);
+    if (has_bias) {
+      take(m.inputs[2], new_bias, bias);
+    } else if (largest(new_bias) > kLinearUpTo * largest(fresh)) {
+      refuse("the stack adds a constant to it, and the plain map has no bias to take it in");
+    }
+  }
+
+  // Of everything that the stack added, something must have become part of a matrix.
+  void check_complete() const {
+    for (const Value in : after_.inputs) {
+      const std::string name = to_string(after_[in].source);
+      if (after_[in].role != Role::kParameter || plain_.find(after_[in].source)) continue;
+      if (merged_.count(name)) continue;
+      fail("'", name, "' cannot be merged: it stands beside no linear map of the model");
+    }
+  }
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail("'", path_, "' cannot be merged: ", parts...);
+  }
+
+  void check_probe(const Numbers& found, const Numbers& wanted) const {
+    Numbers difference(found.size());
+    for (size_t i = 0; i < found.size(); ++i) difference[i] = found[i] - wanted[i];
+    if (largest(difference) <= kLinearUpTo * std::max(largest(wanted), largest(found))) return;
+    refuse("what the stack made of it is not linear in its operand, so no matrix is the same");
+  }
+
+  void take(Value parameter, const Numbers& fresh, const Numbers& old) {
+    if (fresh == old) return;
+    const std::string name = to_string(plain_[parameter].source);
+    for (const int reader : readers_[parameter]) {
+      const std::string& other = plain_.morphisms[reader].source.path;
+      if (other != path_) refuse("its '", name, "' is tied: '", other, "' reads it too");
+    }
+    parameters_[name] = fresh;
+  }
+
+  const Scheme& plain_;
+  const Scheme& after_;
+  Parameters& parameters_;
+  std::vector<std::vector<int>> readers_;
+  std::set<std::string> merged_;
+  std::string path_;
+};
+
+// What each code stands for, as the run itself decodes it.
+void add_decoded(const Scheme& evaluation, const SavedModel& saved, Parameters& parameters) {
+  for (const Morphism& m : evaluation.morphisms) {
+    if (m.op != "dequantize") continue;
+    Scheme one = evaluation;
+    one.morphisms = {m};
+    one.inputs = m.inputs;
+    one.outputs = m.outputs;
+    one.carries.clear();
+    one = compact(one);
+    Run run(one, make_plan(one, {.threads = num_threads()}));
+    for (const Value in : one.inputs) {
+      const SafetensorView* view = saved.file().find(to_string(one[in].source));
+      CHECK(view, "the save fits the evaluation");
+      std::memcpy(run.data(in), view->data, view->size.count);
+    }
+    run.step();
+    Source source = evaluation[m.inputs[0]].source;
+    const size_t dot = source.facet.rfind('.');
+    source.facet.resize(dot == std::string::npos ? 0 : dot);
+    parameters[to_string(source)] = run.values(one.outputs[0]);
+  }
+}
+
+Parameters saved_parameters(const SavedModel& saved, const Scheme& evaluation) {
+  Parameters parameters;
+  for (const SafetensorView& view : saved.file().tensors()) {
+    if (view.dtype != "F32") continue;
+    const std::vector<float> numbers = saved.floats(view.name);
+    parameters[view.name] = {numbers.begin(), numbers.end()};
+  }
+  add_decoded(evaluation, saved, parameters);
+  return parameters;
+}
+
+void write_folder(const SavePaths& from, const SavePaths& to, const Scheme& plain,
+                  const Parameters& parameters, int64_t step, const std::string& model) {
+  check_writable(to);
+  const FolderLock lock(to);
+  std::vector<std::vector<float>> rounded;
+  std::vector<SafetensorView> views;
+  for (const Value in : plain.inputs) {
+    if (plain[in].role != Role::kParameter) continue;
+    const Numbers& numbers = parameters.at(to_string(plain[in].source));
+    rounded.emplace_back(numbers.begin(), numbers.end());
+    views.push_back({.name = to_string(plain[in].source),
+                     .dtype = "F32",
+                     .shape = {},
+                     .data = rounded.back().data(),
+                     .size = plain[in].type.bytes()});
+    for (const Axis& axis : plain[in].type.axes) views.back().shape.push_back(axis.size);
+  }
+  nlohmann::json about = read_json(from.run());
+  about["merged"] = {{"from", fs::absolute(from.folder).string()},
+                     {"stack", about["options"]["stack"]}};
+  about["options"]["stack"] = about["options"]["init"] = "";
+  about["options"]["out"] = to.folder.string();
+  write_file_atomically(to.text(), read_file(from.text()));
+  write_file_atomically(to.tokenizer(), read_file(from.tokenizer()));
+  save_model(to, views, step, model);
+  // Last: a folder without it is no run.
+  write_file_atomically(to.run(), about.dump(2) + "\n");
+}
+
+}  // namespace
+
+MergeResult merge_run(const fs::path& run, const fs::path& out) {
+  const SavePaths from(run), to(out);
+  if (!fs::is_directory(run)) {
+    fail(run.string(), ": there is no such folder; --run takes the --out folder of a training run");
+  }
+  if (const std::string found = holds_run(to); !found.empty()) {
+    fail(out.string(), ": this folder already holds a run, ", found, "; choose another --out");
+  }
+  const ResolvedConfig resolved = saved_config(run);
+  const TrainConfig& config = resolved.config;
+  const BoundModel model(resolved.text, {.batch = 1,
+                                         .context = config.context,
+                                         .vocab = load_tokenizer(from.tokenizer())->vocab_size(),
+                                         .settings = config.settings});
+  const Scheme forward = model.forward();
+  const Stack stack = parse_stack(config.step.stack);
+  const Scheme plain = without_randomness(forward);
+  const Scheme after = evaluation_scheme(forward, rewriting_part(stack), config.step);
+  const std::vector<Rewritten> rewritten = find_rewritten(plain, after);
+  if (rewritten.empty()) {
+    fail(run.string(), ": there is nothing to merge: ",
+         config.step.stack.empty() ? "this run has no stack"
+                                   : "its stack '" + print(stack) + "' rewrites no linear map");
+  }
+  const std::string print = fingerprint(plain);
+  const SavedModel saved(from);
+  const Scheme evaluation = evaluation_scheme(forward, stack, config.step);
+  saved.check_fits(evaluation);
+  saved.check_model(print);
+  Parameters parameters = saved_parameters(saved, evaluation);
+  Merger merger(plain, after, parameters);
+  MergeResult result{.step = saved.step(), .merged = {}};
+  const Roles roles(plain);
+  for (const Rewritten& r : rewritten) {
+    merger.merge(r);
+    ++result.merged[std::string(name(roles.use_of(r.plain)))];
+  }
+  merger.check_complete();
+  write_folder(from, to, plain, parameters, saved.step(), print);
+  return result;
+}
+
+}  // namespace adjoint

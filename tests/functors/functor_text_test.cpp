@@ -1,0 +1,243 @@
+// Functors as text: what the notation means, and that every mistake names its place and the nearest
+// word. What the built-in texts do to models is in text_rules_test.cpp.
+#include "functors/functor_text.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error_text.h"
+#include "functors/functor_named.h"
+
+namespace adjoint {
+namespace {
+
+FunctorText read(std::string_view text) { return parse_functor_text(text, "my.functor"); }
+
+// A functor with these lines below its law.
+std::string with_lines(const std::string& lines, const std::string& head = "functor f(k = 2)") {
+  return head + ":\n  law exact\n" + lines;
+}
+
+TEST(FunctorText, EveryConstruct) {
+  const FunctorText f = read(R"(# my.functor: What it does.
+# And why.
+functor idea(n, rank = 16, rate = 0.5: number, how = sqrt: count | sqrt | block, keep = []: list,
+             on = all: several | all | attention | feed_forward):
+
+  law reassociating
+  default
+  let k = how when number(how), else ceil(sqrt(L)) when how == sqrt, else 1
+  let half = k/2
+  require L > 0 and k <= L, else "how={how} of {L} blocks"
+  object x_l in chain -> kept when l mod k == 0 or l in keep, else recomputed when half >= 1
+  object activation, not inside attention
+    -> bf16
+  object parameter of norm -> frozen unless made here
+  object input -> in 2*n parts
+  object optimizer_state -> host
+  object gradient of parameter outside chain -> sharded over data
+  morphism y = linear(x, W) where parameter(W), inside chain, on  # uses
+    -> y + rate*linear(x,
+                       width(y), name=extra)
+)");
+  EXPECT_EQ(f.file, "my.functor");
+  EXPECT_EQ(f.name, "idea");
+  EXPECT_EQ(f.summary, "What it does.");
+  EXPECT_EQ(f.law, Law::kReassociating);
+  EXPECT_TRUE(f.by_default);
+
+  ASSERT_EQ(f.params.size(), 6u);
+  EXPECT_EQ(f.params[0].otherwise, "");
+  EXPECT_EQ(f.params[1].otherwise, "16");
+  EXPECT_TRUE(f.params[1].whole);
+  EXPECT_FALSE(f.params[2].whole);
+  EXPECT_EQ(f.params[3].words, (std::vector<std::string>{"sqrt", "block"}));
+  EXPECT_LE(f.params[3].least, f.params[3].most) << "a count too";
+  EXPECT_TRUE(f.params[4].list);
+  EXPECT_TRUE(f.params[5].list);
+  EXPECT_GT(f.params[5].least, f.params[5].most) << "words only";
+
+  ASSERT_EQ(f.lets.size(), 2u);
+  ASSERT_EQ(f.lets[0].choices.size(), 3u);
+  EXPECT_EQ(print(f.lets[0].choices[1].first), "ceil(sqrt(L))");
+  ASSERT_EQ(f.requirements.size(), 1u);
+  EXPECT_EQ(f.requirements[0].message, "how={how} of {L} blocks");
+
+  ASSERT_EQ(f.objects.size(), 6u);
+  EXPECT_EQ(f.objects[0].index, "l");
+  ASSERT_EQ(f.objects[0].choices.size(), 2u);
+  EXPECT_EQ(f.objects[0].choices[0].value.word, "kept");
+  EXPECT_EQ(f.objects[0].choices[1].value.word, "recomputed");
+  const Condition& kept = f.objects[0].choices[0].when;
+  ASSERT_EQ(kept.parts.size(), 2u);
+  EXPECT_EQ(kept.parts[0].parts[0].relation, "==");
+  EXPECT_EQ(kept.parts[0].parts[0].mod.size(), 1u);
+  EXPECT_EQ(kept.parts[1].parts[0].kind, Condition::Kind::kIn);
+
+  ASSERT_EQ(f.objects[1].selector.size(), 2u);
+  EXPECT_FALSE(f.objects[1].selector[0].negated);
+  EXPECT_TRUE(f.objects[1].selector[1].negated);
+  EXPECT_EQ(f.objects[1].selector[1].kind, Clause::Kind::kInside);
+  EXPECT_EQ(f.objects[1].choices[0].value.attribute, "precision");
+  EXPECT_EQ(f.objects[2].selector[1].kind, Clause::Kind::kOf);
+  EXPECT_TRUE(f.objects[2].unless_made_here);
+  EXPECT_EQ(f.objects[3].choices[0].value.attribute, "parts");
+  EXPECT_EQ(print(f.objects[3].choices[0].value.number[0]), "2*n");
+  EXPECT_EQ(f.objects[4].choices[0].value.attribute, "tier");
+  EXPECT_EQ(f.objects[5].selector[2].kind, Clause::Kind::kOutside);
+  EXPECT_EQ(f.objects[5].choices[0].value.attribute, "placement/sharded");
+  EXPECT_EQ(f.objects[5].choices[0].value.word, "data");
+
+  ASSERT_EQ(f.morphisms.size(), 1u);
+  const MorphismRule& m = f.morphisms[0];
+  EXPECT_EQ(m.result, "y");
+  EXPECT_EQ(m.op, "linear");
+  EXPECT_EQ(m.operands, (std::vector<std::string>{"x", "W"}));
+  ASSERT_EQ(m.where.size(), 3u);
+  EXPECT_EQ(m.where[0].variable, "W");
+  EXPECT_EQ(m.where[1].word, "chain");
+  EXPECT_EQ(m.where[2].word, "on");
+  EXPECT_EQ(print(m.replacement), "y + rate*linear(x, width(y), name=extra)");
+}
+
+// The mistake's place, and what the sentence has to say.
+struct Mistake {
+  std::string text, place, said;
+};
+
+TEST(FunctorText, EveryMistakeNamesItsPlace) {
+  const std::vector<Mistake> mistakes = {
+      {"", "1:1", "'functor'"},
+      {"# only a comment\n", "2:1", "'functor'"},
+      {"funktor f:\n", "1:1", "wanted 'functor' to begin a functor, found 'funktor'"},
+      {"functor 3:\n", "1:9", "the name of the functor"},
+      {"functor f(k\n  law exact\n", "2:3", "wanted ')'"},
+      {"functor f(k, k):\n", "1:14", "parameter 'k' is there twice"},
+      {"functor f(k = ):\n", "1:15", "found ')'"},
+      {"functor f(k: 3):\n", "1:14", "count, number, list or a word"},
+      {"functor f(k = srqt: sqrt | block):\n", "1:15", "did you mean 'sqrt'?"},
+      {"functor f(k = 0):\n", "1:15", "at least 1"},
+      {"functor f(k = 1.5):\n", "1:15", "whole number"},
+      {"functor f(k = k):\n", "1:15", "there is no number or word 'k'"},
+      {"functor f(a = b, b = a):\n", "1:15", "there is no number or word 'b'"},
+      {"functor f(a = [1, 2]):\n", "1:15", "is one value"},
+      {"functor f\n  law exact\n", "1:10", "wanted ':'"},
+      {"functor f: law exact\n", "1:12", "the end of the line"},
+      {"functor f:\nlaw exact\n", "2:1", "indented"},
+      {"functor f:\n  law exactly\n", "2:7",
+       "wanted exact, reassociating or approximating, found 'exactly'"},
+      {"functor f:\n  law exact\n  law exact\n", "3:3", "twice"},
+      {"functor f:\n  object input -> host\n", "3:1", "a line 'law exact'"},
+      {"functor f:\n  law exact\n", "3:1", "a rule"},
+      {with_lines("  lwa exact\n"), "3:3", "wanted law, default, let, require, object or morphism"},
+      {with_lines("  object -> bf16\n"), "3:10", "what an object is"},
+      {with_lines("  object activatoin -> bf16\n"), "3:10", "did you mean 'activation'?"},
+      {with_lines("  object inside blok -> bf16\n"), "3:17", "did you mean 'block'?"},
+      {with_lines("  object parameter of nrom -> bf16\n"), "3:23", "did you mean 'norm'?"},
+      {with_lines("  object inside k -> bf16\n"), "3:17", "found 'k', a number"},
+      {with_lines("  object activation bf16\n"), "3:21", "wanted what an object is"},
+      {with_lines("  object activation\n"), "4:1", "wanted '->'"},
+      {with_lines("  object activation -> bf61\n"), "3:24", "did you mean 'bf16'?"},
+      {with_lines("  object activation ->\n"), "3:23", "what it becomes"},
+      {with_lines("  object activation -> sharded data\n"), "3:32", "'over'"},
+      {with_lines("  object input -> in k\n"), "3:23", "'parts'"},
+      {with_lines("  object input -> in m parts\n"), "3:22", "there is no number or word 'm'"},
+      {with_lines("  object xx_l in chain -> kept\n"), "3:10", "found 'xx_l'"},
+      {with_lines("  object x_ll in chain -> kept\n"), "3:10", "wanted x_l"},
+      {with_lines("  object x_l of chain -> kept\n"), "3:14", "'in chain'"},
+      {with_lines("  object x_l in chain -> kept when m == 0\n"), "3:36", "'m'"},
+      {with_lines("  object input -> host when l == 0\n"), "3:29", "'l'"},
+      {with_lines("  object input -> host when k\n"), "3:29", "wanted a comparison"},
+      {with_lines("  object input -> host when k = 2\n"), "3:29", "wanted a comparison"},
+      {with_lines("  object input -> host when k == 2, device\n"), "3:37", "'else'"},
+      {with_lines("  object parameter -> frozen unless here\n"), "3:37", "'made here'"},
+      {with_lines("  let k = 3\n"), "3:7", "'k' is already the name of something"},
+      {with_lines("  let L = 3\n"), "3:7", "'L' is already the name of something"},
+      {with_lines("  let m 3\n"), "3:9", "wanted '='"},
+      {with_lines("  let m = 1 when k == 2, 3\n"), "3:26", "'else'"},
+      {with_lines("  let m = cieling(k)\n"), "3:11", "'cieling'"},
+      {with_lines("  require k > 0\n"), "3:16", "wanted ','"},
+      {with_lines("  require k > 0, \"no\"\n"), "3:18", "'else'"},
+      {with_lines("  require k > 0, else no\n"), "3:23", "to begin a text"},
+      {with_lines("  require k > 0, else \"no\n"), "3:26", "to end the text"},
+      {with_lines("  require k > 0, else \"no {kk}\"\n"), "3:23", "did you mean 'k'?"},
+      {with_lines("  require k > 0, else \"no {k\"\n"), "3:23", "between '{' and '}'"},
+      {with_lines("  morphism linear(x, W) -> x\n"), "3:18", "wanted '='"},
+      {with_lines("  morphism y = lineer(x, W) -> y\n"), "3:16", "did you mean 'linear'?"},
+      {with_lines("  morphism y = linear(x, x) -> y\n"), "3:26", "'x' is there twice"},
+      {with_lines("  morphism y = linear(x, y) -> y\n"), "3:26", "'y' is there twice"},
+      {with_lines("  morphism y = linear() -> y\n"), "3:23", "the name of an operand"},
+      {with_lines("  morphism y = linear(x, W) y\n"), "3:29", "wanted '->'"},
+      {with_lines("  morphism y = linear(x, W) ->\n"), "3:31", "found the end of the line"},
+      {with_lines("  morphism y = linear(x, W) where parameter -> y\n"), "3:35",
+       "wanted what a morphism is"},
+      {with_lines("  morphism y = linear(x, W) where attention_in(W) -> y\n"), "3:35",
+       "wanted what an operand is"},
+      {with_lines("  morphism y = linear(x, W) where parameter(V) -> y\n"), "3:45",
+       "there is no operand 'V'"},
+      {with_lines("  morphism y = linear(x, W) where atention -> y\n"), "3:35",
+       "did you mean 'attention'?"},
+      {with_lines("  object parameter of on -> frozen\n", "functor f(on: several | norms)"), "3:23",
+       "did you mean 'norm'?"},
+  };
+  for (const Mistake& m : mistakes) {
+    const std::string said = error_text([&] { read(m.text); });
+    EXPECT_TRUE(said.starts_with("my.functor:" + m.place + ": ")) << m.text << "\n" << said;
+    EXPECT_TRUE(has(said, m.said)) << m.text << "\n" << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+  }
+}
+
+TEST(FunctorText, AByteOrderMarkAndWindowsLinesAreNoMistakes) {
+  const FunctorText f =
+      read("\xef\xbb\xbf# What.\r\nfunctor f:\r\n  law exact\r\n  object input -> host\r\n");
+  EXPECT_EQ(f.summary, "What.");
+  EXPECT_EQ(f.objects.size(), 1u);
+}
+
+TEST(FunctorText, TheBuiltInTextsAreShort) {
+  EXPECT_GE(functor_files().size(), 6u);
+  for (const FunctorFile& file : functor_files()) {
+    EXPECT_LE(std::count(file.text.begin(), file.text.end(), '\n'), 15) << file.name;
+    const FunctorText f = parse_functor_text(file.text, file.name);
+    EXPECT_EQ(f.name + ".functor", file.name);
+    EXPECT_FALSE(f.summary.empty()) << file.name;
+  }
+}
+
+// Cuts, flips and repeats of the built-in texts: a functor or an Error that names the file.
+TEST(FunctorText, FuzzedTextsGiveAFunctorOrAnError) {
+  std::mt19937 random(7);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  int parsed = 0, refused = 0;
+  for (const FunctorFile& file : functor_files()) {
+    for (int round = 0; round < 1500; ++round) {
+      std::string text(file.text);
+      for (size_t i = 0, n = 1 + below(3); i < n && !text.empty(); ++i) {
+        const size_t at = below(text.size());
+        switch (below(4)) {
+          case 0:
+            text.resize(at);
+            break;
+          case 1:
+            text[at] = static_cast<char>(below(256));
+            break;
+          case 2:
+            text.erase(at, 1 + below(8));
+            break;
+          default:
+            text.insert(at, text.substr(below(text.size()), 1 + below(12)));
+        }
+      }
+      const std::string said = error_text([&] { parse_functor(text, "fuzz"); });
+      EXPECT_TRUE(said.empty() || said.starts_with("fuzz:")) << said << "\n" << text;
+      ++(said.empty() ? parsed : refused);
+    }
+  }
+  EXPECT_GT(parsed, 500);
+  EXPECT_GT(refused, 500);
+}
+
+}  // namespace
+}  // namespace adjoint
