@@ -157,6 +157,7 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
       {with_lines("  let m 3\n"), "3:9", "wanted '='"},
       {with_lines("  let m = 1 when k == 2, 3\n"), "3:26", "'else'"},
       {with_lines("  let m = cieling(k)\n"), "3:11", "'cieling'"},
+      {with_lines("  let m = 2*ceil(kk/3)\n"), "3:18", "did you mean 'k'?"},
       {with_lines("  require k > 0\n"), "3:16", "wanted ','"},
       {with_lines("  require k > 0, \"no\"\n"), "3:18", "'else'"},
       {with_lines("  require k > 0, else no\n"), "3:23", "to begin a text"},
