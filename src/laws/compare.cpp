@@ -15,6 +15,9 @@ namespace adjoint {
 
 namespace {
 
+// Halvings that take a loss scale of 2^16 to 1, and some.
+constexpr int kMostSkips = 20;
+
 // A gradient below this share of all gradients is measured by this share.
 constexpr double kNegligible = 0x1p-12;
 
@@ -63,13 +66,8 @@ class Tracer {
   Trace trace() {
     begin();
     for (step_ = 0; step_ < options_.steps; ++step_) {
-      feed();
-      scale_ = 1;
-      for (const char* name : {"scale", "loss_scale"}) {
-        if (const Value v = input_named(scheme(), name); v >= 0) scale_ = run_.number(v);
-      }
-      replayed_.clear();
-      run_.step();
+      if (options_.jitter > 0) jitter();
+      take_step();
       constexpr const char* kOutputs[] = {"loss", "count", "norm"};
       for (size_t i = 0; i < 3 && i < scheme().outputs.size(); ++i) {
         const Value out = scheme().outputs[i];
@@ -92,6 +90,21 @@ class Tracer {
 
  private:
   const Scheme& scheme() const { return run_.scheme(); }
+
+  void take_step() {
+    for (int tries = 0; tries < kMostSkips; ++tries) {
+      feed();  // every time: a step may use the bytes of its data for something else
+      scale_ = 1;
+      for (const char* name : {"scale", "loss_scale"}) {
+        if (const Value v = input_named(scheme(), name); v >= 0) scale_ = run_.number(v);
+      }
+      replayed_.clear();
+      for (Node& node : nodes_) node.numbers.clear();
+      if (!options_.replayed) choices_[step_].clear();
+      run_.step();
+      if (std::isfinite(run_.number(scheme().outputs[2]))) return;
+    }
+  }
 
   // The last object of a source is the whole gradient: parts and iterations come before it.
   void find_gradients() {
@@ -138,15 +151,21 @@ class Tracer {
         const auto found = options_.replayed->begin.find(source);
         if (found != options_.replayed->begin.end()) write_numbers(run_, in, found->second);
       }
+      trace_.begin[source] = run_.values(in);
+    }
+  }
+
+  void jitter() {
+    for (const Value in : scheme().inputs) {
+      const Object& object = scheme()[in];
+      if (object.role != Role::kParameter || !is_float(object.type.dtype)) continue;
+      const RandomStream stream{random_key(options_.seed, to_string(object.source) + ":jitter"),
+                                static_cast<uint64_t>(step_)};
       Numbers numbers = run_.values(in);
-      if (options_.jitter > 0 && object.role == Role::kParameter && is_float(object.type.dtype)) {
-        const RandomStream stream{random_key(options_.seed, source + ":jitter"), 0};
-        for (size_t i = 0; i < numbers.size(); ++i) {
-          numbers[i] *= 1 + options_.jitter * (2 * stream.uniform(i) - 1);
-        }
-        write_numbers(run_, in, numbers);
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] *= 1 + options_.jitter * (2 * stream.uniform(i) - 1);
       }
-      trace_.begin[source] = std::move(numbers);
+      write_numbers(run_, in, numbers);
     }
   }
 

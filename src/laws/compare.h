@@ -53,11 +53,13 @@ struct TraceOptions {
   bool reference = false;  // the scheme is a reference's
   // Begin with the numbers of this run and make its choices again, as a judge must.
   const Trace* replayed = nullptr;
-  double jitter = 0;  // relative, of every parameter at the beginning
+  double jitter = 0;  // relative, of every parameter before every step
   int nodes_of = -1;  // a step of which every object is kept
 };
 
-// Some steps on masked, ragged batches that depend on the seed, the step and the input's path only.
+// A step that overflows, as the first ones in float16 do, is taken again, with the loss scaled
+// down. Some steps on masked, ragged batches that depend on the seed, the step and the input's path
+// only.
 Trace trace_run(const Scheme& step, const InputRanges& ranges, const TraceOptions& options);
 
 // The scheme with every narrow float as wide as float32: what it would compute without rounding.

@@ -14,8 +14,7 @@ namespace {
 constexpr double kTimes = 4;
 constexpr double kFloor = 0x1p-22;      // four units in the last place: the least that is judged by
 constexpr double kNodeFloor = 0x1p-20;  // one object has fewer elements to average over
-constexpr double kLeastJitter = 0x1p-22, kMostJitter = 0x1p-16;
-constexpr double kNoticed = 0x1p-12;  // a rounding to 8 or 11 bits that fell the other way
+constexpr double kLeastJitter = 0x1p-22;
 
 double worst_of_kind(const Errors& errors, TensorKey::Kind kind) {
   double worst = 0;
@@ -48,6 +47,28 @@ std::optional<double> distance(const Node& node, const std::vector<const Node*>&
     nearest = std::min(nearest.value_or(INFINITY), error);
   }
   return nearest;
+}
+
+// How far two neighbours of the narrowest floating type of a scheme are apart, relatively; 0 where
+// nothing is narrower than float32.
+double narrowest_unit(const Scheme& scheme) {
+  double unit = 0;
+  for (const Object& object : scheme.objects) {
+    if (object.type.dtype == Dtype::kBF16) unit = std::max(unit, 0x1p-7);
+    if (object.type.dtype == Dtype::kF16) unit = std::max(unit, 0x1p-10);
+  }
+  return unit;
+}
+
+// Choices that a reference makes again are part of what it is.
+std::string choices_of(const Trace& run) {
+  std::string choices;
+  for (const auto& step : run.choices) {
+    for (const auto& [source, numbers] : step) {
+      for (const double n : numbers) choices += std::to_string(static_cast<int64_t>(n)) + ",";
+    }
+  }
+  return choices;
 }
 
 using NodesBySource = std::map<std::string, std::vector<const Node*>>;
@@ -87,15 +108,8 @@ Scheme Judge::scheme_for(const Stack& stack, Kind kind) {
 }
 
 const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const Trace* replayed) {
-  std::string choices;  // that a reference makes again are part of what it is
-  if (replayed) {
-    for (const auto& step : replayed->choices) {
-      for (const auto& [source, numbers] : step) {
-        for (const double n : numbers) choices += std::to_string(static_cast<int64_t>(n)) + ",";
-      }
-    }
-  }
-  auto& kept = traces_[{identity(stack), seed, kind, choices}];
+  if (kind == Kind::kUnrounded && !has_narrow(built(stack).scheme)) kind = Kind::kReference;
+  auto& kept = traces_[{identity(stack), seed, kind, replayed ? choices_of(*replayed) : ""}];
   if (!kept) {
     kept = std::make_unique<Trace>(trace_run(scheme_for(stack, kind), ranges_,
                                              {.seed = seed,
@@ -127,37 +141,43 @@ Judge::Measured Judge::measure(Law law, const Stack& with, const Stack& rest, ui
     return {errors_against(run, trace(function, seed, Kind::kUnrounded, &run)),
             errors_against(plain, trace(function, seed, Kind::kUnrounded, &plain))};
   }
-  const Trace& reference = trace(with, seed, Kind::kReference, &run);
-  Measured measured{errors_against(run, reference),
-                    errors_against(plain, trace(rest, seed, Kind::kReference, &plain))};
+  const Stack function = function_of(with);
+  Measured measured{
+      errors_against(run, trace(function, seed, Kind::kReference, &run)),
+      errors_against(plain, trace(function_of(rest), seed, Kind::kReference, &plain))};
   const bool close = std::all_of(measured.with.begin(), measured.with.end(), [&](const auto& e) {
     const auto found = measured.rest.find(e.first);
     const double base = found == measured.rest.end() ? 0 : found->second;
     return e.second <= kTimes * std::max(base, kFloor);
   });
-  if (!close && has_narrow(built(with).scheme)) {
-    const Errors moved = moved_by_ties(with, seed, run);
-    for (const auto& [key, error] : measured.with) {
-      raise(measured.rest, {{key, worst_of_kind(moved, key.kind)}});
-    }
-  }
+  if (!close) raise(measured.rest, moved_by_jitter(function, seed, run));
   return measured;
 }
 
-Errors Judge::moved_by_ties(const Stack& stack, uint64_t seed, const Trace& run) {
-  const Trace& reference = trace(stack, seed, Kind::kReference, &run);
-  const Scheme scheme = scheme_for(stack, Kind::kReference);
-  Errors moved;
-  for (double jitter = kLeastJitter; jitter <= kMostJitter; jitter *= 2) {
-    moved = errors_against(trace_run(scheme, ranges_,
-                                     {.seed = seed,
-                                      .steps = subject_.steps,
-                                      .reference = true,
-                                      .replayed = &run,
-                                      .jitter = jitter}),
-                           reference);
-    if (worst_of_kind(moved, TensorKey::Kind::kGradient) > kNoticed) break;
+const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const Trace& run) {
+  auto [kept, fresh] = moved_.try_emplace({identity(function), seed, choices_of(run)});
+  Errors& moved = kept->second;
+  if (!fresh) return moved;
+  const Trace& reference = trace(function, seed, Kind::kReference, &run);
+  const Scheme scheme = scheme_for(function, Kind::kReference);
+  const double unit = narrowest_unit(built(function).scheme);
+  const auto moved_by = [&](double jitter) {
+    return errors_against(trace_run(scheme, ranges_,
+                                    {.seed = seed,
+                                     .steps = subject_.steps,
+                                     .reference = true,
+                                     .replayed = &run,
+                                     .jitter = jitter}),
+                          reference);
+  };
+  moved = moved_by(kLeastJitter);
+  if (unit == 0) return moved;
+  for (double jitter = 2 * kLeastJitter; jitter <= unit; jitter *= 2) {
+    if (worst_of_kind(moved, TensorKey::Kind::kGradient) > unit / 2) break;
+    moved = moved_by(jitter);
   }
+  const Errors one_by_one = moved;
+  for (auto& [key, error] : moved) error = worst_of_kind(one_by_one, key.kind);
   return moved;
 }
 
@@ -183,7 +203,12 @@ void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest)
   std::optional<TensorKey> first_broken;  // in time
   for (const auto& [key, error] : errors) {
     const auto found = plain.find(key);
-    const double base = found != plain.end() ? found->second : worst_of_kind(plain, key.kind);
+    // One number may be right by chance, so metrics are measured by the worst of them.
+    const bool alone = found == plain.end() || key.kind == TensorKey::Kind::kMetric;
+    double base = alone ? worst_of_kind(plain, key.kind) : found->second;
+    // A norm differs by no more than what it is the norm of.
+    if (key.source == "norm")
+      base = std::max(base, worst_of_kind(plain, TensorKey::Kind::kGradient));
     const double allowed = kTimes * std::max(base, kFloor);
     const double share = std::isnan(error) ? INFINITY : error / allowed;
     if (share > 1 && (!first_broken || key.step < first_broken->step)) first_broken = key;
@@ -243,7 +268,7 @@ Verdict Judge::judge(const Stack& stack, size_t index) {
 double Judge::largest_error(const Stack& stack) {
   double largest = 0;
   const bool narrow = has_narrow(built(stack).scheme);
-  const Stack judge = narrow ? stack : function_of(stack);
+  const Stack judge = function_of(stack);
   for (const uint64_t seed : subject_.seeds) {
     const Trace& run = trace(stack, seed, Kind::kRun);
     const Trace& reference = trace(judge, seed, narrow ? Kind::kReference : Kind::kUnrounded, &run);

@@ -3,19 +3,22 @@
 //
 // exact: every loss, gradient, parameter and state that both have, bit for bit.
 //
-// reassociating: both are measured against one float64 reference, that of the function which the
-// stack without it computes: of its functors only those that approximate (and nothing is rounded
-// where objects are narrow, since both round). The larger error over the seeds, per tensor, may be
-// four times as large with the functor as without.
+// The function that a stack computes is that of its functors that approximate, without all others
+// and without the defaults: those keep it. Its float64 reference is the judge of both other laws.
 //
-// approximating: the stack against the float64 reference of itself, which is rounded where its
-// objects are stored narrow. It may be off by four times what the stack without it is off from its
-// own reference. Where objects are narrow that is not all: one rounding near a tie that falls the
-// other way moves everything behind it by about a unit of the narrow type, or nothing does. So
-// where a tensor is off by more, the reference is run again with every parameter moved by up to
-// 2^-22 of itself (twice that and so on, until some rounding falls the other way), and four times
-// what the worst tensor of its kind moves by is allowed. A tensor that only the functor brings is
-// allowed what the worst of its kind is.
+// reassociating: both are measured against the reference of the stack without the functor (nothing
+// is rounded where objects are narrow, since both round). The larger error over the seeds, per
+// tensor, may be four times as large with the functor as without.
+//
+// approximating: the stack against its own reference, which is rounded where objects are stored
+// narrow. It may be off by four times what the stack without the functor is off from its
+// own reference, or by four times what the reference itself moves when every parameter moves by up
+// to 2^-22 of itself before every step: some functions magnify what they are given. A tensor that
+// only the functor brings is allowed at least what the worst of its kind is. Where objects are
+// narrow, one rounding near a tie that falls the other way moves everything behind it by about a
+// unit of the narrow type, or nothing moves at all; so there parameters are moved by twice as much,
+// and so on, until some gradient moves by half a unit, and what the worst tensor of a kind moves by
+// is allowed four times to all of that kind.
 //
 // No tensor is held to less than a few units in the last place of float32.
 #pragma once
@@ -75,7 +78,7 @@ class Judge {
  private:
   enum class Kind : uint8_t { kRun, kReference, kUnrounded };
   const Trace& trace(const Stack& stack, uint64_t seed, Kind kind, const Trace* replayed = nullptr);
-  Errors moved_by_ties(const Stack& stack, uint64_t seed, const Trace& run);
+  const Errors& moved_by_jitter(const Stack& function, uint64_t seed, const Trace& run);
   Scheme scheme_for(const Stack& stack, Kind kind);
   Trace node_trace(const Stack& stack, Kind kind, const Verdict& verdict, const Trace* replayed);
   void judge_bits(Verdict& verdict, const Stack& with, const Stack& rest);
@@ -90,6 +93,7 @@ class Judge {
   InputRanges ranges_;
   std::map<std::string, BuiltStep> built_;
   std::map<std::tuple<std::string, uint64_t, Kind, std::string>, std::unique_ptr<Trace>> traces_;
+  std::map<std::tuple<std::string, uint64_t, std::string>, Errors> moved_;
 };
 
 // What tells two stacks apart: every functor with its arguments, defaults too.

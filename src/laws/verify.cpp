@@ -16,7 +16,7 @@ constexpr int64_t kBatch = 6, kRepeats = 4, kLonger = 4;
 
 // Adam divides a gradient by its own size, so that of a gradient which is only noise it makes a
 // whole step. This much more under the fraction keeps noise small and tests the same kernel.
-constexpr double kSmoothEps = 1e-4;
+constexpr double kSmoothEps = 1e-2;
 
 // The largest whole number that the stack tells a functor under one of these names.
 int64_t largest_argument(const Stack& stack, std::initializer_list<std::string_view> names) {

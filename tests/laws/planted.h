@@ -32,7 +32,7 @@ inline Subject small_subject(const std::string& preset, nlohmann::json settings,
   const BoundModel model(find_model(preset),
                          {.batch = 6, .context = 8, .settings = std::move(settings)});
   StepOptions options;
-  options.eps = 1e-4;
+  options.eps = 1e-2;
   return {.forward = model.forward(), .options = options, .seeds = std::move(seeds)};
 }
 
