@@ -26,6 +26,13 @@ std::vector<bool> depends_on_data(const Scheme& scheme) {
   return from_data;
 }
 
+Value before_moves(const Scheme& scheme, const std::vector<int>& made_by, Value v) {
+  while (made_by[v] >= 0 && scheme.morphisms[made_by[v]].op == "move") {
+    v = scheme.morphisms[made_by[v]].inputs[0];
+  }
+  return v;
+}
+
 namespace {
 
 // Between two cuts: morphisms [first, last) of the forward ones.

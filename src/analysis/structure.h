@@ -22,6 +22,9 @@ struct Chain {
 };
 Chain find_chain(const Scheme& scheme);
 
+// What v is a copy of that was moved between tiers; v itself if it is none.
+Value before_moves(const Scheme& scheme, const std::vector<int>& made_by, Value v);
+
 // Per object: does it depend on a step's data? What does not is the same for every sample.
 std::vector<bool> depends_on_data(const Scheme& scheme);
 

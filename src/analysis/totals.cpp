@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "analysis/structure.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -9,10 +10,11 @@ namespace adjoint {
 int64_t num_parameters(const Scheme& scheme) {
   // Codes with scales count as the matrix that they stand for.
   std::map<Value, int64_t> encoded;
+  const std::vector<int> made_by = producers(scheme);
   for (const Morphism& m : scheme.morphisms) {
     if (m.op != "dequantize") continue;
-    encoded[m.inputs[0]] = scheme[m.outputs[0]].type.num_elements();
-    encoded[m.inputs[1]] = 0;
+    encoded[before_moves(scheme, made_by, m.inputs[0])] = scheme[m.outputs[0]].type.num_elements();
+    encoded[before_moves(scheme, made_by, m.inputs[1])] = 0;
   }
   int64_t count = 0;
   for (const Value in : scheme.inputs) {

@@ -170,6 +170,7 @@ class Tiering {
     m.section = reader.section;
     Object object = before_[made];
     object.attributes.tier = Tier::kDevice;
+    object.init.reset();
     const int nth = ++num_copies_[{made, reader.phase}];
     const std::string which = nth > 1 ? "." + std::to_string(nth) : "";
     object.source.facet =

@@ -212,6 +212,7 @@ class TextRules {
           const bool forward =
               made_by[v] >= 0 && scheme.morphisms[made_by[v]].phase == Phase::kForward;
           if (attribute == "residence" && !forward) break;
+          check_can_be(scheme[v], attribute, forward, rule.at);
           if (attribute == "frozen") check_uses(scheme, roles, names, v, rule);
           if (!said.emplace(v, attribute).second) break;
           set(scheme, v, choice.value, names, rule.at);
@@ -223,6 +224,23 @@ class TextRules {
         }
       }
     }
+  }
+
+  // What no realization would act on is refused and not counted as done.
+  void check_can_be(const Object& o, const std::string& attribute, bool forward,
+                    Position at) const {
+    const bool state = o.role == Role::kParameter || o.role == Role::kState;
+    const bool can = attribute == "frozen"  ? o.role == Role::kParameter
+                     : attribute == "parts" ? o.role == Role::kInput
+                     : attribute == "tier"  ? forward || state
+                                            : true;
+    if (can) return;
+    const std::string_view who = attribute == "frozen"  ? "only a parameter can be frozen"
+                                 : attribute == "parts" ? "only a step's input comes in parts"
+                                                        : "only parameters, optimizer state and "
+                                                          "what the forward pass makes can live "
+                                                          "in another tier";
+    fail_at(text_.file, at, who, ", and '", to_string(o.source), "' is ", name(o.role));
   }
 
   void set(Scheme& scheme, Value v, const AttributeValue& value, const Names& names, Position at) {

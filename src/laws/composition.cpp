@@ -21,7 +21,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
       {"checkpoint", {"checkpoint(every=2)"}},
       {"freeze", {"freeze(attention)"}},
       {"lora", {"lora(rank=4)"}},
-      {"offload", {"offload(optimizer)", "offload(activations)"}},
+      {"offload", {"offload(optimizer)", "offload(activations)", "offload(parameters)"}},
       {"quantize", {"quantize(int8, group=8)"}},
   };
   return table;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <set>
 
+#include "analysis/structure.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "device/parallel.h"
@@ -177,9 +178,15 @@ struct Encoded {
 std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
   std::vector<Encoded> all;
   std::set<Value> seen;
+  const std::vector<int> made_by = producers(scheme);
   for (const Morphism& m : scheme.morphisms) {
-    if (m.op != "dequantize" || !seen.insert(m.inputs[0]).second) continue;
-    Encoded e{m.inputs[0], m.inputs[1], scheme[m.inputs[0]].source, scheme[m.outputs[0]].type, {}};
+    if (m.op != "dequantize") continue;
+    // Codes that live in the host's tier are fetched for each reader; what is stored is the input.
+    const Value codes = before_moves(scheme, made_by, m.inputs[0]);
+    const Value scales_in = before_moves(scheme, made_by, m.inputs[1]);
+    if (!seen.insert(codes).second) continue;
+    CHECK(made_by[codes] < 0 && made_by[scales_in] < 0, "codes are a parameter of the step");
+    Encoded e{codes, scales_in, scheme[codes].source, scheme[m.outputs[0]].type, {}};
     // The facet that the realization added stands last: W:codes, W:lora.codes.
     std::string& facet = e.source.facet;
     const size_t dot = facet.rfind('.');

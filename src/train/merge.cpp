@@ -12,6 +12,7 @@
 #include <set>
 
 #include "analysis/roles.h"
+#include "analysis/structure.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "data/tokenizer.h"
@@ -285,8 +286,10 @@ class Merger {
 
 // What each code stands for, as the run itself decodes it.
 void add_decoded(const Scheme& evaluation, const SavedModel& saved, Parameters& parameters) {
-  for (const Morphism& m : evaluation.morphisms) {
+  const std::vector<int> made_by = producers(evaluation);
+  for (Morphism m : evaluation.morphisms) {
     if (m.op != "dequantize") continue;
+    for (Value& in : m.inputs) in = before_moves(evaluation, made_by, in);
     Scheme one = evaluation;
     one.morphisms = {m};
     one.inputs = m.inputs;

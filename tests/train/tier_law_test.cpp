@@ -89,5 +89,15 @@ TEST(TierLaw, StateAndParametersLeaveTheDevice) {
   }
 }
 
+// Codes that live in the host's tier begin as what the unmoved codes begin as.
+TEST(TierLaw, QuantizedParametersLeaveTheDevice) {
+  const BoundModel model(find_model("char"),
+                         {.batch = 2, .settings = {{"layers", 2}, {"hidden", 32}, {"heads", 2}}});
+  const std::string stack = "lora(rank=2) | quantize(int8, group=16)";
+  const Scheme plain = training_step(model.forward(), {.stack = stack});
+  const Scheme moved = training_step(model.forward(), {.stack = stack + " | offload(parameters)"});
+  expect_same_bits(plain, moved, 65);
+}
+
 }  // namespace
 }  // namespace adjoint
