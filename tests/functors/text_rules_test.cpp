@@ -132,8 +132,7 @@ TEST(Checkpoint, KeepsSomeStatesOfTheChain) {
                                    {"checkpoint(block)", {0, 1, 2, 3, 4}},
                                    {"checkpoint(keep=[1, 3])", {1, 3, 4}},
                                    {"checkpoint(keep=[0])", {0, 4}},
-                                   {"checkpoint(keep=3)", {3, 4}},
-                                   {"checkpoint(block, keep=[2])", {2, 4}}};
+                                   {"checkpoint(keep=3)", {3, 4}}};
   for (const Known& model : {gpt2(), llama(), nested()}) {
     for (const Mode& mode : modes) {
       const Scheme step = model.step(), after = apply_functor(mode.item, step);
@@ -178,6 +177,7 @@ TEST(Checkpoint, RefusesWhatTheChainHasNot) {
   EXPECT_TRUE(has(said("checkpoint(keep=[1, 7])"), "states 0 to 4, so keep=[1, 7]"))
       << said("checkpoint(keep=[1, 7])");
   EXPECT_TRUE(has(said("checkpoint(keep=7)"), "keep=7"));
+  EXPECT_TRUE(has(said("checkpoint(block, keep=[2])"), "every=block or keep=[2], not both"));
   const Scheme flat = elaborate_text(R"(axes hidden=8 context=4 vocab=11
 model tokens[batch, seq], targets[batch, seq]:
   loss = cross_entropy(linear(gelu(linear(embed(tokens, vocab), hidden)), vocab), targets)
