@@ -141,17 +141,25 @@ class Tracer {
     }
   }
 
+  bool has_state(Value in) const {
+    const Role role = scheme()[in].role;
+    return role == Role::kParameter || role == Role::kState;
+  }
+
   void begin() {
-    initialize(run_, options_.seed);
-    for (const Value in : scheme().inputs) {
-      const Object& object = scheme()[in];
-      const std::string source = to_string(object.source);
-      if (object.role != Role::kParameter && object.role != Role::kState) continue;
-      if (options_.replayed) {
-        const auto found = options_.replayed->begin.find(source);
-        if (found != options_.replayed->begin.end()) write_numbers(run_, in, found->second);
-      }
-      trace_.begin[source] = run_.values(in);
+    const auto said = [&](Value in) -> const Numbers* {
+      if (!options_.replayed) return nullptr;
+      const auto found = options_.replayed->begin.find(to_string(scheme()[in].source));
+      return found == options_.replayed->begin.end() ? nullptr : &found->second;
+    };
+    const std::vector<Value>& inputs = scheme().inputs;
+    const bool all_said = std::all_of(inputs.begin(), inputs.end(),
+                                      [&](Value in) { return !has_state(in) || said(in); });
+    if (!all_said) initialize(run_, options_.seed);
+    for (const Value in : inputs) {
+      if (!has_state(in)) continue;
+      if (const Numbers* numbers = said(in)) write_numbers(run_, in, *numbers);
+      trace_.begin[to_string(scheme()[in].source)] = run_.values(in);
     }
   }
 

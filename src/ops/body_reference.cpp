@@ -18,17 +18,13 @@ struct Reference {
   std::vector<Strides> in, out;  // along the axes of the space
   Pointers at;
 
+  // A leaf that is no operand.
   double leaf(const ExprNode& n, const std::vector<int64_t>& where, int64_t linear) const {
     switch (n.kind) {
       case ExprKind::kConst:
         return n.value;
       case ExprKind::kIndex:
         return static_cast<double>(where[where.size() - 1 - n.index]);
-      case ExprKind::kInput: {
-        int64_t offset = 0;
-        for (size_t a = 0; a < where.size(); ++a) offset += where[a] * in[n.index][a];
-        return load_element(at.in[n.index], in_types[n.index].dtype, offset);
-      }
       default:
         break;
     }
@@ -147,12 +143,21 @@ struct Reference {
         y[c] = -arg(0, c + row / 2);
         y[c + row / 2] = arg(0, c);
       }
-    } else {
+    } else if (n.kind == ExprKind::kInput) {
+      int64_t offset = 0;
+      for (size_t a = 0; a + 1 < space.size(); ++a) offset += where[a] * in[n.index][a];
+      const int64_t step = space.empty() ? 0 : in[n.index].back();
+      const Dtype dtype = in_types[n.index].dtype;
+      for (int64_t c = 0; c < row; ++c) {
+        y[c] = load_element(at.in[n.index], dtype, offset + c * step);
+      }
+    } else if (facts(n.kind).arity == 0) {
       for (int64_t c = 0; c < row; ++c) {
         if (!space.empty()) where.back() = c;
-        y[c] = facts(n.kind).arity ? evaluate(n, arg(0, c), arg(1, c), arg(2, c))
-                                   : leaf(n, where, r * row + c);
+        y[c] = leaf(n, where, r * row + c);
       }
+    } else {
+      for (int64_t c = 0; c < row; ++c) y[c] = evaluate(n, arg(0, c), arg(1, c), arg(2, c));
     }
   }
 };

@@ -8,7 +8,7 @@
 namespace adjoint {
 namespace {
 
-Report verified(std::vector<Functor> functors, std::vector<uint64_t> seeds = {1, 2, 3}) {
+Report verified(std::vector<Functor> functors, std::vector<uint64_t> seeds = {1}) {
   return verify_stack({small_gpt2(std::move(seeds))}, with_planted(std::move(functors)));
 }
 
@@ -21,7 +21,7 @@ void expect_broken(const Report& report, const std::string& functor, const std::
 }
 
 TEST(Verify, DefaultsKeepTheirLaws) {
-  const Report report = verified({}, {1});
+  const Report report = verified({});
   EXPECT_TRUE(report.ok) << report.reason;
   EXPECT_EQ(report.law, Law::kExact);
   ASSERT_FALSE(report.functors.empty());
@@ -82,7 +82,8 @@ TEST(Verify, DropoutRecomputedWithAnotherKey) {
 // The same sums in another order keep the weaker law and break the stronger.
 TEST(Verify, ReassociatingIsNotExact) {
   const Report weaker = verified(
-      {planted("thirds", Law::kReassociating, FunctorPhase::kBitChanging, thirds("block[0].up"))});
+      {planted("thirds", Law::kReassociating, FunctorPhase::kBitChanging, thirds("block[0].up"))},
+      {1, 2, 3});
   EXPECT_TRUE(weaker.ok) << weaker.reason;
   EXPECT_EQ(weaker.law, Law::kReassociating);
   ASSERT_EQ(weaker.functors[0].functor, "thirds");
@@ -115,7 +116,7 @@ TEST(Verify, AWrongFunctorAsText) {
   morphism y = linear(x, W) where parameter(W), inside chain
     -> 1.001 * y
 )";
-  const Report report = verified({parse_functor(text, "louder.functor")}, {1});
+  const Report report = verified({parse_functor(text, "louder.functor")});
   EXPECT_FALSE(report.ok);
   EXPECT_EQ(report.reason.find("law of louder broken: first at block[0]."), 0u) << report.reason;
 }
@@ -137,9 +138,9 @@ TEST(Verify, TwoThatAreWrongTogether) {
       planted("if_marked", Law::kExact, FunctorPhase::kExact, if_marked),
       planted("calm", Law::kExact, FunctorPhase::kExact, nothing()),
       planted("marks", Law::kExact, FunctorPhase::kExact, marks)};
-  EXPECT_TRUE(verified({both[0], both[1]}, {1}).ok);
-  EXPECT_TRUE(verified({both[1], both[2]}, {1}).ok);
-  const Report report = verified(both, {1});
+  EXPECT_TRUE(verified({both[0], both[1]}).ok);
+  EXPECT_TRUE(verified({both[1], both[2]}).ok);
+  const Report report = verified(both);
   EXPECT_FALSE(report.ok);
   EXPECT_EQ(report.smallest, "marks | if_marked");
   EXPECT_NE(report.reason.find("first at block[1].up (op scale)"), std::string::npos)
