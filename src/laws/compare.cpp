@@ -21,19 +21,6 @@ constexpr int kMostSkips = 20;
 // A gradient below this share of all gradients is measured by this share.
 constexpr double kNegligible = 0x1p-12;
 
-void write_numbers(Run& run, Value v, const Numbers& numbers) {
-  const Type& type = run.scheme()[v].type;
-  const Strides& strides = run.plan().places[v].strides;
-  for (size_t k = 0; k < numbers.size(); ++k) {
-    int64_t rest = static_cast<int64_t>(k), offset = 0;
-    for (int a = type.rank(); a-- > 0;) {
-      offset += rest % type.dim(a) * strides[a];
-      rest /= type.dim(a);
-    }
-    store_element(run.data(v), type.dtype, offset, numbers[k]);
-  }
-}
-
 // One number of a batch. About one target in seven is masked, every sample but the first ends
 // early, and the second one counts for nothing at all.
 double datum(const InputRange& range, const RandomStream& stream, int64_t index, const Type& type) {

@@ -143,6 +143,19 @@ std::vector<double> Run::values(Value v) const {
   return values;
 }
 
+void write_numbers(Run& run, Value v, const std::vector<double>& numbers) {
+  const Type& type = run.scheme()[v].type;
+  const Strides& strides = run.plan().places[v].strides;
+  for (size_t k = 0; k < numbers.size(); ++k) {
+    int64_t rest = static_cast<int64_t>(k), offset = 0;
+    for (int a = type.rank(); a-- > 0;) {
+      offset += rest % type.dim(a) * strides[a];
+      rest /= type.dim(a);
+    }
+    store_element(run.data(v), type.dtype, offset, numbers[k]);
+  }
+}
+
 Bytes Run::touched(std::byte pattern, Tier tier) const {
   int64_t end = plan_.arena_of(tier).size.count;
   while (end > 0 && arena(tier)[end - 1] == pattern) --end;

@@ -69,6 +69,9 @@ class Run {
   std::vector<bool> crosses_;                 // per storage: the next iteration reads it too
 };
 
+// Writes numbers, in logical order, into an object of a run.
+void write_numbers(Run& run, Value v, const std::vector<double>& numbers);
+
 // Begins every parameter and state as the scheme says: random values keyed by seed and source path.
 // One that is held as codes gets those of the values that it would begin with.
 void initialize(Run& run, uint64_t seed);

@@ -15,20 +15,6 @@ namespace adjoint {
 
 using Numbers = std::vector<double>;
 
-// Writes numbers, in logical order, into an object of a run.
-inline void write_numbers(Run& run, Value v, const Numbers& numbers) {
-  const Type& type = run.scheme()[v].type;
-  const Strides& strides = run.plan().places[v].strides;
-  for (size_t k = 0; k < numbers.size(); ++k) {
-    int64_t rest = static_cast<int64_t>(k), offset = 0;
-    for (int a = type.rank(); a-- > 0;) {
-      offset += rest % type.dim(a) * strides[a];
-      rest /= type.dim(a);
-    }
-    store_element(run.data(v), type.dtype, offset, numbers[k]);
-  }
-}
-
 // One run of a scheme: inputs in order to outputs in order.
 inline std::vector<Numbers> run_scheme(const Scheme& scheme, const std::vector<Numbers>& inputs,
                                        bool reference) {
