@@ -61,10 +61,7 @@ class Fusion {
         made_by_(producers(scheme)),
         read_by_(readers(scheme)),
         group_of_(scheme.morphisms.size(), -1),
-        kept_(scheme.objects.size(), false) {
-    for (const Value out : scheme.outputs) kept_[out] = true;
-    for (const Carry& c : scheme.carries) kept_[c.in] = kept_[c.out] = true;
-    for (const Carry& c : scheme.loop) kept_[c.in] = kept_[c.out] = true;
+        kept_(returned_or_carried(scheme)) {
     find_order();
     for (size_t i = 0; i < scheme.morphisms.size(); ++i) add_group(static_cast<int>(i));
     find_lives();

@@ -15,10 +15,6 @@ namespace adjoint {
 
 namespace {
 
-Source derived(const Source& of, std::string_view suffix) {
-  return {of.path, of.facet.empty() ? std::string(suffix) : of.facet + "." + std::string(suffix)};
-}
-
 // Nothing where the precision is no dtype: unsaid, tf32, a code.
 std::optional<Dtype> said_dtype(const Object& object) {
   const auto dtype = dtype_named(object.attributes.precision);
@@ -109,7 +105,7 @@ class Realization {
     const auto part = [&](std::string_view facet, Type part_type) {
       Object made = object;
       made.type = std::move(part_type);
-      made.source = derived(object.source, facet);
+      made.source = with_facet(object.source, facet);
       return after_.add_input(std::move(made));
     };
     const Value codes = part("codes", codes_type(object.type, format));
@@ -120,7 +116,7 @@ class Realization {
   Value add_like(Value of, Dtype dtype, std::string_view suffix) {
     Object made = before_[of];
     made.type.dtype = dtype;
-    made.source = derived(made.source, suffix);
+    made.source = with_facet(made.source, suffix);
     made.init.reset();
     return after_.add(std::move(made));
   }

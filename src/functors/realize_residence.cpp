@@ -16,20 +16,10 @@ namespace adjoint {
 
 namespace {
 
-// What is returned or carried has to be there after the step, or in the next iteration.
-std::vector<bool> staying(const Scheme& scheme) {
-  std::vector<bool> stays(scheme.objects.size(), false);
-  for (const Value out : scheme.outputs) stays[out] = true;
-  for (const std::vector<Carry>* carries : {&scheme.carries, &scheme.loop}) {
-    for (const Carry& c : *carries) stays[c.in] = stays[c.out] = true;
-  }
-  return stays;
-}
-
 // Per object: is it computed again? Choices are saved and state is written once, so only pure and
 // random ops are repeated; a random one draws the same bits.
 std::vector<bool> repeated_objects(const Scheme& scheme) {
-  const std::vector<bool> stays = staying(scheme);
+  const std::vector<bool> stays = returned_or_carried(scheme);
   std::vector<bool> repeated(scheme.objects.size(), false);
   for (const Morphism& m : scheme.morphisms) {
     if (m.phase != Phase::kForward) continue;
@@ -159,10 +149,7 @@ class Residing {
     CHECK(m.section == section || m.section == Section::kPrologue,
           "what is recomputed is read in the section that makes it: " + to_string(m.source));
     const int epoch = segment + 1;
-    const auto here = [&](const Source& source) {
-      const std::string dot = source.facet.empty() ? "" : ".";
-      return Source{source.path, source.facet + dot + "epoch" + std::to_string(epoch)};
-    };
+    const std::string here = "epoch" + std::to_string(epoch);
     bool begins = true;  // from kept objects alone
     for (Value& in : m.inputs) {
       if (!repeated_[in]) continue;
@@ -171,13 +158,13 @@ class Residing {
     }
     for (Value& out : m.outputs) {
       Object object = before_[out];
-      object.source = here(object.source);
+      object.source = with_facet(object.source, here);
       object.role = Role::kActivation;
       object.attributes.residence = Residence::kUnsaid;
       object.attributes.tier = Tier::kDevice;
       out = result_.add(std::move(object));
     }
-    m.source = here(m.source);
+    m.source = with_facet(m.source, here);
     m.phase = Phase::kBackward;
     m.epoch = epoch;
     m.section = section;

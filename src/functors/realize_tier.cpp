@@ -62,10 +62,6 @@ Stretches find_stretches(const Scheme& scheme) {
   return stretches;
 }
 
-std::string with_facet(const std::string& facet, const std::string& more) {
-  return facet.empty() ? more : facet + "." + more;
-}
-
 class Tiering {
  public:
   explicit Tiering(const Scheme& scheme)
@@ -173,8 +169,7 @@ class Tiering {
     object.init.reset();
     const int nth = ++num_copies_[{made, reader.phase}];
     const std::string which = nth > 1 ? "." + std::to_string(nth) : "";
-    object.source.facet =
-        with_facet(object.source.facet, "fetched." + std::string(name(reader.phase)) + which);
+    object.source = with_facet(object.source, "fetched." + std::string(name(reader.phase)) + which);
     m.source = object.source;
     m.outputs = {result_.add(std::move(object))};
     inserted_[place].push_back(m);
@@ -227,7 +222,7 @@ class Tiering {
     if (host_copy_[v] >= 0) return host_copy_[v];
     const Morphism& maker = before_.morphisms[made_by_[v]];
     Object object = before_[v];
-    object.source.facet = with_facet(object.source.facet, "host");
+    object.source = with_facet(object.source, "host");
     object.attributes.tier = Tier::kHost;
     const Source source = object.source;
     host_copy_[v] = result_.add(std::move(object));
@@ -239,7 +234,7 @@ class Tiering {
   Value send_back(const Carry& c) {
     Object object = before_[c.out];
     object.attributes.tier = Tier::kHost;
-    result_[c.out].source.facet = with_facet(object.source.facet, "device");
+    result_[c.out].source = with_facet(object.source, "device");
     const Source source = object.source;
     const Value out = result_.add(std::move(object));
     send(c.out, out, source, before_.morphisms[made_by_[c.out]], made_by_[c.out]);

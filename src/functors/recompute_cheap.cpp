@@ -60,12 +60,8 @@ class Cheap {
   void find_cheap() {
     // A state of the chain is where an epoch begins; what is returned or carried is there anyway;
     // what no data goes into serves all blocks.
-    std::vector<bool> stays(scheme_.objects.size(), false);
+    std::vector<bool> stays = returned_or_carried(scheme_);
     for (const Value state : find_chain(scheme_).states) stays[state] = true;
-    for (const Value out : scheme_.outputs) stays[out] = true;
-    for (const std::vector<Carry>* carries : {&scheme_.carries, &scheme_.loop}) {
-      for (const Carry& c : *carries) stays[c.in] = stays[c.out] = true;
-    }
     const std::vector<bool> from_data = depends_on_data(scheme_);
     std::vector<bool> is_input(scheme_.objects.size(), false);
     for (const Value in : scheme_.inputs) is_input[in] = true;

@@ -16,11 +16,7 @@ int axis_of(const Scheme& scheme, const Morphism& m) {
 
 // What is in use beyond the calls that read it: inputs, outputs, state.
 std::vector<bool> used_outside(const Scheme& scheme) {
-  std::vector<bool> used(scheme.objects.size(), false);
-  for (const Value v : scheme.outputs) used[v] = true;
-  for (const auto* carries : {&scheme.carries, &scheme.loop}) {
-    for (const Carry& c : *carries) used[c.in] = used[c.out] = true;
-  }
+  std::vector<bool> used = returned_or_carried(scheme);
   for (const Value v : scheme.inputs) used[v] = true;
   return used;
 }

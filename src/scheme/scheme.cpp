@@ -12,6 +12,11 @@ std::string to_string(const Source& source) {
   return source.facet.empty() ? source.path : source.path + ":" + source.facet;
 }
 
+Source with_facet(const Source& source, std::string_view more) {
+  const std::string dot = source.facet.empty() ? "" : ".";
+  return {source.path, source.facet + dot + std::string(more)};
+}
+
 namespace {
 constexpr std::array<std::string_view, 7> kRoles = {"input",      "parameter", "state", "control",
                                                     "activation", "gradient",  "metric"};
@@ -101,6 +106,15 @@ std::vector<std::vector<int>> readers(const Scheme& scheme) {
     }
   }
   return read_by;
+}
+
+std::vector<bool> returned_or_carried(const Scheme& scheme) {
+  std::vector<bool> stays(scheme.objects.size(), false);
+  for (const Value out : scheme.outputs) stays[out] = true;
+  for (const std::vector<Carry>* carries : {&scheme.carries, &scheme.loop}) {
+    for (const Carry& c : *carries) stays[c.in] = stays[c.out] = true;
+  }
+  return stays;
 }
 
 namespace {

@@ -23,6 +23,8 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 std::string to_string(const Source& source);  // block[3].qkv.weight:grad
+// What a functor makes of it: (W:grad, "bf16") -> W:grad.bf16.
+Source with_facet(const Source& source, std::string_view more);
 
 // What an object is in the step.
 enum class Role : uint8_t {
@@ -144,6 +146,9 @@ struct Scheme {
 std::vector<int> producers(const Scheme& scheme);
 // For every object the morphisms that read it, in order.
 std::vector<std::vector<int>> readers(const Scheme& scheme);
+
+// Per object: is it returned or carried, so that it must be there when its last reader is done?
+std::vector<bool> returned_or_carried(const Scheme& scheme);
 
 // g after f: f's outputs become g's inputs, in order. The rest of g's inputs (`g.inputs` past
 // f's outputs) stay inputs; a parameter that both have under one source is one parameter.
