@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 
 namespace adjoint {
@@ -48,6 +49,31 @@ std::string shortest(double number) {
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
   return {buffer, end};
+}
+
+std::optional<Bytes> parse_bytes(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
+  std::string_view unit(end, text.data() + text.size() - end);
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  constexpr std::pair<std::string_view, double> units[] = {{"", 1},
+                                                           {"B", 1},
+                                                           {"KB", 1e3},
+                                                           {"MB", 1e6},
+                                                           {"GB", 1e9},
+                                                           {"TB", 1e12},
+                                                           {"KiB", 1024.0},
+                                                           {"MiB", 1048576.0},
+                                                           {"GiB", 1073741824.0},
+                                                           {"TiB", 1099511627776.0}};
+  for (const auto& [name, size] : units) {
+    if (unit != name) continue;
+    const double bytes = number * size;
+    if (bytes > 9e18) return std::nullopt;
+    return Bytes{static_cast<int64_t>(bytes)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace adjoint

@@ -1,9 +1,12 @@
 // Small things with text that several rooms need.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/bytes.h"
 
 namespace adjoint {
 
@@ -17,5 +20,9 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 
 // Shortest decimal text that reads back as the same double.
 std::string shortest(double number);
+
+// "24GB" is 24e9 bytes, "1.5 GiB" is 1.5 * 2^30, "1000" is 1000; nothing when it is no size, or
+// below 0.
+std::optional<Bytes> parse_bytes(std::string_view text);
 
 }  // namespace adjoint

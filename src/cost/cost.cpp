@@ -1,0 +1,93 @@
+#include "cost/cost.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace adjoint {
+
+bool is_product(std::string_view op) {
+  return op == "linear" || op == "contract" || op == "linear_act";
+}
+
+std::string call_key(const Scheme& scheme, const Morphism& m) {
+  std::string key = m.op;
+  for (const auto& [name, attr] : m.attrs) {
+    // Keys of random numbers and origins are the call's own, and change no time.
+    if (name != "key" && name != "from") key += "|" + name + "=" + to_string(attr);
+  }
+  for (const Value v : m.inputs) key += "|" + to_string(scheme[v].type);
+  key += " ->";
+  for (const Value v : m.outputs) key += "|" + to_string(scheme[v].type);
+  return key;
+}
+
+double bytes_moved(const Scheme& scheme, const Morphism& m) {
+  double written = 0, read = 0;
+  for (const Value out : m.outputs) {
+    written += static_cast<double>(scheme[out].type.bytes().count);
+  }
+  for (const Value in : m.inputs) {
+    const auto bytes = static_cast<double>(scheme[in].type.bytes().count);
+    // A table gives the rows that are asked for, and no more.
+    read += m.op == "embed" ? std::min(bytes, written) : bytes;
+  }
+  return read + written;
+}
+
+namespace {
+
+// The rate of products in a dtype that the sheet does not name is that of float32.
+double product_rate(const DeviceSheet& sheet, const Scheme& scheme, const Morphism& m) {
+  std::string dtype(name(scheme[m.inputs[0]].type.dtype));
+  const auto math = m.attrs.find("math");
+  if (math != m.attrs.end()) dtype = std::get<std::string>(math->second);
+  const auto found = sheet.products.find(dtype);
+  return found != sheet.products.end() ? found->second : sheet.products.at("f32");
+}
+
+}  // namespace
+
+double Costs::by_sheet(const Scheme& scheme, const Morphism& m) const {
+  const double cores = sheet.per_core ? threads : 1;
+  const double bytes = bytes_moved(scheme, m);
+  if (m.op == "move") {
+    const double link = sheet.link > 0 ? sheet.link : sheet.most_bandwidth / 2;
+    return bytes / 2 / link + sheet.launch;  // what is read is written on the other side
+  }
+  double rate = sheet.arithmetic * cores;
+  if (is_product(m.op)) rate = product_rate(sheet, scheme, m) * cores;
+  if (m.op == "attention") rate = product_rate(sheet, scheme, m) * cores * sheet.attention;
+  if (m.op == "attention_grad") {
+    rate = product_rate(sheet, scheme, m) * cores * sheet.attention_backward;
+  }
+  const double flops = static_cast<double>(count_flops(call_of(scheme, m)));
+  const double bandwidth = std::min(sheet.bandwidth * cores, sheet.most_bandwidth);
+  return std::max(flops / rate, bytes / bandwidth) + sheet.launch;
+}
+
+double Costs::seconds(const Scheme& scheme, const Morphism& m) const {
+  if (measured.empty()) return by_sheet(scheme, m);
+  if (const auto found = measured.find(call_key(scheme, m)); found != measured.end()) {
+    return found->second;
+  }
+  const auto found = ratio.find(m.op);
+  return by_sheet(scheme, m) * (found == ratio.end() ? 1 : found->second);
+}
+
+void Costs::learn(const Scheme& scheme, const Timings& timings) {
+  std::map<std::string, std::pair<double, double>> sums;  // per op: measured, by the sheet
+  for (const Morphism& m : scheme.morphisms) {
+    const auto found = timings.find(call_key(scheme, m));
+    if (found == timings.end()) continue;
+    auto& [real, said] = sums[m.op];
+    real += found->second;
+    said += by_sheet(scheme, m);
+  }
+  for (const auto& [op, sum] : sums) {
+    if (sum.second > 0) ratio[op] = sum.first / sum.second;
+  }
+  measured = timings;
+}
+
+}  // namespace adjoint
