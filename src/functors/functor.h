@@ -54,6 +54,7 @@ struct FunctorParam {
   bool whole = true;                    // of a number
   double least = 1, most = std::numeric_limits<double>::infinity();
   bool list = false;  // several, as in keep=[2, 5]
+  bool text = false;  // in quotes
 };
 
 // What it was told, defaults filled in and checked.
@@ -161,6 +162,8 @@ struct BuiltStep {
 // A model's forward scheme, with the loss as (sum, count), to one whole training step. The verifier
 // runs after every functor. Outputs: loss, count and the norm of the gradient.
 BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options);
+// The same only as far as attributes are said, before anything is realized: what could be chosen.
+Scheme said_step(const Scheme& forward, const Stack& stack, const StepOptions& options);
 Scheme training_step(const Scheme& forward, const StepOptions& options);
 // The same stack on the forward scheme alone, without randomness: what is evaluated, beside the
 // step's own state.

@@ -43,7 +43,7 @@ class Pipeline {
     }
   }
 
-  BuiltStep run(const Scheme& forward) {
+  Scheme say(const Scheme& forward) {
     result_.scheme = forward;
     // Morphism rules rewrite the model itself, so the adjoint differentiates what they wrote.
     apply(FunctorPhase::kMorphisms);
@@ -56,6 +56,11 @@ class Pipeline {
     }
     // Step rules and object rules see every object that the step has.
     apply(FunctorPhase::kStepRules);
+    return result_.scheme;
+  }
+
+  BuiltStep run(const Scheme& forward) {
+    say(forward);
     // Fusions that change bits come before residence, so that a clone copies the fused node.
     apply(FunctorPhase::kBitChanging);
     // Residence and tier last: they must see every object that the others create.
@@ -113,6 +118,10 @@ class Pipeline {
 
 BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options) {
   return Pipeline(stack, options, true).run(forward);
+}
+
+Scheme said_step(const Scheme& forward, const Stack& stack, const StepOptions& options) {
+  return Pipeline(stack, options, true).say(forward);
 }
 
 Scheme training_step(const Scheme& forward, const StepOptions& options) {

@@ -10,7 +10,8 @@ namespace adjoint {
 struct StepTime {
   std::vector<double> seconds = {};  // per planned call, run once; 0 where there is nothing to run
   double step = 0;                   // all of it: the body as often as there are parts
-  double copies = 0;                 // of that between tiers, if nothing hid it
+  double work = 0;                   // of that arithmetic, and
+  double copies = 0;                 // between tiers, which may hide behind it
   double flops = 0;                  // that the hardware does
   double recomputed_flops = 0;       // of them again: the model's are the rest
 };

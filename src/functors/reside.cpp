@@ -1,0 +1,132 @@
+// Where tensors stay between forward and backward, said by name: `kept` stay, `host` stay in the
+// next tier, `again` are computed again, and so is everything else inside the chain's blocks,
+// states between them included. What `--fit` chooses is written as this, for one model; a name is a
+// source path in which a range may stand for an index: "block[2..5].up".
+#include <algorithm>
+
+#include "analysis/structure.h"
+#include "base/text.h"
+#include "functors/functor.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+// The whole number that begins `text`, taken off it; -1 where there is none.
+int64_t take_index(std::string_view& text) {
+  int64_t index = -1;
+  while (!text.empty() && text[0] >= '0' && text[0] <= '9' && index < (int64_t{1} << 40)) {
+    index = std::max<int64_t>(index, 0) * 10 + (text[0] - '0');
+    text.remove_prefix(1);
+  }
+  return index;
+}
+
+bool matches(std::string_view pattern, const Source& source) {
+  std::string_view path = source.path;
+  while (!path.empty()) {
+    if (pattern.empty() || pattern[0] != path[0]) return false;
+    const bool index = path[0] == '[';
+    pattern.remove_prefix(1);
+    path.remove_prefix(1);
+    if (!index) continue;
+    const int64_t first = take_index(pattern), here = take_index(path);
+    int64_t last = first;
+    if (pattern.starts_with("..")) {
+      pattern.remove_prefix(2);
+      last = take_index(pattern);
+    }
+    if (here < first || here > last) return false;
+  }
+  if (source.facet.empty()) return pattern.empty();
+  return pattern.starts_with(":") && pattern.substr(1) == source.facet;
+}
+
+class Residing {
+ public:
+  Residing(const Scheme& scheme, Application& application)
+      : scheme_(scheme), application_(application), result_(scheme) {
+    made_forward_.assign(scheme.objects.size(), false);
+    for (const Morphism& m : scheme.morphisms) {
+      if (m.phase != Phase::kForward) continue;
+      for (const Value out : m.outputs) made_forward_[out] = true;
+    }
+  }
+
+  Scheme run() {
+    say("kept", Residence::kKept, Tier::kDevice);
+    say("host", Residence::kKept, Tier::kHost);
+    say("again", Residence::kRecomputed, Tier::kDevice);
+    const Chain chain = find_chain(scheme_);
+    for (Value v = 0; v < static_cast<Value>(scheme_.objects.size()); ++v) {
+      const bool inside = chain.length() > 0 && chain.block_of[v] >= 0 && v != chain.states.back();
+      if (!inside || !made_forward_[v]) continue;
+      if (result_[v].attributes.residence == Residence::kUnsaid) {
+        set(v, Residence::kRecomputed, Tier::kDevice);
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void say(std::string_view list, Residence residence, Tier tier) {
+    for (const Term& name : application_.args.list(list)) {
+      bool found = false;
+      for (Value v = 0; v < static_cast<Value>(scheme_.objects.size()); ++v) {
+        if (!made_forward_[v] || !matches(name.word, scheme_[v].source)) continue;
+        found = true;
+        set(v, residence, tier);
+      }
+      if (found || !application_.training) continue;
+      application_.refuse("the forward pass makes no '", name.word,
+                          "'; was this written for another model?",
+                          did_you_mean(name.word, names()));
+    }
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (size_t v = 0; v < made_forward_.size(); ++v) {
+      if (made_forward_[v]) all.push_back(to_string(scheme_.objects[v].source));
+    }
+    return all;
+  }
+
+  void set(Value v, Residence residence, Tier tier) {
+    const bool kept = residence == Residence::kKept;
+    application_.say(scheme_, v, "residence", kept ? "kept" : "recomputed");
+    application_.say(scheme_, v, "tier", tier == Tier::kHost ? "host" : "device");
+    --application_.matches;  // one object
+    result_[v].attributes.residence = residence;
+    result_[v].attributes.tier = tier;
+    ++application_.counts[tier == Tier::kHost ? "host" : kept ? "kept" : "recomputed"];
+  }
+
+  const Scheme& scheme_;
+  Application& application_;
+  Scheme result_;
+  std::vector<bool> made_forward_;
+};
+
+Scheme say_where(const Scheme& scheme, Application& application) {
+  return Residing(scheme, application).run();
+}
+
+FunctorParam names_of(const char* name, const char* summary) {
+  return {.name = name, .otherwise = "[]", .summary = summary, .list = true, .text = true};
+}
+
+}  // namespace
+
+extern const Functor functor_reside = {
+    .name = "reside",
+    .summary = "keeps the named tensors, here or in the next tier; computes the blocks' rest again",
+    .law = Law::kExact,
+    .params = {names_of("kept", "sources, such as \"block[2..5].up\""),
+               names_of("host", "kept in the next tier of memory"),
+               names_of("again", "outside the blocks: computed again")},
+    .rules = {{FunctorPhase::kStepRules, say_where}},
+};
+
+}  // namespace adjoint

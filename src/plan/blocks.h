@@ -1,0 +1,70 @@
+// What a chain's blocks could keep, and what that costs: the numbers that plan/chain.h chooses by.
+// Options are sets of a block's tensors; what an option holds and takes is read off a real plan in
+// which every block takes it.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/structure.h"
+#include "plan/chain.h"
+#include "plan/plan.h"
+#include "plan/timing.h"
+
+namespace adjoint {
+
+// A step with its plan and its time.
+struct TimedStep {
+  Scheme scheme;
+  Plan plan;
+  StepTime time;
+};
+
+class Blocks {
+ public:
+  // `said` is a step with attributes said and none realized; `costs` order its options.
+  Blocks(Scheme said, const Costs& costs);
+
+  // Can its residences be chosen? Not without a chain, nor where the stack has said them.
+  bool can_choose() const { return can_choose_; }
+  int num_options() const { return static_cast<int>(options_.size()); }
+
+  // A choice as arguments of the functor `reside`.
+  std::string print(const ChainChoice& choice) const;
+
+  // Reads the numbers of every option off the step that `build` gives for its `print`. Seconds
+  // between tiers count `copies` of themselves, for they may be hidden.
+  ChainProblem measure(const std::function<TimedStep(const std::string&)>& build,
+                       const TimedStep& plain, double copies) const;
+
+ private:
+  // Results of one call that the backward reads: kept, sent away or recomputed together.
+  struct Group {
+    int maker = -1;
+    std::vector<Value> objects = {};
+    double bytes = 0;
+  };
+  enum class Stay : uint8_t { kKept, kAgain, kAway };
+  struct Option {
+    std::vector<Stay> stays;
+    double kept = 0, held = 0, away = 0;  // bytes
+    double cost = 0, through = 0;         // seconds of recomputation
+  };
+
+  void find_groups();
+  void find_options();
+  Option option_of(const std::vector<Stay>& stays) const;
+  double closure(const std::vector<Stay>& stays, bool state) const;
+  std::vector<std::string> patterns(const std::vector<std::vector<Value>>& per_block) const;
+
+  Scheme said_;
+  const Costs& costs_;
+  Chain chain_;
+  bool can_choose_ = false;
+  std::vector<int> made_by_;
+  std::vector<std::vector<Group>> groups_;  // per block, in the same order
+  std::vector<Option> options_;             // of every block
+};
+
+}  // namespace adjoint

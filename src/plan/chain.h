@@ -1,0 +1,55 @@
+// Which tensors of a chain of equal blocks to keep, which to compute again and which to send away,
+// so that the step is fastest within a budget of bytes. Exact, by dynamic programming over blocks.
+//
+// Every block takes one option: a set of its tensors that are kept; the rest is recomputed. A state
+// between blocks is kept, sent away, or dropped; blocks between states that are there form a
+// segment, which is recomputed at once when the backward reaches it. So in the backward of block b
+// the device holds what earlier blocks keep, what earlier blocks of the same segment have been
+// recomputed to, and b's own work.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace adjoint {
+
+struct BlockOption {
+  int64_t kept = 0;  // bytes from the block's forward to its backward, its state not counted
+  int64_t held =
+      0;            // bytes that its recomputation adds until its backward, in a segment of several
+  double cost = 0;  // seconds that keeping no more than that takes
+  double through = 0;  // the same where the state that it leaves is recomputed, too: at least cost
+  // Per block: bytes at the worst moment of its forward and of its backward, less what earlier
+  // blocks and their states hold.
+  std::vector<int64_t> forward = {}, backward = {};
+};
+
+struct ChainProblem {
+  int blocks = 0;
+  std::vector<BlockOption> options = {};
+  int64_t state = 0;         // bytes of a state
+  double state_cost = -1;    // seconds of sending one away and back; below 0: it cannot be
+  int64_t outside_all = 0;   // at the worst moment while all blocks' tensors are held, less those
+  int64_t outside_none = 0;  // at the worst moment while none are
+};
+
+enum class StateChoice : uint8_t { kKept, kDropped, kAway };
+
+struct ChainChoice {
+  std::vector<int> option = {};         // per block
+  std::vector<StateChoice> state = {};  // per block: of the state that it leaves; the last is kept
+  double cost = 0;
+  int64_t peak = 0;
+};
+
+// The largest number of bytes at any moment.
+int64_t peak_of(const ChainProblem& problem, const ChainChoice& choice);
+
+// The cheapest choice whose peak is within the budget; nothing where there is none.
+std::optional<ChainChoice> solve(const ChainProblem& problem, int64_t budget);
+
+// The smallest budget for which there is a choice.
+int64_t smallest_budget(const ChainProblem& problem);
+
+}  // namespace adjoint

@@ -1,0 +1,57 @@
+// The fastest step within a budget of bytes: what is kept, recomputed or sent away, in how many
+// parts the batch comes, and what lives in the next tier. A chain of blocks is solved exactly
+// (plan/chain.h) with costs and bytes that real plans of it were seen to have; what has no chain is
+// searched locally. Whatever is proposed is built, planned and timed before it is believed.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "functors/functor.h"
+#include "plan/plan.h"
+#include "plan/timing.h"
+
+namespace adjoint {
+
+struct FitOptions {
+  StepOptions step = {};  // its stack stays; the rest is chosen beside it
+  Costs costs = {};
+  PlanOptions plan = {};
+  bool may_approximate = false;                           // precision may be chosen, too
+  int64_t batch = 1;                                      // samples, that may come in parts
+  std::function<void(const std::string&)> say = nullptr;  // what is being looked at
+};
+
+// A stack that was built, planned and timed.
+struct FitPoint {
+  std::string stack = {};
+  Bytes peak = {0}, host = {0};
+  double seconds = 0;
+  double flops = 0, recomputed_flops = 0;
+};
+
+class Fit {
+ public:
+  Fit(Scheme forward, FitOptions options);
+  ~Fit();
+
+  // The fastest that fits; nothing where none does.
+  std::optional<FitPoint> best(Bytes budget);
+  // The stack as it was given, with nothing chosen, and the same with every tensor kept.
+  const FitPoint& given();
+  const FitPoint& plain();
+  FitPoint smallest();  // the least bytes that any choice comes to
+  // Undominated points between the smallest and the plain one, fewest bytes first.
+  std::vector<FitPoint> pareto(int points);
+  // What `best` looked at last, the choice among them: the reason for it.
+  const std::vector<FitPoint>& considered() const;
+
+ private:
+  struct Search;
+  std::unique_ptr<Search> search_;
+};
+
+}  // namespace adjoint
