@@ -6,19 +6,15 @@
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "functors/functor.h"
+#include "cli/step_flags.h"
 #include "report/stack_table.h"
-#include "train/bound_model.h"
-#include "train/config.h"
 
 namespace adjoint {
 
 namespace {
 
 struct ShowFlags {
-  std::string model = "gpt2";
-  int64_t batch = 1, context = 0;
-  std::vector<std::string> set;
+  ModelFlags model;
   std::optional<std::string> stack;
   bool text = false, step = false, diff = false;
 };
@@ -67,16 +63,12 @@ int show_stack(const Scheme& forward, const ShowFlags& flags) {
 }
 
 int run(const ShowFlags& flags) {
-  if (flags.batch < 1) fail("--batch: wanted at least 1, found ", flags.batch);
   if (flags.diff && !flags.stack) fail("--diff: wanted --stack too: what should differ?");
-  const ModelText text = find_model(flags.model);
   if (flags.text) {
-    std::cout << text.text;
+    std::cout << find_model(flags.model.model).text;
     return kDone;
   }
-  ModelSizes sizes{.batch = flags.batch, .context = flags.context};
-  for (const std::string& setting : flags.set) sizes.settings.update(parse_setting(setting));
-  const Scheme forward = BoundModel(text, sizes).forward();
+  const Scheme forward = bound_model(flags.model).forward();
   if (flags.stack) return show_stack(forward, flags);
   std::cout << print(flags.step ? training_step(forward, {}) : forward);
   return kDone;
@@ -88,10 +80,7 @@ void add_show(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("show", "print a model's scheme, or its step before and after a stack");
   auto flags = std::make_shared<ShowFlags>();
-  command->add_option("--model", flags->model, "a preset or a .scheme file")->capture_default_str();
-  command->add_option("--batch", flags->batch, "samples per step")->capture_default_str();
-  command->add_option("--context", flags->context, "tokens per sample; 0: the model's");
-  command->add_option("--set", flags->set, "settings of the model by name, such as layers=1");
+  flags->model.add_to(*command);
   command->add_flag("--text", flags->text, "the model as it was written");
   command->add_flag("--step", flags->step, "the training step: gradients and updates too");
   command->add_option("--stack", flags->stack,

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/patience.h"
 #include "device/parallel.h"
 #include "laws/composition.h"
 #include "train/config.h"
-#include "train/progress.h"
 
 namespace adjoint {
 
@@ -22,21 +22,6 @@ struct VerifyFlags {
   int64_t threads = 0;
   std::vector<std::string> with;
   bool json = false, matrix = false;
-};
-
-// Draws a progress bar once the work has taken two seconds.
-class Patience {
- public:
-  Told told() {
-    return [this](int64_t done, int64_t of, const std::string& what) {
-      if (!bar_) bar_.emplace(of, 0);
-      if (since_.seconds() > 2) bar_->show(done, what);
-    };
-  }
-
- private:
-  Progress since_{1, 0};
-  std::optional<Progress> bar_;
 };
 
 int print_matrix(const VerifyFlags& flags) {

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -11,9 +10,6 @@ namespace adjoint {
 
 void Buffer::Free::operator()(std::byte* data) const { std::free(data); }
 
-namespace {
-
-// What Linux could give without swapping; nothing where it does not say.
 std::optional<Bytes> available_memory() {
   std::ifstream in("/proc/meminfo");
   std::string word;
@@ -23,8 +19,6 @@ std::optional<Bytes> available_memory() {
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 Buffer::Buffer(Bytes size) : size_(size) {
   // Asking for too much often succeeds, and ends in the kernel killing whoever touches it.

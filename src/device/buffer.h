@@ -2,12 +2,16 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "base/bytes.h"
 
 namespace adjoint {
 
 constexpr Bytes kAlignment{64};  // a cache line, and the widest vector
+
+// What Linux could give without swapping; nothing where it does not say.
+std::optional<Bytes> available_memory();
 
 class Buffer {
  public:

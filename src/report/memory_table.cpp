@@ -3,61 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <random>
 
 namespace adjoint {
 
 namespace {
-
-constexpr std::byte kPattern{0xa5};
-constexpr int kSteps = 5;
 
 std::string key_of(Category category) {
   std::string key(name(category));
   std::replace(key.begin(), key.end(), ' ', '_');
   return key;
 }
-
-}  // namespace
-
-Measured measure_step(const Scheme& step, const Plan& plan) {
-  // No poison: it writes where the step does not.
-  Run run(step, plan, {.reference = false, .poison = false});
-  run.fill_arena(kPattern);
-  initialize(run, 1);
-  std::mt19937 random(1);
-  for (const Value in : step.inputs) {
-    const Object& object = step[in];
-    if (object.role == Role::kControl && !object.init) {
-      for (int64_t i = 0; i < object.type.bytes().count; ++i) {
-        static_cast<std::byte*>(run.data(in))[i] = std::byte{0};
-      }
-    }
-  }
-  std::vector<double> seconds;
-  for (int i = 0; i < kSteps; ++i) {
-    for (const Value in : step.inputs) {
-      const Object& object = step[in];
-      if (object.role != Role::kInput || object.type.dtype != Dtype::kI32) continue;
-      // Any id is inside every table that a model has: kernels clamp what is not.
-      auto* ids = static_cast<int32_t*>(run.data(in));
-      for (int64_t k = 0; k < object.type.num_elements(); ++k) {
-        ids[k] = static_cast<int32_t>(random() % 64);
-      }
-    }
-    const auto before = std::chrono::steady_clock::now();
-    run.step();
-    const auto after = std::chrono::steady_clock::now();
-    seconds.push_back(std::chrono::duration<double>(after - before).count());
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return {.touched = run.touched(kPattern),
-          .host_touched = run.touched(kPattern, Tier::kHost),
-          .step_seconds = seconds[seconds.size() / 2]};
-}
-
-namespace {
 
 std::string tier_table(const Plan& plan, Tier tier, std::string_view title,
                        const std::optional<Bytes>& touched) {

@@ -1,5 +1,6 @@
 #include "run/run.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -39,6 +40,8 @@ Run::Run(Scheme scheme, Plan plan, Run& host, RunOptions options)
 }
 
 void Run::fill_arena(std::byte pattern) {
+  filled_with_ = pattern;
+  touched_ = {};
   for (int t = 0; t < kNumTiers; ++t) {
     const Bytes size = plan_.arena_of(static_cast<Tier>(t)).size;
     parallel_for(size.count, 1 << 20, [&](int64_t begin, int64_t end, int) {
@@ -47,7 +50,10 @@ void Run::fill_arena(std::byte pattern) {
   }
 }
 
+void Run::set_poison(std::optional<std::byte> with) { poison_ = with; }
+
 void Run::prepare() {
+  if (options_.poison) poison_ = std::byte{0xff};  // a NaN in every floating dtype
   CHECK(num_threads() <= plan_.threads, "workspaces are planned for every thread that runs");
   calls_.reserve(plan_.calls.size());
   dies_after_.resize(plan_.calls.size());
@@ -88,11 +94,26 @@ void Run::prepare() {
 }
 
 // What the next iteration reads is freed by the last one.
-void Run::poison(int at, bool for_good) noexcept {
+void Run::bury(int at, bool for_good) noexcept {
   for (const int i : dies_after_[at]) {
     if (crosses_[i] && !for_good) continue;
     const Storage& s = plan_.storages[i];
-    std::memset(this->at(s), 0xff, s.size.count);  // a NaN in every floating dtype
+    note_touched(s);
+    std::memset(this->at(s), static_cast<int>(*poison_), s.size.count);
+  }
+}
+
+void Run::note_touched(const Storage& s) noexcept {
+  int64_t& highest = touched_[static_cast<size_t>(s.tier)];
+  const bool workspace = s.objects.empty();
+  const std::byte* bytes = this->at(s);
+  // From the top down to what is known; of a workspace any byte will do.
+  const int64_t least = workspace ? 0 : std::max<int64_t>(0, highest - s.offset.count);
+  if (s.offset.count + s.size.count <= highest) return;
+  for (int64_t end = s.size.count; end > least; --end) {
+    if (bytes[end - 1] == filled_with_) continue;
+    highest = s.offset.count + (workspace ? s.size.count : end);
+    return;
   }
 }
 
@@ -108,7 +129,7 @@ void Run::step() noexcept {
 void Run::run_calls(int begin, int end, bool for_good) noexcept {
   for (int at = begin; at < end; ++at) {
     if (launches_[at]) launches_[at]();
-    if (options_.poison) poison(at, for_good);
+    if (poison_) bury(at, for_good);
     if (after_call) after_call(at);
   }
 }
@@ -158,7 +179,8 @@ void write_numbers(Run& run, Value v, const std::vector<double>& numbers) {
 
 Bytes Run::touched(std::byte pattern, Tier tier) const {
   int64_t end = plan_.arena_of(tier).size.count;
-  while (end > 0 && arena(tier)[end - 1] == pattern) --end;
+  const int64_t known = touched_[static_cast<size_t>(tier)];
+  while (end > known && arena(tier)[end - 1] == pattern) --end;
   return {end};
 }
 

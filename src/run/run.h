@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,14 +49,20 @@ class Run {
   // and profiles.
   std::function<void(int)> after_call = nullptr;
 
-  // The end of the highest byte that differs from `pattern`, with which the arena was filled.
+  // From now on: what the plan frees is filled with this byte; nothing: it is left alone.
+  void set_poison(std::optional<std::byte> with);
+
+  // The end of the highest byte that differs, or once differed, from `pattern`, with which the
+  // arena was filled. Poison hides nothing: a storage is looked at before it is filled. Workspaces
+  // are laid out by whoever asked for them, so one that was written at all was used whole.
   Bytes touched(std::byte pattern, Tier tier = Tier::kDevice) const;
   void fill_arena(std::byte pattern);  // of every tier
 
  private:
   void prepare();
   void run_calls(int begin, int end, bool for_good) noexcept;
-  void poison(int at, bool for_good) noexcept;
+  void bury(int at, bool for_good) noexcept;
+  void note_touched(const Storage& storage) noexcept;
   std::byte* at(const Storage& storage) const;
 
   Scheme scheme_;
@@ -67,6 +74,9 @@ class Run {
   std::vector<Launch> launches_;
   std::vector<std::vector<int>> dies_after_;  // storages, per place in the order
   std::vector<bool> crosses_;                 // per storage: the next iteration reads it too
+  std::optional<std::byte> poison_;
+  std::byte filled_with_{0};
+  std::array<int64_t, kNumTiers> touched_ = {};  // where poison has covered it since
 };
 
 // Writes numbers, in logical order, into an object of a run.

@@ -50,22 +50,5 @@ TEST(MemoryTable, IsSilentAboutAHostThatIsNot) {
   EXPECT_FALSE(has(memory_table(plan, std::nullopt), "host"));
 }
 
-// What a step touches of each tier is what was planned.
-TEST(MemoryTable, MeasuresBothTiers) {
-  const Scheme s = parse_scheme(R"(scheme:
-  input %0 x: i32[n=40]
-  state %1 m: f32[n=1000] host init=ones
-  %2 here: f32[n=1000] = move(%1) {tier="device"} @here
-  %3 next: f32[n=1000] = add(%2, %2) @next
-  %4 back: f32[n=1000] state host = move(%3) {tier="host"} @back
-  carry %1 -> %4
-  return %3
-)");
-  const Plan plan = make_plan(s, {.threads = num_threads()});
-  const Measured measured = measure_step(s, plan);
-  EXPECT_EQ(measured.host_touched, plan.host.size);
-  EXPECT_EQ(measured.touched, plan.arena);
-}
-
 }  // namespace
 }  // namespace adjoint

@@ -1,0 +1,88 @@
+// adjoint profile: a few steps of training, measured beside what was foretold of them.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/patience.h"
+#include "cli/step_flags.h"
+#include "device/parallel.h"
+#include "report/profile_folder.h"
+#include "report/profile_page.h"
+#include "train/save.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr int64_t kMostSteps = 10000;
+
+struct ProfileFlags {
+  StepFlags step;
+  int64_t steps = 5;
+  std::string out = "profile";
+  bool json = false;
+};
+
+int run(const ProfileFlags& flags) {
+  if (flags.steps < 1 || flags.steps > kMostSteps) {
+    fail("--steps: wanted 1 to ", kMostSteps, ", found ", flags.steps);
+  }
+  check_profile_folder(flags.out);
+  const BoundModel model = flags.step.bound();
+  const BuiltStep built = flags.step.built(model);
+  const Scheme& step = built.scheme;
+  const Plan plan = make_plan(step, {.threads = num_threads()});
+  Measured measured;
+  {
+    Patience patience;
+    measured =
+        measure_step(step, plan, {.steps = static_cast<int>(flags.steps), .told = patience.told()});
+  }
+  const MachinePeak peak = measure_machine();
+  const Profile profile{
+      .step = {.model = model.name(),
+               .fingerprint = fingerprint(without_randomness(model.forward(1, model.context()))),
+               .title = flags.step.describe(model),
+               .batch = model.batch(),
+               .context = model.context(),
+               .stack = flags.step.step.stack,
+               .optimizer = flags.step.step.optimizer,
+               .clip = flags.step.step.clip},
+      .scheme = step,
+      .plan = plan,
+      .measured = std::move(measured),
+      .peak = peak};
+  const std::vector<Picture> pictures;
+  write_profile(flags.out, {{"index.html", profile_page(profile, pictures)},
+                            {"profile.json", full_profile_json(profile).dump(1) + "\n"}});
+  if (flags.json) {
+    std::cout << profile_json(profile).dump(2) << "\n";
+    return kDone;
+  }
+  std::cout << profile.step.title << "\n\n" << profile_table(profile);
+  std::cout << fmt::format("\nwritten to {}: index.html, profile.json\n", flags.out);
+  return kDone;
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("profile", "run a few steps: bytes and times, measured beside predicted");
+  auto flags = std::make_shared<ProfileFlags>();
+  flags->step.add_to(*command);
+  command->add_option("--steps", flags->steps, "steps that are timed")->capture_default_str();
+  command->add_option("--out", flags->out, "folder for the page, the trace and the numbers")
+      ->capture_default_str();
+  command->add_flag("--json", flags->json, "as JSON");
+  command->footer(
+      "Examples:\n"
+      "  adjoint profile --model char --batch 12\n"
+      "  adjoint profile --model char --batch 12 --stack 'checkpoint(every=2)' --out with");
+  command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace adjoint

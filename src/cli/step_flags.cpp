@@ -1,0 +1,56 @@
+#include "cli/step_flags.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "train/config.h"
+
+namespace adjoint {
+
+void ModelFlags::add_to(CLI::App& command) {
+  command.add_option("--model", model, "a preset or a .scheme file")->capture_default_str();
+  command.add_option("--batch", batch, "samples per step")->capture_default_str();
+  command.add_option("--context", context, "tokens per sample; 0: the model's")
+      ->capture_default_str();
+  command.add_option("--set", set, "settings of the model by name, such as layers=2");
+}
+
+BoundModel bound_model(const ModelFlags& flags) {
+  if (flags.batch < 1) fail("--batch: wanted at least 1, found ", flags.batch);
+  if (flags.context < 0) fail("--context: wanted at least 1, found ", flags.context);
+  if (flags.vocab < 0) fail("--vocab: wanted at least 1, found ", flags.vocab);
+  ModelSizes sizes{.batch = flags.batch, .context = flags.context};
+  for (const std::string& setting : flags.set) sizes.settings.update(parse_setting(setting));
+  if (flags.vocab > 0) sizes.vocab = flags.vocab;
+  return BoundModel(find_model(flags.model), sizes);
+}
+
+void StepFlags::add_to(CLI::App& command) {
+  model.add_to(command);
+  command.add_option("--vocab", model.vocab, "tokens of the vocabulary; 0: the model's");
+  command.add_option("--optimizer", step.optimizer, "adamw, momentum or sgd")
+      ->capture_default_str();
+  command.add_option("--clip", step.clip, "0: no clipping, so each gradient dies in its update")
+      ->capture_default_str();
+  command.add_option("--stack", step.stack,
+                     "functors joined by '|', such as \"bf16 | checkpoint(every=2)\"");
+  command.add_option("--threads", threads, "CPU threads; 0: as many as there are cores");
+}
+
+BoundModel StepFlags::bound() const {
+  if (!(step.clip >= 0)) fail("--clip: wanted 0 or more, found ", step.clip);
+  use_threads(threads);
+  return bound_model(model);
+}
+
+BuiltStep StepFlags::built(const BoundModel& model) const {
+  return build_step(model.forward(), parse_stack(step.stack), step);
+}
+
+std::string StepFlags::describe(const BoundModel& model) const {
+  return fmt::format("{}, batch {} x {} tokens, {} with {}", model.name(), model.batch(),
+                     model.context(), step.optimizer, step.clip > 0 ? "clipping" : "no clipping");
+}
+
+}  // namespace adjoint

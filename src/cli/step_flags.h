@@ -1,0 +1,35 @@
+// The flags of every command that speaks of one step of a model, and what they name.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "functors/functor.h"
+#include "train/bound_model.h"
+
+namespace adjoint {
+
+// Which model, in which sizes.
+struct ModelFlags {
+  std::string model = "gpt2";
+  int64_t batch = 1, context = 0, vocab = 0;
+  std::vector<std::string> set;
+
+  void add_to(CLI::App& command);  // --model --batch --context --set
+};
+BoundModel bound_model(const ModelFlags& flags);  // refuses flags that are none
+
+// Which step of it.
+struct StepFlags {
+  ModelFlags model;
+  StepOptions step;
+  int64_t threads = 0;
+
+  void add_to(CLI::App& command);  // those, --vocab --optimizer --clip --stack --threads
+  // Also sets the number of threads, for which plans are made.
+  BoundModel bound() const;
+  BuiltStep built(const BoundModel& model) const;
+  std::string describe(const BoundModel& model) const;  // gpt2, batch 4 x 1024 tokens, adamw ...
+};
+
+}  // namespace adjoint

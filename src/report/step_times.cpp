@@ -1,0 +1,116 @@
+#include "report/step_times.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+#include "base/text.h"
+#include "ops/op_def.h"
+#include "run/profile.h"
+
+namespace adjoint {
+
+std::string_view name(Purpose purpose) {
+  constexpr std::string_view names[] = {"forward", "backward", "recomputed", "update"};
+  return names[static_cast<size_t>(purpose)];
+}
+
+Purpose purpose_of(const Morphism& m) {
+  if (m.epoch > 0) return Purpose::kRecomputed;
+  switch (m.phase) {
+    case Phase::kForward:
+      return Purpose::kForward;
+    case Phase::kBackward:
+      return Purpose::kBackward;
+    case Phase::kUpdate:
+      return Purpose::kUpdate;
+  }
+  return Purpose::kUpdate;
+}
+
+double TimeRow::total_seconds() const {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+double TimeRow::total_flops() const { return std::accumulate(flops.begin(), flops.end(), 0.0); }
+
+namespace {
+
+// block[3].layer_norm#2:grad.out -> layer_norm:grad
+std::string short_name(const std::string& source) {
+  const size_t colon = source.find(':');
+  std::string path = source.substr(0, colon);
+  path = path.substr(path.rfind('.') + 1);
+  path = path.substr(0, path.find('#'));
+  if (colon == std::string::npos) return path;
+  const std::string facet = source.substr(colon);
+  return path + facet.substr(0, facet.find('.'));
+}
+
+std::string op_label(const Morphism& m) {
+  const auto from = m.attrs.find("from");
+  if (m.op != "map") return m.op;
+  if (from == m.attrs.end()) return "map (" + short_name(to_string(m.source)) + ")";
+  std::istringstream sources(std::get<std::string>(from->second));
+  std::vector<std::string> names;
+  for (std::string source; sources >> source;) {
+    const std::string name = short_name(source);
+    if (!std::count(names.begin(), names.end(), name)) names.push_back(name);
+  }
+  return "map (" + join(names, ", ") + ")";
+}
+
+std::string block_label(const Morphism& m) {
+  const std::string& path = m.source.path;
+  const size_t index = path.find('['), dot = path.find('.');
+  if (index != std::string::npos) return path.substr(0, path.find(']', index) + 1);
+  return path.substr(0, dot);
+}
+
+template <class Label>
+std::vector<TimeRow> rows_by(const Scheme& scheme, const Plan& plan,
+                             const std::vector<double>& seconds, const Label& label) {
+  std::vector<TimeRow> rows;
+  std::map<std::string, size_t> row_of;
+  for (size_t at = 0; at < plan.calls.size(); ++at) {
+    if (plan.calls[at].is_view) continue;
+    const Morphism& m = scheme.morphisms[plan.calls[at].morphism];
+    const auto [found, is_new] = row_of.emplace(label(m), rows.size());
+    if (is_new) rows.push_back({.name = found->first});
+    TimeRow& row = rows[found->second];
+    const int times = times_in_step(scheme, plan, static_cast<int>(at));
+    const auto purpose = static_cast<size_t>(purpose_of(m));
+    row.calls += times;
+    row.seconds[purpose] += times * seconds[at];
+    row.flops[purpose] += times * static_cast<double>(count_flops(call_of(scheme, m)));
+  }
+  return rows;
+}
+
+}  // namespace
+
+TimeRow time_of_step(const Scheme& scheme, const Plan& plan, const std::vector<double>& seconds) {
+  const auto rows = rows_by(scheme, plan, seconds, [](const Morphism&) { return "step"; });
+  return rows.empty() ? TimeRow{.name = "step"} : rows[0];
+}
+
+std::vector<TimeRow> time_by_op(const Scheme& scheme, const Plan& plan,
+                                const std::vector<double>& seconds) {
+  auto rows = rows_by(scheme, plan, seconds, op_label);
+  std::stable_sort(rows.begin(), rows.end(), [](const TimeRow& a, const TimeRow& b) {
+    return a.total_seconds() > b.total_seconds();
+  });
+  return rows;
+}
+
+std::vector<TimeRow> time_by_block(const Scheme& scheme, const Plan& plan,
+                                   const std::vector<double>& seconds) {
+  return rows_by(scheme, plan, seconds, block_label);
+}
+
+StepFlops flops_of(const TimeRow& step) {
+  const double all = step.total_flops();
+  return {.model = all - step.flops[static_cast<size_t>(Purpose::kRecomputed)], .hardware = all};
+}
+
+}  // namespace adjoint

@@ -1,0 +1,41 @@
+// Where the seconds and the FLOPs of a step go: by op, by block, and by what they are for.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace adjoint {
+
+// What a morphism is for; a repetition of the forward is neither forward nor backward.
+enum class Purpose : uint8_t { kForward, kBackward, kRecomputed, kUpdate };
+constexpr int kNumPurposes = 4;
+std::string_view name(Purpose purpose);
+Purpose purpose_of(const Morphism& morphism);
+
+struct TimeRow {
+  std::string name;
+  int64_t calls = 0;
+  std::array<double, kNumPurposes> seconds = {}, flops = {};
+  double total_seconds() const;
+  double total_flops() const;
+};
+
+// Of seconds per execution of every planned call. A step's parts count as often as they run.
+TimeRow time_of_step(const Scheme& scheme, const Plan& plan, const std::vector<double>& seconds);
+// The longest first. What was fused is called by what it was fused from.
+std::vector<TimeRow> time_by_op(const Scheme& scheme, const Plan& plan,
+                                const std::vector<double>& seconds);
+// In the order of the step. A block is a source path up to its first index; what is in none is
+// called by the first word of its path.
+std::vector<TimeRow> time_by_block(const Scheme& scheme, const Plan& plan,
+                                   const std::vector<double>& seconds);
+
+// FLOPs of a step: what the model asks for, and what the hardware does with repetitions.
+struct StepFlops {
+  double model = 0, hardware = 0;
+};
+StepFlops flops_of(const TimeRow& step);
+
+}  // namespace adjoint

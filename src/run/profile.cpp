@@ -1,0 +1,292 @@
+#include "run/profile.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "device/parallel.h"
+#include "ops/builder.h"
+#include "ops/elements.h"
+
+namespace adjoint {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmSteps = 2;
+constexpr int kWitnessStep = 3;  // counted from 1
+// The second step sees what the first one updated.
+constexpr int kPoisonedSteps = 2;
+// The first is a NaN in every floating dtype, the second a large number: what a NaN would hide (a
+// maximum, a comparison, an id out of range) the other shows.
+constexpr std::byte kPoisons[] = {std::byte{0xff}, std::byte{0x7e}};
+constexpr double kRate = 1e-3;
+
+double median(std::vector<double> numbers) {
+  if (numbers.empty()) return 0;
+  const auto middle = numbers.begin() + static_cast<int64_t>(numbers.size() / 2);
+  std::nth_element(numbers.begin(), middle, numbers.end());
+  return *middle;
+}
+
+bool is_state(const Object& object) {
+  return object.role == Role::kParameter || object.role == Role::kState ||
+         object.role == Role::kControl;
+}
+
+// Ids below this are in every row of logits. Kernels clamp what is outside a table.
+uint32_t ids_below(const Scheme& scheme) {
+  int64_t classes = 0, rows = 0;
+  for (const Morphism& m : scheme.morphisms) {
+    if (m.op == "cross_entropy") classes = std::max(classes, scheme[m.inputs[0]].type.dim(-1));
+    if (m.op == "embed") rows = std::max(rows, scheme[m.inputs[1]].type.dim(0));
+  }
+  const int64_t below = classes ? classes : rows ? rows : 64;
+  return static_cast<uint32_t>(std::min<int64_t>(below, INT32_MAX));
+}
+
+// A hash of all bytes, eight at a time.
+uint64_t hash_of(const void* data, int64_t size) {
+  const auto* bytes = static_cast<const char*>(data);
+  uint64_t h = 0xcbf29ce484222325, word;
+  for (; size >= 8; size -= 8, bytes += 8) {
+    std::memcpy(&word, bytes, 8);
+    h = std::rotl(h ^ word, 29) * 0x9E3779B97F4A7C15;
+  }
+  return random_key(h, {bytes, static_cast<size_t>(size)});
+}
+
+// Steps from the same beginning on the same data, as often as one likes.
+class Steps {
+ public:
+  Steps(Run& run, uint64_t seed) : run_(run), seed_(seed), ids_below_(ids_below(run.scheme())) {}
+
+  // Everything that a run holds from step to step, in an arena that may hold anything.
+  void begin() {
+    number_ = 0;
+    for (const Value in : scheme().inputs) {
+      const Object& object = scheme()[in];
+      if (is_state(object)) std::memset(run_.data(in), 0, object.type.bytes().count);
+      if (object.role == Role::kControl && object.init) run_.set_number(in, 1);
+    }
+    initialize(run_, seed_);
+  }
+
+  void feed() {
+    for (const Value in : scheme().inputs) {
+      const Object& object = scheme()[in];
+      if (object.role == Role::kInput) {
+        feed_data(in);
+      } else if (object.role == Role::kControl && object.source.path == "rate") {
+        run_.set_number(in, kRate);
+      } else if (object.role == Role::kControl && object.source.path == kRandomCounter) {
+        write_numbers(run_, in, {static_cast<double>(seed_), static_cast<double>(number_), 0});
+      }
+    }
+  }
+
+  // Its seconds; after feed().
+  double step() {
+    const auto before = Clock::now();
+    run_.step();
+    const auto after = Clock::now();
+    ++number_;
+    return std::chrono::duration<double>(after - before).count();
+  }
+
+  double loss() const {
+    const std::vector<Value>& out = scheme().outputs;
+    return out.empty() || scheme()[out[0]].type.rank() > 0 ? 0 : run_.number(out[0]);
+  }
+
+  // Of everything that leaves a step, by object.
+  std::vector<uint64_t> hashes() const {
+    std::vector<uint64_t> all;
+    for (const Value v : left()) all.push_back(hash_of(run_.data(v), bytes_of(v)));
+    return all;
+  }
+  const Object& object_left(size_t i) const { return scheme()[left()[i]]; }
+
+ private:
+  const Scheme& scheme() const { return run_.scheme(); }
+
+  std::vector<Value> left() const {
+    std::vector<Value> all = scheme().outputs;
+    for (const Carry& c : scheme().carries) all.push_back(c.in);
+    // What strides scatter among other objects, and padding that may hold anything, is not looked
+    // at.
+    std::erase_if(all, [&](Value v) {
+      const Type& type = scheme()[v].type;
+      return run_.plan().places[v].strides != dense_strides(type) ||
+             type.bytes() != type.num_elements() * size_of(type.dtype);
+    });
+    return all;
+  }
+  int64_t bytes_of(Value v) const { return scheme()[v].type.bytes().count; }
+
+  void feed_data(Value in) {
+    const Object& object = scheme()[in];
+    const RandomStream stream{random_key(seed_, object.source.path + ":data"),
+                              static_cast<uint64_t>(number_)};
+    const Dtype dtype = object.type.dtype;
+    const bool ids = !is_float(dtype);
+    for (int64_t i = 0; i < object.type.num_elements(); ++i) {
+      store_element(run_.data(in), dtype, i, ids ? stream.bits(i) % ids_below_ : stream.normal(i));
+    }
+  }
+
+  Run& run_;
+  uint64_t seed_;
+  uint32_t ids_below_;
+  int64_t number_ = 0;
+};
+
+// Seconds of every call in one step, summed over its executions.
+class CallClock {
+ public:
+  explicit CallClock(Run& run) : run_(run), sums_(run.plan().calls.size()) {
+    run_.after_call = [this](int at) {
+      const auto now = Clock::now();
+      sums_[at] += std::chrono::duration<double>(now - last_).count();
+      last_ = now;
+    };
+  }
+  ~CallClock() { run_.after_call = nullptr; }
+  CallClock(const CallClock&) = delete;
+  CallClock& operator=(const CallClock&) = delete;
+
+  void start() {
+    std::fill(sums_.begin(), sums_.end(), 0);
+    last_ = Clock::now();
+  }
+  const std::vector<double>& sums() const { return sums_; }
+
+ private:
+  Run& run_;
+  std::vector<double> sums_;
+  Clock::time_point last_;
+};
+
+// Threads, the library of products and its code generator are there before anything is measured.
+void load_libraries() {
+  const Scheme tiny = parse_scheme(
+      "scheme tiny:\n  input %0 x: f32[b=64, i=64]\n  parameter %1 w: f32[o=64, i=64]\n"
+      "  %2 y: f32[b=64, o=64] = linear(%0, %1) @y\n  return %2\n");
+  Run run(tiny, make_plan(tiny, {.threads = num_threads()}), {.reference = false, .poison = false});
+  run.step();
+  parallel_for(num_threads(), 1, [](int64_t, int64_t, int) {});
+}
+
+void check_fits(const Plan& plan) {
+  const Bytes need = plan.arena + plan.host.size;
+  const auto available = available_memory();
+  if (!available || need <= *available) return;
+  throw MachineError(join_parts("running this step needs ", human(need), " (", need.count,
+                                " bytes) of memory, the machine has ", human(*available),
+                                " available: take a smaller --batch, or plan without running"));
+}
+
+void check_same(const Steps& steps, int number, std::byte poison, double loss, double plain,
+                const std::vector<uint64_t>& found, const std::vector<uint64_t>& wanted) {
+  const auto wrong = [&](const std::string& what) {
+    fail("the plan of this step is wrong, which is a mistake of Adjoint's and not yours: ", what,
+         " of step ", number, fmt::format(" when freed memory is filled with {:#x}", int(poison)));
+  };
+  if (std::bit_cast<uint64_t>(loss) != std::bit_cast<uint64_t>(plain)) {
+    wrong(fmt::format("the loss is {} and becomes {}", plain, loss));
+  }
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (found[i] == wanted[i]) continue;
+    wrong("'" + to_string(steps.object_left(i).source) + "' has other bits at the end");
+  }
+}
+
+}  // namespace
+
+Bytes resident_memory() {
+  // Exact, where the kernel counts pages; statm may lag behind by some per core.
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  std::string word;
+  int64_t number = 0;
+  while (rollup >> word) {
+    if (word == "Rss:" && rollup >> number) return {number * 1024};
+  }
+  std::ifstream statm("/proc/self/statm");
+  if (statm >> number >> number) return {number * ::sysconf(_SC_PAGESIZE)};
+  return {0};
+}
+
+int times_in_step(const Scheme& scheme, const Plan& plan, int call) {
+  return call >= plan.body_begin && call < plan.body_end ? scheme.parts : 1;
+}
+
+Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions& options) {
+  check_fits(plan);
+  load_libraries();
+  const int plain_steps = std::max(kWarmSteps + options.steps, kWitnessStep);
+  const int poisoned = options.poison ? kPoisonedSteps * static_cast<int>(std::size(kPoisons)) : 0;
+  int64_t done = 0;
+  const auto tell = [&](const char* what) {
+    if (options.told) options.told(++done, plain_steps + poisoned, what);
+  };
+
+  Measured measured{.touched = {0}, .library = resident_memory()};
+  Run run(step, plan, {.reference = false, .poison = false});
+  run.set_poison(std::nullopt);
+  Steps steps(run, options.seed);
+  steps.begin();
+  std::vector<std::vector<double>> calls(plan.calls.size());
+  std::vector<std::vector<uint64_t>> hashes;
+  {
+    CallClock clock(run);
+    for (int i = 0; i < plain_steps; ++i) {
+      steps.feed();
+      clock.start();
+      const double seconds = steps.step();
+      measured.losses.push_back(steps.loss());
+      if (i + 1 == kWitnessStep) measured.witness = resident_memory() - measured.library;
+      if (i < kPoisonedSteps && options.poison) hashes.push_back(steps.hashes());
+      tell("steps");
+      if (i < kWarmSteps) continue;
+      measured.seconds.push_back(seconds);
+      for (size_t at = 0; at < calls.size(); ++at) calls[at].push_back(clock.sums()[at]);
+    }
+  }
+  measured.step_seconds = median(measured.seconds);
+  for (size_t at = 0; at < calls.size(); ++at) {
+    const int times = times_in_step(step, plan, static_cast<int>(at));
+    measured.call_seconds.push_back(median(calls[at]) / times);
+  }
+
+  for (size_t pass = 0; options.poison && pass < std::size(kPoisons); ++pass) {
+    const std::byte poison = kPoisons[pass];
+    run.set_poison(poison);
+    run.fill_arena(poison);
+    steps.begin();
+    for (int i = 0; i < kPoisonedSteps; ++i) {
+      steps.feed();
+      steps.step();
+      check_same(steps, i + 1, poison, steps.loss(), measured.losses[i], steps.hashes(), hashes[i]);
+      tell("steps with poison");
+    }
+    measured.touched = std::max(measured.touched, run.touched(poison));
+    measured.host_touched = std::max(measured.host_touched, run.touched(poison, Tier::kHost));
+  }
+  for (size_t i = 0; i < measured.losses.size() && options.poison; ++i) {
+    if (std::isfinite(measured.losses[i])) continue;
+    fail("the loss of step ", i + 1, " on random tokens is ", measured.losses[i],
+         ": of such a step nothing can be told");
+  }
+  return measured;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,44 @@
+// Runs a step a few times and says what it really took: bytes of every tier, seconds of every call,
+// and the memory of the whole process as a witness from outside.
+// Poison: what the plan frees is filled with one byte and then, in another pass, with another. A
+// right plan gives the same bits in all passes; a byte that a step writes differs from one of the
+// two fillings at least, so the highest one is found exactly.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "run/run.h"
+
+namespace adjoint {
+
+struct Measured {
+  Bytes touched;             // the end of the highest byte that was really written
+  Bytes host_touched = {0};  // the same of the next tier
+  Bytes witness = {0};  // growth of resident memory from before the arenas to after the third step
+  Bytes library = {0};  // resident memory before them: the program, libraries, the scheme
+  double step_seconds = 0;                // median
+  std::vector<double> seconds = {};       // of every timed step
+  std::vector<double> call_seconds = {};  // per planned call: median over steps of one execution
+  std::vector<double> losses = {};        // of every step from the first
+};
+
+struct MeasureOptions {
+  int steps = 5;  // timed, after two that are not
+  bool poison = true;
+  uint64_t seed = 1;
+  // How many steps of how many are done, and what is being done.
+  std::function<void(int64_t, int64_t, const std::string&)> told = nullptr;
+};
+
+// On random tokens. A MachineError when the arenas do not fit into the free memory; an Error when a
+// pass with poison gives other bits: the plan is wrong then.
+Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions& options = {});
+
+// Resident memory of this process.
+Bytes resident_memory();
+
+// How often a planned call runs in a step.
+int times_in_step(const Scheme& scheme, const Plan& plan, int call);
+
+}  // namespace adjoint
