@@ -1,0 +1,175 @@
+#include "report/memory_chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "report/memory_panel.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr double kLeft = 74, kRight = 18, kTop = 52;
+constexpr double kPlotHeight = 300, kRowGap = 22;
+constexpr double kGap = 30;        // between columns
+constexpr double kLegendGap = 22;  // left of the legend
+constexpr double kLegendName = 124, kLegendBytes = 78, kLegendLine = 19;
+
+double plot_width(size_t columns) { return columns == 1 ? 640 : columns == 2 ? 430 : 330; }
+
+// One axis for a row: the largest arena, and room above it for its label.
+Scale scale_of(const std::vector<MemoryPanel>& row) {
+  int64_t most = 1;
+  for (const MemoryPanel& p : row) {
+    most = std::max({most, p.timeline.arena.count, p.timeline.peak.count});
+  }
+  return bytes_scale(0, 1.07 * static_cast<double>(most), 6);
+}
+
+class Legend {
+ public:
+  Legend(Svg& svg, double x, double y, const std::vector<MemoryPanel>& row)
+      : svg_(svg), x_(x), y_(y), row_(row) {}
+
+  void draw() {
+    svg_.text(x_, y_ + 10, "at the peak", {.size = 11.5, .bold = true});
+    for (size_t i = 0; row_.size() > 1 && i < row_.size(); ++i) {
+      svg_.text(right_of(i), y_ + 10, fitted(row_[i].title, 10.5, kLegendBytes - 6),
+                {.size = 10.5, .anchor = Anchor::kEnd, .bold = true}, row_[i].title);
+    }
+    y_ += 20;
+    for (int layer = kNumCategories - 1; layer >= 0; --layer) draw_category(kLayers[layer]);
+    rule();
+    line("live", true, [](const Timeline& t) { return t.peak; });
+    if (differs()) {
+      svg_.line(x_, y_ + 5, x_ + 13, y_ + 5,
+                "stroke=\"#222\" stroke-width=\"1\" stroke-dasharray=\"4 2\"");
+      line("arena, with gaps", false, [](const Timeline& t) { return t.arena; });
+    }
+    draw_phases();
+  }
+
+ private:
+  double right_of(size_t column) const {
+    return x_ + kLegendName + kLegendBytes * static_cast<double>(column + 1);
+  }
+
+  void rule() {
+    svg_.line(x_, y_ - 1, right_of(row_.size() - 1), y_ - 1,
+              "stroke=\"#999\" stroke-width=\"0.7\"");
+    y_ += 4;
+  }
+
+  template <class BytesOf>
+  void line(std::string_view what, bool bold, const BytesOf& bytes_of) {
+    svg_.text(x_ + 20, y_ + 10, what, {.size = 11.5, .bold = bold});
+    for (size_t i = 0; i < row_.size(); ++i) {
+      const Bytes bytes = bytes_of(row_[i].timeline);
+      svg_.text(right_of(i), y_ + 10, human(bytes),
+                {.size = 11.5, .anchor = Anchor::kEnd, .bold = bold},
+                with_commas(bytes.count) + " bytes");
+    }
+    y_ += kLegendLine;
+  }
+
+  void draw_category(Category category) {
+    const auto c = static_cast<size_t>(category);
+    const auto uses = [&](const MemoryPanel& p) {
+      return std::any_of(p.timeline.live.begin(), p.timeline.live.end(),
+                         [&](const CategoryBytes& live) { return live[c] > 0; });
+    };
+    if (std::none_of(row_.begin(), row_.end(), uses)) return;
+    svg_.rect(x_, y_, 13, 12,
+              fmt::format("fill=\"{}\" stroke=\"#555\" stroke-width=\"0.5\"", colour_of(category)));
+    line(name(category), false, [&](const Timeline& t) { return Bytes{t.live[t.peak_at][c]}; });
+  }
+
+  bool differs() const {
+    return std::any_of(row_.begin(), row_.end(),
+                       [](const MemoryPanel& p) { return p.timeline.arena > p.timeline.peak; });
+  }
+
+  void draw_phases() {
+    const auto recomputes = [](const MemoryPanel& p) { return has_recomputation(p.timeline); };
+    if (std::none_of(row_.begin(), row_.end(), recomputes)) return;
+    y_ += 8;
+    svg_.rect(x_, y_ + 2, 13, 8, "fill=\"url(#again)\"");
+    svg_.text(x_ + 20, y_ + 10, "recomputation", {.size = 11.5});
+  }
+
+  Svg& svg_;
+  double x_, y_;
+  const std::vector<MemoryPanel>& row_;
+};
+
+}  // namespace
+
+std::string memory_chart(const MemoryChart& chart) {
+  CHECK(!chart.rows.empty() && !chart.rows[0].empty(), "a chart has a panel");
+  size_t columns = 0;
+  for (const auto& row : chart.rows) columns = std::max(columns, row.size());
+  const double width = plot_width(columns);
+  const auto n = static_cast<double>(columns);
+  const double legend = kLeft + n * width + (n - 1) * kGap + kLegendGap;
+  const double full = legend + kLegendName + n * kLegendBytes + kRight;
+  std::vector<PanelRows> below;
+  double height = kTop;
+  for (const auto& row : chart.rows) {
+    PanelRows all;
+    for (const MemoryPanel& p : row) {
+      const PanelRows own = rows_of(p.timeline);
+      all.sections |= own.sections, all.kinds |= own.kinds, all.blocks |= own.blocks;
+    }
+    below.push_back(all);
+    height += kPanelTop + kPlotHeight + all.height() + kRowGap;
+  }
+  std::string said;
+  for (const auto& row : chart.rows) {
+    for (const MemoryPanel& p : row) {
+      said +=
+          fmt::format("{}: peak {} {}. ", p.title, human(p.timeline.peak), p.timeline.peak_words);
+    }
+  }
+  Svg svg(full, height - kRowGap + 6, chart.title, said);
+  svg.raw(kHatch);
+  svg.text(kLeft, 24, fitted(chart.title, 16, full - kLeft - kRight), {.size = 16, .bold = true},
+           chart.title);
+  svg.text(kLeft, 42, fitted(chart.subtitle, 11.5, full - kLeft - kRight),
+           {.size = 11.5, .fill = "#555"}, chart.subtitle);
+  double y = kTop + kPanelTop;
+  for (size_t r = 0; r < chart.rows.size(); ++r) {
+    const std::vector<MemoryPanel>& row = chart.rows[r];
+    const Scale scale = scale_of(row);
+    for (size_t c = 0; c < row.size(); ++c) {
+      const double x = kLeft + static_cast<double>(c) * (width + kGap);
+      draw_panel(svg, row[c].title, row[c].timeline, {x, y, width, kPlotHeight}, scale, below[r],
+                 c == 0);
+    }
+    Legend(svg, legend, y, row).draw();
+    y += kPlotHeight + below[r].height() + kRowGap + kPanelTop;
+  }
+  return svg.str();
+}
+
+MemoryChart chart_of(std::string title, std::string subtitle,
+                     const std::vector<ChartedStep>& steps) {
+  MemoryChart chart{.title = std::move(title), .subtitle = std::move(subtitle), .rows = {}};
+  const bool host = std::any_of(steps.begin(), steps.end(),
+                                [](const ChartedStep& s) { return s.plan.host.size.count > 0; });
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+    if (tier == Tier::kHost && !host) continue;
+    std::vector<MemoryPanel> row;
+    for (const ChartedStep& s : steps) {
+      std::string name = s.title;
+      if (host) name += tier == Tier::kHost ? ", host memory" : ", device memory";
+      row.push_back({name, make_timeline(s.scheme, s.plan, {.tier = tier, .seconds = s.seconds})});
+    }
+    chart.rows.push_back(std::move(row));
+  }
+  return chart;
+}
+
+}  // namespace adjoint

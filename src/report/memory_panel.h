@@ -1,0 +1,37 @@
+// One plot of a memory chart: the areas of a timeline, its peak, and below them its phases, blocks
+// and time. Long steps stay small: of all calls that share a pixel the largest is drawn.
+#pragma once
+#include "report/scale.h"
+#include "report/svg.h"
+#include "report/timeline.h"
+
+namespace adjoint {
+
+struct Frame {
+  double x = 0, y = 0, width = 0, height = 0;
+  double right() const { return x + width; }
+  double bottom() const { return y + height; }
+};
+
+// What the rows below a plot are, so that panels side by side agree: those that any of them needs.
+struct PanelRows {
+  bool sections = false, kinds = false, blocks = false;
+  double height() const;
+};
+PanelRows rows_of(const Timeline& timeline);
+
+constexpr double kPanelTop = 58;  // above a plot: its title, and its peak in words
+
+// `labelled`: with the axis of bytes and the names of the rows, at the left.
+void draw_panel(Svg& svg, const std::string& title, const Timeline& timeline, const Frame& frame,
+                const Scale& scale, const PanelRows& rows, bool labelled);
+
+bool has_recomputation(const Timeline& timeline);
+std::string_view colour_of(Category category);
+// Fills of the phases' band; recomputation is hatched by the pattern that this defines.
+constexpr std::string_view kHatch =
+    "<defs><pattern id=\"again\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\" "
+    "patternTransform=\"rotate(45)\"><rect width=\"4\" height=\"4\" fill=\"#fff\"/>"
+    "<rect width=\"2\" height=\"4\" fill=\"#333\"/></pattern></defs>\n";
+
+}  // namespace adjoint

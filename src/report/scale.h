@@ -1,0 +1,27 @@
+// Axes with round ticks, for charts: bytes in binary units, seconds, counts.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace adjoint {
+
+struct Tick {
+  double at = 0;
+  std::string label = {};
+};
+
+struct Scale {
+  double from = 0, to = 1;
+  std::vector<Tick> ticks = {};
+
+  double at(double value) const { return to > from ? (value - from) / (to - from) : 0; }
+};
+
+// About `wanted` ticks between the two, ends included where they are round.
+Scale bytes_scale(double from, double to, int wanted);    // 0, 2 GiB, 4 GiB
+Scale seconds_scale(double from, double to, int wanted);  // 0, 50 ms, 100 ms
+Scale count_scale(double from, double to, int wanted);    // 0, 200, 400
+
+std::string human_seconds(double seconds);  // "1.25 s", "412 ms", "3.5 us"
+
+}  // namespace adjoint

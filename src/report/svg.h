@@ -1,0 +1,51 @@
+// A small writer of SVG: text escaped, numbers short, nothing that a browser of today or a
+// printer's converter would not understand.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace adjoint {
+
+// &, <, >, quotes; what XML cannot say (control characters, bytes that are no UTF-8) becomes
+// U+FFFD.
+std::string xml_escape(std::string_view text);
+// At most two decimals, no trailing zeros: 3, 3.5, 0.25.
+std::string short_number(double number);
+
+// A guess of a text's width in pixels, on the wide side: fonts differ.
+double text_width(std::string_view text, double size);
+// The text, or its beginning and an ellipsis.
+std::string fitted(std::string_view text, double size, double width);
+
+enum class Anchor : uint8_t { kStart, kMiddle, kEnd };
+
+struct TextStyle {
+  double size = 12;
+  Anchor anchor = Anchor::kStart;
+  std::string_view fill = "#222";
+  bool bold = false;
+  double turned = 0;  // degrees
+};
+
+class Svg {
+ public:
+  Svg(double width, double height, std::string_view title, std::string_view description);
+
+  // `style` is attributes of the element, such as `fill="#eee"`. `hint` is shown under the pointer.
+  void rect(double x, double y, double width, double height, std::string_view style,
+            std::string_view hint = "");
+  void line(double x1, double y1, double x2, double y2, std::string_view style);
+  void circle(double x, double y, double radius, std::string_view style,
+              std::string_view hint = "");
+  void path(std::string_view commands, std::string_view style, std::string_view hint = "");
+  void text(double x, double y, std::string_view text, const TextStyle& style,
+            std::string_view hint = "");
+  void raw(std::string_view element) { body_ += element; }  // definitions, groups
+  std::string str() const;
+
+ private:
+  void close(std::string_view name, std::string_view hint);
+  std::string head_, body_;
+};
+
+}  // namespace adjoint

@@ -1,0 +1,199 @@
+#include "report/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace adjoint {
+
+int64_t total(const CategoryBytes& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+std::string_view name(Kind kind) {
+  constexpr std::string_view names[] = {"forward", "backward", "recomputation", "update"};
+  return names[static_cast<size_t>(kind)];
+}
+
+Kind kind_of(const Morphism& morphism) {
+  if (morphism.epoch > 0) return Kind::kRecomputation;
+  switch (morphism.phase) {
+    case Phase::kForward:
+      return Kind::kForward;
+    case Phase::kBackward:
+      return Kind::kBackward;
+    case Phase::kUpdate:
+      return Kind::kUpdate;
+  }
+  return Kind::kForward;
+}
+
+std::string block_of(const Source& source) {
+  const size_t open = source.path.find('[');
+  if (open == std::string::npos) return "";
+  const size_t close = source.path.find(']', open);
+  return close == std::string::npos ? "" : source.path.substr(0, close + 1);
+}
+
+std::string moment_in_words(const Scheme& scheme, const Plan& plan, int place) {
+  const int calls = static_cast<int>(plan.calls.size());
+  if (calls == 0) return "there are no calls";
+  if (place >= calls) return fmt::format("after the last of {} calls", calls);
+  const Morphism& m = scheme.morphisms[plan.calls[place].morphism];
+  std::string words = fmt::format("at {} ({}), {}", to_string(m.source), m.op, name(kind_of(m)));
+  if (const std::string block = block_of(m.source); !block.empty()) words += " of " + block;
+  const bool in_body = place >= plan.body_begin && place < plan.body_end;
+  if (scheme.parts > 1 && in_body) words += fmt::format(" in each of {} parts", scheme.parts);
+  return words + fmt::format(", call {} of {}", place + 1, calls);
+}
+
+std::vector<Owner> owners(const Plan& plan, Tier tier) {
+  std::vector<Owner> found;
+  for (size_t i = 0; i < plan.storages.size(); ++i) {
+    const Storage& s = plan.storages[i];
+    if (s.tier != tier) continue;
+    found.push_back({.storage = static_cast<int>(i),
+                     .object = s.objects.empty() ? -1 : s.objects[0],
+                     .category = s.category,
+                     .from = s.first,
+                     .to = s.last,
+                     .size = s.size});
+  }
+  return found;
+}
+
+int Timeline::peak_moment() const {
+  const auto found = std::find_if(moments.begin(), moments.end(),
+                                  [&](const Moment& m) { return m.place == peak_at; });
+  if (found != moments.end()) return static_cast<int>(found - moments.begin());
+  return static_cast<int>(moments.size()) - 1;
+}
+
+namespace {
+
+std::vector<CategoryBytes> live_bytes(const Plan& plan, Tier tier) {
+  const int end = static_cast<int>(plan.calls.size());
+  std::vector<CategoryBytes> live(end + 2, CategoryBytes{});
+  for (const Owner& o : owners(plan, tier)) {
+    const auto c = static_cast<size_t>(o.category);
+    live[o.from][c] += o.size.count;
+    live[std::min(o.to, end) + 1][c] -= o.size.count;
+  }
+  for (int at = 1; at <= end; ++at) {
+    for (int c = 0; c < kNumCategories; ++c) live[at][c] += live[at - 1][c];
+  }
+  live.pop_back();
+  return live;
+}
+
+std::vector<Moment> moments_of(const Plan& plan, int parts, const std::vector<double>& seconds) {
+  const int calls = static_cast<int>(plan.calls.size());
+  CHECK(seconds.empty() || static_cast<int>(seconds.size()) == calls,
+        "a step's seconds are those of its calls");
+  std::vector<Moment> moments;
+  double now = 0;
+  const auto add = [&](int begin, int end, int part) {
+    for (int at = begin; at < end; ++at) {
+      const double width = seconds.empty() ? 1 : seconds[at];
+      moments.push_back({.place = at, .part = part, .begins = now, .ends = now + width});
+      now += width;
+    }
+  };
+  add(0, plan.body_begin, 0);
+  for (int part = 0; part < parts; ++part) add(plan.body_begin, plan.body_end, part);
+  add(plan.body_end, calls, 0);
+  return moments;
+}
+
+// In moments. `shown` of the body's `parts` stand in the timeline.
+std::vector<Stretch> sections_of(const Plan& plan, int parts, int shown) {
+  const int calls = static_cast<int>(plan.calls.size()), body = plan.body_end - plan.body_begin;
+  std::vector<Stretch> sections;
+  const auto add = [&](int begin, int size, std::string name) {
+    if (size > 0) sections.push_back({begin, begin + size - 1, std::move(name)});
+  };
+  add(0, plan.body_begin, "prologue");
+  for (int part = 0; part < shown; ++part) {
+    add(plan.body_begin + part * body, body,
+        parts == 1   ? "step"
+        : shown == 1 ? fmt::format("one of {} parts", parts)
+                     : fmt::format("part {} of {}", part + 1, parts));
+  }
+  add(plan.body_begin + shown * body, calls - plan.body_end, "epilogue");
+  return sections;
+}
+
+// Divides moments [begin, end) of one part of a section. Calls that a chunked readout or an update
+// without clipping puts elsewhere do not cut a phase into pieces.
+void add_phases(const std::vector<Kind>& kind, int begin, int end, std::vector<Stretch>& phases) {
+  const auto is_backward = [](Kind k) { return k == Kind::kBackward || k == Kind::kRecomputation; };
+  int first = end, last = begin - 1;
+  int update = end;
+  for (int i = begin; i < end; ++i) {
+    if (is_backward(kind[i])) first = std::min(first, i), last = i;
+  }
+  if (first == end) {  // nothing backward: the update begins where nothing forward follows
+    while (update > begin && kind[update - 1] == Kind::kUpdate) --update;
+    first = update, last = update - 1;
+  }
+  const auto add = [&](int from, int to, std::string_view name) {
+    if (from <= to) phases.push_back({from, to, std::string(name)});
+  };
+  add(begin, first - 1, "forward");
+  add(first, last, "backward");
+  add(last + 1, end - 1, "update");
+}
+
+void add_blocks(const Scheme& scheme, const Plan& plan, const std::vector<Moment>& moments,
+                const Stretch& phase, std::vector<Stretch>& blocks) {
+  if (phase.name == "update") return;  // goes through the parameters once more, in small steps
+  std::vector<Stretch> found;
+  std::map<std::string, int> seen;
+  for (int i = phase.first; i <= phase.last; ++i) {
+    const Morphism& m = scheme.morphisms[plan.calls[moments[i].place].morphism];
+    if (m.phase == Phase::kUpdate) continue;
+    const std::string block = block_of(m.source);
+    if (block.empty() || !seen.emplace(block, i).second) {
+      // What is outside, behind the last block, belongs to none.
+      if (block.empty() || found.empty()) continue;
+      if (found.back().name == block) found.back().last = i;
+      continue;
+    }
+    if (!found.empty()) found.back().last = i - 1;
+    found.push_back({i, i, block});
+  }
+  blocks.insert(blocks.end(), found.begin(), found.end());
+}
+
+}  // namespace
+
+Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOptions& options) {
+  Timeline t{.tier = options.tier, .arena = plan.arena_of(options.tier).size};
+  t.live = live_bytes(plan, options.tier);
+  for (size_t at = 0; at < t.live.size(); ++at) {
+    if (const Bytes here{total(t.live[at])}; here > t.peak) {
+      t.peak = here, t.peak_at = static_cast<int>(at);
+    }
+  }
+  t.peak_words = moment_in_words(scheme, plan, t.peak_at);
+  t.parts = scheme.parts;
+  t.body_once = scheme.parts > options.most_parts;
+  t.in_seconds = !options.seconds.empty();
+  const int parts = t.body_once ? 1 : scheme.parts;
+  t.moments = moments_of(plan, parts, options.seconds);
+  for (const PlannedCall& call : plan.calls) {
+    t.kinds.push_back(kind_of(scheme.morphisms[call.morphism]));
+  }
+  std::vector<Kind> kind;
+  for (const Moment& m : t.moments) kind.push_back(t.kinds[m.place]);
+  t.sections = sections_of(plan, scheme.parts, parts);
+  for (const Stretch& s : t.sections) add_phases(kind, s.first, s.last + 1, t.phases);
+  for (const Stretch& phase : t.phases) add_blocks(scheme, plan, t.moments, phase, t.blocks);
+  return t;
+}
+
+}  // namespace adjoint

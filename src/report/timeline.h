@@ -1,0 +1,85 @@
+// The memory of a planned step over its time: whose bytes are alive at every call, and what runs
+// there (phase, block, part of the batch). Tables, charts and traces are readings of this.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace adjoint {
+
+using CategoryBytes = std::array<int64_t, kNumCategories>;
+int64_t total(const CategoryBytes& bytes);
+
+// Layers of a chart from the bottom up: what stays, then what comes and goes.
+constexpr std::array<Category, kNumCategories> kLayers = {
+    Category::kParameters, Category::kOptimizer,   Category::kOther,
+    Category::kGradients,  Category::kActivations, Category::kWorkspace};
+
+// One run of a planned call. A body of n parts stands n times in a timeline.
+struct Moment {
+  int place = 0;                // in the order
+  int part = 0;                 // of the batch; 0 outside the body
+  double begins = 0, ends = 0;  // seconds, or calls where no seconds are known
+};
+
+// What runs at one call, in the words that people use for it.
+enum class Kind : uint8_t { kForward, kBackward, kRecomputation, kUpdate };
+std::string_view name(Kind kind);
+Kind kind_of(const Morphism& morphism);
+
+// Neighbouring moments, the last one included.
+struct Stretch {
+  int first = 0, last = 0;
+  std::string name = {};
+};
+
+struct Timeline {
+  Tier tier = Tier::kDevice;
+  Bytes arena = {0};
+  // Per place of the order and by category; the last one is after the last call.
+  std::vector<CategoryBytes> live = {};
+  Bytes peak = {0};
+  int peak_at = 0;              // place
+  std::string peak_words = {};  // "at block[11].up:grad, backward of block[11], call 412 of 731"
+  std::vector<Moment> moments = {};
+  std::vector<Kind> kinds = {};  // per place
+  bool in_seconds = false;
+  int parts = 1;                       // how often the body runs
+  bool body_once = false;              // there are too many parts to show: the body stands once
+  std::vector<Stretch> sections = {};  // "prologue", "part 1 of 4", ..., "epilogue"; one: "step"
+  // Forward until the first call backward, backward until the last one, then update; in every
+  // section.
+  std::vector<Stretch> phases = {};
+  // Per phase forward and backward: from a block's first call there to the next block's.
+  std::vector<Stretch> blocks = {};
+
+  double length() const { return moments.empty() ? 0 : moments.back().ends; }
+  int peak_moment() const;  // the first at the peak's place; -1: there are no calls
+};
+
+struct TimelineOptions {
+  Tier tier = Tier::kDevice;
+  std::vector<double> seconds = {};  // per planned call (StepTime::seconds); none: equally wide
+  int most_parts = 8;                // a body of more is shown once
+};
+Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOptions& options);
+
+// The path up to its first index, "block[3]"; "" for what is in no block.
+std::string block_of(const Source& source);
+
+// "at block[11].up:grad, backward of block[11], call 412 of 731".
+std::string moment_in_words(const Scheme& scheme, const Plan& plan, int place);
+
+// Who owns bytes of a storage, and from which place to which, both included.
+struct Owner {
+  int storage = 0;
+  Value object = -1;  // none: the workspace of the call at `from`
+  Category category = Category::kOther;
+  int from = 0, to = 0;
+  Bytes size = {0};
+};
+std::vector<Owner> owners(const Plan& plan, Tier tier);
+
+}  // namespace adjoint

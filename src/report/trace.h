@@ -1,0 +1,18 @@
+// A step as a trace for Perfetto or chrome://tracing (the JSON Trace Event Format): one event per
+// call, tracks for arithmetic, copies between tiers, phases and blocks, and counters of memory.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace adjoint {
+
+struct TraceOptions {
+  std::string title = {};            // name of the process in the viewer
+  std::vector<double> seconds = {};  // per planned call; none: a microsecond each
+};
+
+std::string chrome_trace(const Scheme& scheme, const Plan& plan, const TraceOptions& options);
+
+}  // namespace adjoint
