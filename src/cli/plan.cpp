@@ -6,10 +6,13 @@
 
 #include "analysis/totals.h"
 #include "cli/command.h"
+#include "cli/pictures.h"
 #include "cli/step_flags.h"
 #include "device/parallel.h"
+#include "plan/timing.h"
 #include "report/memory_table.h"
 #include "report/stack_table.h"
+#include "report/timeline.h"
 
 namespace adjoint {
 
@@ -17,20 +20,93 @@ namespace {
 
 struct PlanFlags {
   StepFlags step;
+  PictureFlags pictures;
   bool json = false, measure = false;
 };
 
+// One stack's step, planned.
+struct PlannedStep {
+  std::string title;
+  BuiltStep built;
+  Plan plan;
+};
+
+PlannedStep planned_step(const BoundModel& model, StepOptions options, const std::string& stack) {
+  options.stack = stack;
+  PlannedStep step{
+      stack_title(stack), build_step(model.forward(), parse_stack(stack), options), {}};
+  step.plan = make_plan(step.built.scheme, {.threads = num_threads()});
+  return step;
+}
+
+ChartedStep charted(const PlannedStep& step) {
+  const Costs costs{.sheet = find_device("cpu"), .threads = num_threads()};
+  return {.title = step.title,
+          .scheme = step.built.scheme,
+          .plan = step.plan,
+          .seconds = predict_time(step.built.scheme, step.plan, costs).seconds,
+          .clock = "predicted for " + costs.sheet.name};
+}
+
+void draw(const PlanFlags& flags, const std::string& title, const PlannedStep& first,
+          const std::optional<PlannedStep>& second) {
+  if (flags.pictures.chart.empty() && flags.pictures.trace.empty()) return;
+  std::vector<ChartedStep> steps = {charted(first)};
+  if (second) steps.push_back(charted(*second));
+  write_pictures(flags.pictures, title, "live memory over one step of training, as planned", steps);
+}
+
+std::string tables(const PlanFlags& flags, const PlannedStep& first,
+                   const std::optional<PlannedStep>& second,
+                   const std::optional<Measured>& measured) {
+  const By by = by_named(flags.pictures.by);
+  const auto owned = [&](const PlannedStep& s) {
+    return owner_table(s.built.scheme, s.plan, by, flags.pictures.rows());
+  };
+  const auto moment = [](const PlannedStep& s) {
+    return moment_in_words(s.built.scheme, s.plan, s.plan.peak_at) + "\n";
+  };
+  if (second && by == By::kCategory) {
+    return comparison_table({first.title, first.plan}, {second->title, second->plan}) +
+           "\nA's peak is " + moment(first) + "B's peak is " + moment(*second);
+  }
+  if (second) {
+    return fmt::format("{}\n\n{}\n{}\n\n{}", first.title, owned(first), second->title,
+                       owned(*second));
+  }
+  if (by == By::kCategory) {
+    return memory_table(first.plan, measured) + "the peak is " + moment(first);
+  }
+  return owned(first);
+}
+
 int run(const PlanFlags& flags) {
+  flags.pictures.check();
   const BoundModel model = flags.step.bound();
-  const BuiltStep built = flags.step.built(model);
-  const Scheme& step = built.scheme;
-  const Plan plan = make_plan(step, {.threads = num_threads()});
+  const PlannedStep first = planned_step(model, flags.step.step, flags.step.step.stack);
+  std::optional<PlannedStep> second;
+  if (flags.pictures.compare) {
+    second = planned_step(model, flags.step.step, *flags.pictures.compare);
+  }
+  const Scheme& step = first.built.scheme;
+  const Plan& plan = first.plan;
   std::optional<Measured> measured;
   if (flags.measure) measured = measure_step(step, plan);
   const int64_t tokens = model.batch() * model.context();
   const auto flops = flops_by_phase(step);
+  draw(flags,
+       fmt::format("{}, batch {} x {} tokens, {}", model.name(), model.batch(), model.context(),
+                   flags.step.optimizer),
+       first, second);
   if (flags.json) {
     nlohmann::json out = memory_json(plan);
+    const By by = by_named(flags.pictures.by);
+    add_owners(out, step, plan, by, flags.pictures.rows());
+    if (second) {
+      nlohmann::json& other = out["compare"] = memory_json(second->plan);
+      other["stack"] = *flags.pictures.compare;
+      add_owners(other, second->built.scheme, second->plan, by, flags.pictures.rows());
+    }
     out["model"] = model.name();
     out["params"] = num_parameters(step);
     const double total = flops[0] + flops[1] + flops[2];
@@ -48,9 +124,9 @@ int run(const PlanFlags& flags) {
     return kDone;
   }
   std::cout << flags.step.describe(model) << "\n";
-  std::cout << "\n" << stack_table(built.applied) << "\n";
+  std::cout << "\n" << stack_table(first.built.applied) << "\n";
   std::cout << fmt::format("{:<18} {:>20}\n\n", "parameters", with_commas(num_parameters(step)));
-  std::cout << memory_table(plan, measured);
+  std::cout << tables(flags, first, second, measured);
   std::cout << fmt::format("\n{:<18} {:>12.4g} forward, {:.4g} backward, {:.4g} update\n",
                            "FLOPs per step", double(flops[0]), double(flops[1]), double(flops[2]));
   std::cout << fmt::format("{:<18} {:>12}\n", "tokens per step", with_commas(tokens));
@@ -71,11 +147,14 @@ void add_plan(CLI::App& app, Action& action) {
   flags->step.add_to(*command);
   command->add_flag("--measure", flags->measure,
                     "run a few steps on random tokens, and say what they really touched");
+  flags->pictures.add_to(*command);
   command->add_flag("--json", flags->json, "as JSON");
   command->footer(
       "Examples:\n"
       "  adjoint plan --model gpt2 --batch 32 --context 1024\n"
-      "  adjoint plan --model gpt2 --batch 32 --stack 'bf16 | checkpoint(block)'");
+      "  adjoint plan --model gpt2 --batch 32 --stack 'bf16 | checkpoint(block)'\n"
+      "  adjoint plan --model gpt2 --batch 8 --by tensor --top 10\n"
+      "  adjoint plan --model gpt2 --batch 32 --compare 'checkpoint(block)' --chart memory.svg");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -165,7 +165,8 @@ MemoryChart chart_of(std::string title, std::string subtitle,
     for (const ChartedStep& s : steps) {
       std::string name = s.title;
       if (host) name += tier == Tier::kHost ? ", host memory" : ", device memory";
-      row.push_back({name, make_timeline(s.scheme, s.plan, {.tier = tier, .seconds = s.seconds})});
+      row.push_back({name, make_timeline(s.scheme, s.plan,
+                                         {.tier = tier, .seconds = s.seconds, .clock = s.clock})});
     }
     chart.rows.push_back(std::move(row));
   }

@@ -29,6 +29,7 @@ struct ChartedStep {
   const Scheme& scheme;
   const Plan& plan;
   std::vector<double> seconds = {};  // per planned call; none: calls are equally wide
+  std::string clock = {};            // whose seconds: "predicted for cpu", "measured"
 };
 MemoryChart chart_of(std::string title, std::string subtitle,
                      const std::vector<ChartedStep>& steps);

@@ -262,7 +262,8 @@ void draw_time_axis(Svg& svg, const Timeline& t, const Frame& frame, double y) {
     svg.line(x, y, x, y + 4, kFrame);
     svg.text(x, y + 16, tick.label, {.size = 10.5, .anchor = Anchor::kMiddle});
   }
-  std::string what = t.in_seconds ? "time, predicted" : "calls of the step in order";
+  std::string what = t.in_seconds ? "time" + (t.clock.empty() ? "" : ", " + t.clock)
+                                  : "calls of the step in order";
   if (t.body_once) what += fmt::format("; forward and backward are one of {} parts", t.parts);
   svg.text(frame.x + frame.width / 2, y + 30, fitted(what, 10.5, frame.width),
            {.size = 10.5, .anchor = Anchor::kMiddle, .fill = kGrey});

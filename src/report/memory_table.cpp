@@ -8,11 +8,15 @@ namespace adjoint {
 
 namespace {
 
+}  // namespace
+
 std::string key_of(Category category) {
   std::string key(name(category));
   std::replace(key.begin(), key.end(), ' ', '_');
   return key;
 }
+
+namespace {
 
 std::string tier_table(const Plan& plan, Tier tier, std::string_view title,
                        const std::optional<Bytes>& touched) {

@@ -8,6 +8,8 @@
 
 namespace adjoint {
 
+std::string key_of(Category category);  // its name in JSON, "optimizer_state"
+
 // The device's table, and one of the host's where the plan uses that tier.
 std::string memory_table(const Plan& plan, const std::optional<Measured>& measured);
 // {"peak_bytes", "live_bytes", "categories": {...}, "host_peak_bytes"}; the categories add up to

@@ -183,6 +183,7 @@ Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOpt
   t.parts = scheme.parts;
   t.body_once = scheme.parts > options.most_parts;
   t.in_seconds = !options.seconds.empty();
+  t.clock = options.clock;
   const int parts = t.body_once ? 1 : scheme.parts;
   t.moments = moments_of(plan, parts, options.seconds);
   for (const PlannedCall& call : plan.calls) {

@@ -46,6 +46,7 @@ struct Timeline {
   std::vector<Moment> moments = {};
   std::vector<Kind> kinds = {};  // per place
   bool in_seconds = false;
+  std::string clock = {};              // whose seconds they are
   int parts = 1;                       // how often the body runs
   bool body_once = false;              // there are too many parts to show: the body stands once
   std::vector<Stretch> sections = {};  // "prologue", "part 1 of 4", ..., "epilogue"; one: "step"
@@ -62,6 +63,7 @@ struct Timeline {
 struct TimelineOptions {
   Tier tier = Tier::kDevice;
   std::vector<double> seconds = {};  // per planned call (StepTime::seconds); none: equally wide
+  std::string clock = {};            // "predicted for cpu", "measured"
   int most_parts = 8;                // a body of more is shown once
 };
 Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOptions& options);
