@@ -45,7 +45,7 @@ ChartedStep charted(const PlannedStep& step) {
           .scheme = step.built.scheme,
           .plan = step.plan,
           .seconds = predict_time(step.built.scheme, step.plan, costs).seconds,
-          .clock = "predicted for " + costs.sheet.name};
+          .clock = fmt::format("predicted for {}, {} threads", costs.sheet.name, costs.threads)};
 }
 
 void draw(const PlanFlags& flags, const std::string& title, const PlannedStep& first,
@@ -53,7 +53,8 @@ void draw(const PlanFlags& flags, const std::string& title, const PlannedStep& f
   if (flags.pictures.chart.empty() && flags.pictures.trace.empty()) return;
   std::vector<ChartedStep> steps = {charted(first)};
   if (second) steps.push_back(charted(*second));
-  write_pictures(flags.pictures, title, "live memory over one step of training, as planned", steps);
+  write_pictures(flags.pictures, title,
+                 "live memory of the device over one step of training, as planned", steps);
 }
 
 std::string tables(const PlanFlags& flags, const PlannedStep& first,

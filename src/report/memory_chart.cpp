@@ -26,7 +26,20 @@ Scale scale_of(const std::vector<MemoryPanel>& row) {
   for (const MemoryPanel& p : row) {
     most = std::max({most, p.timeline.arena.count, p.timeline.peak.count});
   }
-  return bytes_scale(0, 1.07 * static_cast<double>(most), 6);
+  return bytes_scale(0, 1.07 * static_cast<double>(most), 8);
+}
+
+std::string letter(size_t column) { return std::string(1, static_cast<char>('A' + column)); }
+
+// What one width stands for in all panels of a row: the longest, where all are in seconds.
+double span_of(const std::vector<MemoryPanel>& row, const Timeline& own) {
+  double span = own.length();
+  for (const MemoryPanel& p : row) {
+    if (p.timeline.in_seconds != own.in_seconds || !own.in_seconds)
+      return std::max(own.length(), 1e-9);
+    span = std::max(span, p.timeline.length());
+  }
+  return std::max(span, 1e-9);
 }
 
 class Legend {
@@ -34,22 +47,24 @@ class Legend {
   Legend(Svg& svg, double x, double y, const std::vector<MemoryPanel>& row)
       : svg_(svg), x_(x), y_(y), row_(row) {}
 
-  void draw() {
+  void draw(bool with_phases) {
     svg_.text(x_, y_ + 10, "at the peak", {.size = 11.5, .bold = true});
     for (size_t i = 0; row_.size() > 1 && i < row_.size(); ++i) {
-      svg_.text(right_of(i), y_ + 10, fitted(row_[i].title, 10.5, kLegendBytes - 6),
-                {.size = 10.5, .anchor = Anchor::kEnd, .bold = true}, row_[i].title);
+      svg_.text(right_of(i), y_ + 10, letter(i),
+                {.size = 11.5, .anchor = Anchor::kEnd, .bold = true}, row_[i].title);
     }
     y_ += 20;
     for (int layer = kNumCategories - 1; layer >= 0; --layer) draw_category(kLayers[layer]);
     rule();
     line("live", true, [](const Timeline& t) { return t.peak; });
-    if (differs()) {
-      svg_.line(x_, y_ + 5, x_ + 13, y_ + 5,
-                "stroke=\"#222\" stroke-width=\"1\" stroke-dasharray=\"4 2\"");
+    if (differs([](Bytes a, Bytes b) { return a != b; })) {
+      const auto apart = [](Bytes a, Bytes b) { return human(a) != human(b); };  // a line is drawn
+      if (differs(apart))
+        svg_.line(x_, y_ + 5, x_ + 13, y_ + 5,
+                  "stroke=\"#222\" stroke-width=\"1\" stroke-dasharray=\"4 2\"");
       line("arena, with gaps", false, [](const Timeline& t) { return t.arena; });
     }
-    draw_phases();
+    if (with_phases) draw_phases();
   }
 
  private:
@@ -87,17 +102,25 @@ class Legend {
     line(name(category), false, [&](const Timeline& t) { return Bytes{t.live[t.peak_at][c]}; });
   }
 
-  bool differs() const {
-    return std::any_of(row_.begin(), row_.end(),
-                       [](const MemoryPanel& p) { return p.timeline.arena > p.timeline.peak; });
+  template <class Differ>
+  bool differs(const Differ& differ) const {
+    return std::any_of(row_.begin(), row_.end(), [&](const MemoryPanel& p) {
+      return differ(p.timeline.arena, p.timeline.peak);
+    });
   }
 
   void draw_phases() {
-    const auto recomputes = [](const MemoryPanel& p) { return has_recomputation(p.timeline); };
-    if (std::none_of(row_.begin(), row_.end(), recomputes)) return;
-    y_ += 8;
-    svg_.rect(x_, y_ + 2, 13, 8, "fill=\"url(#again)\"");
-    svg_.text(x_ + 20, y_ + 10, "recomputation", {.size = 11.5});
+    y_ += 14;
+    svg_.text(x_, y_ + 10, "what runs", {.size = 11.5, .bold = true});
+    y_ += 20;
+    for (const Kind kind : {Kind::kForward, Kind::kBackward, Kind::kRecomputation, Kind::kUpdate}) {
+      const auto has = [&](const MemoryPanel& p) { return has_kind(p.timeline, kind); };
+      if (std::none_of(row_.begin(), row_.end(), has)) continue;
+      svg_.rect(x_, y_ + 1, 13, 10,
+                fmt::format("fill=\"{}\" stroke=\"#555\" stroke-width=\"0.5\"", fill_of(kind)));
+      svg_.text(x_ + 20, y_ + 10, name(kind), {.size = 11.5});
+      y_ += kLegendLine;
+    }
   }
 
   Svg& svg_;
@@ -145,10 +168,12 @@ std::string memory_chart(const MemoryChart& chart) {
     const Scale scale = scale_of(row);
     for (size_t c = 0; c < row.size(); ++c) {
       const double x = kLeft + static_cast<double>(c) * (width + kGap);
-      draw_panel(svg, row[c].title, row[c].timeline, {x, y, width, kPlotHeight}, scale, below[r],
+      const Timeline& t = row[c].timeline;
+      const std::string title = (columns > 1 ? letter(c) + ": " : "") + row[c].title;
+      draw_panel(svg, title, t, {x, y, width, kPlotHeight, span_of(row, t)}, scale, below[r],
                  c == 0);
     }
-    Legend(svg, legend, y, row).draw();
+    Legend(svg, legend, y, row).draw(r == 0);
     y += kPlotHeight + below[r].height() + kRowGap + kPanelTop;
   }
   return svg.str();

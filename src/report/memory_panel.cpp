@@ -27,6 +27,20 @@ std::string_view colour_of(Category category) {
   return "#000";
 }
 
+std::string_view fill_of(Kind kind) {
+  switch (kind) {
+    case Kind::kForward:
+      return "#dfe5ec";
+    case Kind::kBackward:
+      return "#b8c4d1";
+    case Kind::kRecomputation:
+      return "url(#again)";
+    case Kind::kUpdate:
+      return "#8b9db0";
+  }
+  return "#fff";
+}
+
 namespace {
 
 constexpr double kBand = 17, kStrip = 6, kBlockRow = 16, kPartRow = 16, kAxisRow = 36;
@@ -35,81 +49,99 @@ constexpr std::string_view kFrame = "stroke=\"#555\" stroke-width=\"1\"";
 constexpr std::string_view kGrey = "#555";
 
 // Which moment stands for each pixel: of all that share it the one with the most live bytes.
-std::vector<int> pixels(const Timeline& t, int width) {
+std::vector<int> pixels(const Timeline& t, const Frame& frame) {
+  const int width = static_cast<int>(frame.width);
   std::vector<int> shown(width, -1);
-  const double length = t.length();
   const auto column = [&](double x) {
-    const double at = length > 0 ? x / length * width : 0;
+    const double at = x / frame.span * width;
     return std::clamp(static_cast<int>(at + 1e-6), 0, width - 1);
   };
   for (size_t i = 0; i < t.moments.size(); ++i) {
     const Moment& m = t.moments[i];
-    const int last = std::max(column(m.begins), column(m.ends - 1e-9 * length));
+    const int last = std::max(column(m.begins), column(m.ends - 1e-9 * frame.span));
     for (int x = column(m.begins); x <= last; ++x) {
       const bool more =
           shown[x] < 0 || total(t.live[m.place]) > total(t.live[t.moments[shown[x]].place]);
       if (more) shown[x] = static_cast<int>(i);
     }
   }
-  if (length <= 0) std::fill(shown.begin(), shown.end(), t.peak_moment());
   return shown;
 }
 
-// The upper edge of all layers up to this one, closed along the bottom.
-std::string area(const Timeline& t, const std::vector<int>& shown, int layer, const Frame& frame,
-                 const Scale& scale) {
-  const auto height = [&](int moment) {
-    const CategoryBytes& live =
-        moment < 0 ? t.live[0] : t.live[t.moments[moment].place];  // no calls: what there is
-    int64_t sum = 0;
-    for (int k = 0; k <= layer; ++k) sum += live[static_cast<size_t>(kLayers[k])];
-    // Rounded here, so that relative steps do not drift.
-    return std::round(10 * frame.height * scale.at(static_cast<double>(sum))) / 10;
-  };
+// Heights in pixels of all layers up to this one, per pixel. Rounded, so that relative steps add
+// up.
+std::vector<double> heights(const Timeline& t, const std::vector<int>& shown, int layer,
+                            const Frame& frame, const Scale& scale) {
+  std::vector<double> found;
+  for (const int moment : shown) {
+    int64_t sum = 0;  // where the step is over
+    for (int k = 0; k <= layer && moment >= 0; ++k) {
+      sum += t.live[t.moments[moment].place][static_cast<size_t>(kLayers[k])];
+    }
+    found.push_back(std::round(10 * frame.height * scale.at(static_cast<double>(sum))) / 10);
+  }
+  return found;
+}
+
+// Calls level(from, to, height) for every run of equal heights.
+template <class Level>
+void for_levels(const std::vector<double>& heights, const Level& level) {
+  for (size_t x = 0; x < heights.size();) {
+    const size_t begin = x;
+    while (x < heights.size() && heights[x] == heights[begin]) ++x;
+    level(begin, x, heights[begin]);
+  }
+}
+
+// From the bottom up to the heights, closed along the bottom.
+std::string area(const std::vector<double>& heights, const Frame& frame) {
   std::string out = fmt::format("M{} {}", short_number(frame.x), short_number(frame.bottom()));
   double now = 0;
-  int run = 0;
-  const auto flush = [&] {
-    if (run > 0) out += fmt::format("h{}", run);
-    run = 0;
-  };
-  for (const int moment : shown) {
-    const double h = height(moment);
-    if (h != now) {
-      flush();
-      out += "v" + short_number(now - h);
-      now = h;
-    }
-    ++run;
-  }
-  flush();
+  for_levels(heights, [&](size_t from, size_t to, double h) {
+    if (h != now) out += "v" + short_number(now - h);
+    out += fmt::format("h{}", to - from);
+    now = h;
+  });
   return out + fmt::format("V{}z", short_number(frame.bottom()));
 }
 
-double x_of(const Timeline& t, const Frame& frame, double when) {
-  return t.length() > 0 ? frame.x + frame.width * when / t.length() : frame.x;
+// The level pieces of an edge: what is narrower is a spike, which a line would hide.
+std::string edge(const std::vector<double>& heights, const Frame& frame) {
+  std::string out;
+  for_levels(heights, [&](size_t from, size_t to, double h) {
+    if (to - from < 3 || h == 0) return;
+    out += fmt::format("M{} {}h{}", short_number(frame.x + static_cast<double>(from)),
+                       short_number(frame.bottom() - h), to - from);
+  });
+  return out;
 }
 
-double x_of_moment(const Timeline& t, const Frame& frame, int moment) {
-  return x_of(t, frame, t.moments[moment].begins);
+double x_of(const Frame& frame, double when) { return frame.x + frame.width * when / frame.span; }
+
+double begin_of(const Timeline& t, const Frame& frame, const Stretch& s) {
+  return x_of(frame, t.moments[s.first].begins);
 }
 
 double end_of(const Timeline& t, const Frame& frame, const Stretch& s) {
-  return x_of(t, frame, t.moments[s.last].ends);
+  return x_of(frame, t.moments[s.last].ends);
 }
 
 void draw_areas(Svg& svg, const Timeline& t, const Frame& frame, const Scale& scale) {
-  const std::vector<int> shown = pixels(t, static_cast<int>(frame.width));
+  const std::vector<int> shown = pixels(t, frame);
+  bool top = true;
   for (int layer = kNumCategories - 1; layer >= 0; --layer) {
     const auto c = static_cast<size_t>(kLayers[layer]);
     const bool used = std::any_of(t.live.begin(), t.live.end(),
                                   [&](const CategoryBytes& live) { return live[c] > 0; });
     if (!used) continue;
-    const std::string edge = area(t, shown, layer, frame, scale);
+    const std::vector<double> upper = heights(t, shown, layer, frame, scale);
+    // The stroke keeps spikes of a pixel visible.
     svg.path(
-        edge,
-        fmt::format("fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.35\"", colour_of(kLayers[layer])),
+        area(upper, frame),
+        fmt::format("fill=\"{0}\" stroke=\"{0}\" stroke-width=\"0.4\"", colour_of(kLayers[layer])),
         name(kLayers[layer]));
+    if (!top) svg.path(edge(upper, frame), "fill=\"none\" stroke=\"#fff\" stroke-width=\"0.7\"");
+    top = false;
   }
 }
 
@@ -123,24 +155,25 @@ void draw_grid(Svg& svg, const Frame& frame, const Scale& scale, bool labelled) 
   }
 }
 
+double x_of_peak(const Timeline& t, const Frame& frame) {
+  const Moment& m = t.moments[t.peak_moment()];
+  return x_of(frame, (m.begins + m.ends) / 2);
+}
+
+// Where they differ in what is said of them; a line on the areas' edge says nothing.
 void draw_arena(Svg& svg, const Timeline& t, const Frame& frame, const Scale& scale) {
-  if (t.arena <= t.peak) return;
+  if (human(t.arena) == human(t.peak)) return;
   const double y = frame.bottom() - frame.height * scale.at(static_cast<double>(t.arena.count));
   svg.line(frame.x, y, frame.right(), y,
            "stroke=\"#222\" stroke-width=\"1\" stroke-dasharray=\"5 3\"");
   // On the side where the peak is not.
-  const int peak = t.peak_moment();
-  const bool left = peak >= 0 && x_of_moment(t, frame, peak) > frame.x + frame.width / 2;
+  const bool left = x_of_peak(t, frame) > frame.x + frame.width / 2;
   svg.text(left ? frame.x + 5 : frame.right() - 5, y - 5, "arena " + human(t.arena),
            {.size = 11, .anchor = left ? Anchor::kStart : Anchor::kEnd});
 }
 
 void draw_peak(Svg& svg, const Timeline& t, const Frame& frame, const Scale& scale) {
-  const int peak = t.peak_moment();
-  double x = frame.x + frame.width / 2;
-  if (peak >= 0) {
-    x = x_of(t, frame, (t.moments[peak].begins + t.moments[peak].ends) / 2);
-  }
+  const double x = x_of_peak(t, frame);
   const double y = frame.bottom() - frame.height * scale.at(static_cast<double>(t.peak.count));
   const double label = frame.y - 22;
   svg.line(x, label + 18, x, y, "stroke=\"#222\" stroke-width=\"1\"");
@@ -160,19 +193,18 @@ void draw_peak(Svg& svg, const Timeline& t, const Frame& frame, const Scale& sca
   placed(label + 14, t.peak_words, 10.5, false);
 }
 
-std::string_view band_colour(std::string_view phase) {
-  if (phase == "forward") return "#dfe5ec";
-  if (phase == "backward") return "#b8c4d1";
-  if (phase == "update") return "#8b9db0";
-  return "#f3f3f3";
+Kind phase_kind(const Stretch& phase) {
+  return phase.name == "forward"    ? Kind::kForward
+         : phase.name == "backward" ? Kind::kBackward
+                                    : Kind::kUpdate;
 }
 
 void draw_phases(Svg& svg, const Timeline& t, const Frame& frame, double y) {
   for (const Stretch& phase : t.phases) {
-    const double x = x_of_moment(t, frame, phase.first), end = end_of(t, frame, phase);
+    const double x = begin_of(t, frame, phase), end = end_of(t, frame, phase);
     svg.rect(
         x, y, end - x, kBand,
-        fmt::format("fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.6\"", band_colour(phase.name)),
+        fmt::format("fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.6\"", fill_of(phase_kind(phase))),
         phase.name);
     if (text_width(phase.name, 11) + 4 <= end - x) {
       svg.text((x + end) / 2, y + 12.5, phase.name, {.size = 11, .anchor = Anchor::kMiddle});
@@ -191,10 +223,10 @@ bool has_kind_elsewhere(const Timeline& t) {
 
 // What really runs at each pixel, where that is not the band's phase throughout.
 void draw_kinds(Svg& svg, const Timeline& t, const Frame& frame, double y) {
-  const int width = static_cast<int>(frame.width);
+  const int width = static_cast<int>(frame.width * std::min(1.0, t.length() / frame.span));
   std::vector<std::array<double, 4>> share(width, std::array<double, 4>{});
   for (const Moment& m : t.moments) {
-    const double begin = x_of(t, frame, m.begins) - frame.x, end = x_of(t, frame, m.ends) - frame.x;
+    const double begin = x_of(frame, m.begins) - frame.x, end = x_of(frame, m.ends) - frame.x;
     for (int x = static_cast<int>(begin); x < std::min<double>(end, width); ++x) {
       share[x][static_cast<size_t>(t.kinds[m.place])] +=
           std::min<double>(end, x + 1) - std::max<double>(begin, x);
@@ -207,9 +239,8 @@ void draw_kinds(Svg& svg, const Timeline& t, const Frame& frame, double y) {
     const int begin = x;
     const Kind kind = kind_at(x);
     while (x < width && kind_at(x) == kind) ++x;
-    const std::string_view fill =
-        kind == Kind::kRecomputation ? "url(#again)" : band_colour(name(kind));
-    svg.rect(frame.x + begin, y, x - begin, kStrip, fmt::format("fill=\"{}\"", fill), name(kind));
+    svg.rect(frame.x + begin, y, x - begin, kStrip, fmt::format("fill=\"{}\"", fill_of(kind)),
+             name(kind));
   }
 }
 
@@ -222,29 +253,54 @@ std::string common_box(const std::vector<Stretch>& blocks) {
   return blocks.empty() ? "" : box(blocks[0].name);
 }
 
-void draw_blocks(Svg& svg, const Timeline& t, const Frame& frame, double y) {
-  const std::string box = common_box(t.blocks);
-  double free = frame.x;  // where the next label may begin
-  for (const Stretch& block : t.blocks) {
-    const double x = x_of_moment(t, frame, block.first), end = end_of(t, frame, block);
-    for (const double edge : {x, end}) {
-      svg.line(edge, frame.bottom(), edge, frame.bottom() + 4,
-               "stroke=\"#555\" stroke-width=\"0.6\"");
-    }
+// Labels of one phase's blocks: all, or every second, third, ... so that none meets another.
+void label_blocks(Svg& svg, const Timeline& t, const Frame& frame, double y, size_t begin,
+                  size_t end, const std::string& box) {
+  std::vector<std::pair<double, std::string>> labels;  // middle, text
+  double widest = 0, closest = frame.width;
+  for (size_t i = begin; i < end; ++i) {
+    const Stretch& block = t.blocks[i];
     std::string label = block.name;
     if (!box.empty()) label = label.substr(box.size() + 1, label.size() - box.size() - 2);
-    const double width = text_width(label, 9.5);
-    const double from = (x + end - width) / 2;
-    if (from < free || from + width > frame.right() + 8) continue;
-    svg.text((x + end) / 2, y + 11, label, {.size = 9.5, .anchor = Anchor::kMiddle, .fill = kGrey});
-    free = from + width + 4;
+    widest = std::max(widest, text_width(label, 9.5));
+    labels.emplace_back((begin_of(t, frame, block) + end_of(t, frame, block)) / 2, label);
+    if (labels.size() > 1) {
+      closest = std::min(closest, labels.back().first - labels[labels.size() - 2].first);
+    }
+  }
+  const size_t every = static_cast<size_t>(std::ceil((widest + 4) / std::max(closest, 0.1)));
+  for (size_t i = 0; i < labels.size(); i += every) {
+    svg.text(labels[i].first, y + 11, labels[i].second,
+             {.size = 9.5, .anchor = Anchor::kMiddle, .fill = kGrey});
+  }
+}
+
+void draw_blocks(Svg& svg, const Timeline& t, const Frame& frame, double y) {
+  const std::string box = common_box(t.blocks);
+  for (const Stretch& block : t.blocks) {
+    for (const double x : {begin_of(t, frame, block), end_of(t, frame, block)}) {
+      svg.line(x, frame.bottom(), x, frame.bottom() + 5, "stroke=\"#555\" stroke-width=\"0.6\"");
+    }
+  }
+  for (size_t i = 0; i + 1 < t.blocks.size(); ++i) {
+    const double x = end_of(t, frame, t.blocks[i]), end = begin_of(t, frame, t.blocks[i + 1]);
+    if (end - x < text_width("outside", 9.5) + 16) continue;
+    svg.text((x + end) / 2, y + 11, "outside",
+             {.size = 9.5, .anchor = Anchor::kMiddle, .fill = kGrey});
+  }
+  size_t begin = 0;
+  for (const Stretch& phase : t.phases) {
+    size_t end = begin;
+    while (end < t.blocks.size() && t.blocks[end].last <= phase.last) ++end;
+    if (end > begin) label_blocks(svg, t, frame, y, begin, end, box);
+    begin = end;
   }
 }
 
 // Parts of the batch, where there are several.
 void draw_sections(Svg& svg, const Timeline& t, const Frame& frame, double y) {
   for (const Stretch& section : t.sections) {
-    const double x = x_of_moment(t, frame, section.first), end = end_of(t, frame, section);
+    const double x = begin_of(t, frame, section), end = end_of(t, frame, section);
     svg.line(x + 0.5, y + kPartRow - 3, end - 0.5, y + kPartRow - 3,
              "stroke=\"#555\" stroke-width=\"1\"");
     if (text_width(section.name, 10) + 2 > end - x) continue;
@@ -264,7 +320,7 @@ void draw_time_axis(Svg& svg, const Timeline& t, const Frame& frame, double y) {
   }
   std::string what = t.in_seconds ? "time" + (t.clock.empty() ? "" : ", " + t.clock)
                                   : "calls of the step in order";
-  if (t.body_once) what += fmt::format("; forward and backward are one of {} parts", t.parts);
+  if (t.body_once) what += fmt::format("; {} more parts like this one are left out", t.parts - 1);
   svg.text(frame.x + frame.width / 2, y + 30, fitted(what, 10.5, frame.width),
            {.size = 10.5, .anchor = Anchor::kMiddle, .fill = kGrey});
 }
@@ -282,8 +338,8 @@ PanelRows rows_of(const Timeline& t) {
           .blocks = !t.blocks.empty()};
 }
 
-bool has_recomputation(const Timeline& t) {
-  return std::count(t.kinds.begin(), t.kinds.end(), Kind::kRecomputation) > 0;
+bool has_kind(const Timeline& t, Kind kind) {
+  return std::count(t.kinds.begin(), t.kinds.end(), kind) > 0;
 }
 
 void draw_panel(Svg& svg, const std::string& title, const Timeline& t, const Frame& frame,
@@ -291,9 +347,15 @@ void draw_panel(Svg& svg, const std::string& title, const Timeline& t, const Fra
   svg.text(frame.x, frame.y - kPanelTop + 14, fitted(title, 12.5, frame.width),
            {.size = 12.5, .bold = true}, title);
   draw_grid(svg, frame, scale, labelled);
-  draw_areas(svg, t, frame, scale);
-  draw_arena(svg, t, frame, scale);
-  draw_peak(svg, t, frame, scale);
+  if (t.peak.count == 0 || t.moments.empty()) {
+    const std::string words = t.moments.empty() ? "there are no calls" : "not used";
+    svg.text(frame.x + frame.width / 2, frame.y + frame.height / 2, words,
+             {.size = 12, .anchor = Anchor::kMiddle, .fill = kGrey});
+  } else {
+    draw_areas(svg, t, frame, scale);
+    draw_arena(svg, t, frame, scale);
+    draw_peak(svg, t, frame, scale);
+  }
   svg.line(frame.x, frame.bottom(), frame.right(), frame.bottom(), kFrame);
   svg.line(frame.x, frame.y, frame.x, frame.bottom(), kFrame);
   double y = frame.bottom() + 6;

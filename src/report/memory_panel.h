@@ -9,6 +9,7 @@ namespace adjoint {
 
 struct Frame {
   double x = 0, y = 0, width = 0, height = 0;
+  double span = 1;  // of time, or calls, that the width stands for
   double right() const { return x + width; }
   double bottom() const { return y + height; }
 };
@@ -26,9 +27,10 @@ constexpr double kPanelTop = 58;  // above a plot: its title, and its peak in wo
 void draw_panel(Svg& svg, const std::string& title, const Timeline& timeline, const Frame& frame,
                 const Scale& scale, const PanelRows& rows, bool labelled);
 
-bool has_recomputation(const Timeline& timeline);
+bool has_kind(const Timeline& timeline, Kind kind);
 std::string_view colour_of(Category category);
-// Fills of the phases' band; recomputation is hatched by the pattern that this defines.
+// Fill of a phase's band; recomputation is hatched by the pattern that kHatch defines.
+std::string_view fill_of(Kind kind);
 constexpr std::string_view kHatch =
     "<defs><pattern id=\"again\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\" "
     "patternTransform=\"rotate(45)\"><rect width=\"4\" height=\"4\" fill=\"#fff\"/>"

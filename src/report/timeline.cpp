@@ -151,6 +151,7 @@ void add_phases(const std::vector<Kind>& kind, int begin, int end, std::vector<S
 void add_blocks(const Scheme& scheme, const Plan& plan, const std::vector<Moment>& moments,
                 const Stretch& phase, std::vector<Stretch>& blocks) {
   if (phase.name == "update") return;  // goes through the parameters once more, in small steps
+  if (moments[phase.first].place < plan.body_begin) return;  // so does a prologue
   std::vector<Stretch> found;
   std::map<std::string, int> seen;
   for (int i = phase.first; i <= phase.last; ++i) {
