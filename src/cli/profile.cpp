@@ -9,6 +9,7 @@
 #include "cli/patience.h"
 #include "cli/step_flags.h"
 #include "device/parallel.h"
+#include "plan/timing.h"
 #include "report/profile_folder.h"
 #include "report/profile_page.h"
 #include "train/save.h"
@@ -54,7 +55,9 @@ int run(const ProfileFlags& flags) {
       .scheme = step,
       .plan = plan,
       .measured = std::move(measured),
-      .peak = peak};
+      .peak = peak,
+      .predicted_seconds =
+          predict_time(step, plan, {.sheet = measured_sheet(peak), .threads = peak.threads}).step};
   const std::vector<Picture> pictures;
   write_profile(flags.out, {{"index.html", profile_page(profile, pictures)},
                             {"profile.json", full_profile_json(profile).dump(1) + "\n"}});

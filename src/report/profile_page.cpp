@@ -91,7 +91,7 @@ std::string cards(const Profile& p) {
   }
   out += card("Witness: growth of the process", human(m.witness),
               beside(m.witness, p.plan.arena + p.plan.host.size, "planned"));
-  out += card("Program and libraries", human(m.library), "resident before the arena was made");
+  out += card("Program and libraries", human(m.library), "all resident memory that is not the arena");
   const std::string predicted =
       p.predicted_seconds > 0
           ? fmt::format("foretold {:.4g} ms, {:+.0f}%", 1e3 * p.predicted_seconds,

@@ -115,6 +115,7 @@ json full_profile_json(const Profile& p) {
   out["steps_s"] = p.measured.seconds;
   out["by_op"] = rows_json(time_by_op(p.scheme, p.plan, p.measured.call_seconds));
   out["by_block"] = rows_json(time_by_block(p.scheme, p.plan, p.measured.call_seconds));
+  out["calls_s"] = timings_of(p.scheme, p.plan, p.measured.call_seconds);
   return out;
 }
 

@@ -2,7 +2,7 @@
 // uses, and the rate at which memory is read and written. Utilization is a share of these, and a
 // device sheet made of them predicts steps here. Takes about a second.
 #pragma once
-#include "base/bytes.h"
+#include "cost/sheet.h"
 
 namespace adjoint {
 
@@ -13,5 +13,8 @@ struct MachinePeak {
 };
 
 MachinePeak measure_machine();
+
+// The sheet of a CPU with this one's rates.
+DeviceSheet measured_sheet(const MachinePeak& peak);
 
 }  // namespace adjoint

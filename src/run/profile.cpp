@@ -1,6 +1,7 @@
 #include "run/profile.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -186,6 +187,15 @@ void load_libraries() {
   parallel_for(num_threads(), 1, [](int64_t, int64_t, int) {});
 }
 
+// Resident memory that somebody holds. What was freed stays with malloc for a while: oneDNN packs
+// blocks of every product's operands into memory of its own and frees it when the product is done.
+Bytes held_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+  return resident_memory();
+}
+
 void check_fits(const Plan& plan) {
   const Bytes need = plan.arena + plan.host.size;
   const auto available = available_memory();
@@ -229,6 +239,20 @@ int times_in_step(const Scheme& scheme, const Plan& plan, int call) {
   return call >= plan.body_begin && call < plan.body_end ? scheme.parts : 1;
 }
 
+Timings timings_of(const Scheme& scheme, const Plan& plan,
+                   const std::vector<double>& call_seconds) {
+  std::map<std::string, std::pair<double, int>> sums;
+  for (size_t at = 0; at < plan.calls.size(); ++at) {
+    if (plan.calls[at].is_view) continue;
+    auto& [sum, count] = sums[call_key(scheme, scheme.morphisms[plan.calls[at].morphism])];
+    sum += call_seconds[at];
+    ++count;
+  }
+  Timings timings;
+  for (const auto& [key, sum] : sums) timings[key] = sum.first / sum.second;
+  return timings;
+}
+
 Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions& options) {
   check_fits(plan);
   load_libraries();
@@ -239,7 +263,7 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
     if (options.told) options.told(++done, plain_steps + poisoned, what);
   };
 
-  Measured measured{.touched = {0}, .library = resident_memory()};
+  Measured measured{.touched = {0}, .library = held_memory()};
   Run run(step, plan, {.reference = false, .poison = false});
   run.set_poison(std::nullopt);
   Steps steps(run, options.seed);
@@ -253,7 +277,11 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
       clock.start();
       const double seconds = steps.step();
       measured.losses.push_back(steps.loss());
-      if (i + 1 == kWitnessStep) measured.witness = resident_memory() - measured.library;
+      if (i + 1 == kWitnessStep) {
+        const Bytes all = resident_memory(), held = held_memory();
+        measured.witness = held - measured.library;
+        measured.library += all - held;
+      }
       if (i < kPoisonedSteps && options.poison) hashes.push_back(steps.hashes());
       tell("steps");
       if (i < kWarmSteps) continue;

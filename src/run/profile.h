@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cost/cost.h"
 #include "run/run.h"
 
 namespace adjoint {
@@ -15,8 +16,11 @@ namespace adjoint {
 struct Measured {
   Bytes touched;             // the end of the highest byte that was really written
   Bytes host_touched = {0};  // the same of the next tier
-  Bytes witness = {0};  // growth of resident memory from before the arenas to after the third step
-  Bytes library = {0};  // resident memory before them: the program, libraries, the scheme
+  // Growth of resident memory that somebody holds, from before the arenas to after the third step.
+  Bytes witness = {0};
+  // The rest of it: the program and what it knew before them, and what libraries took during a step
+  // for themselves and gave back.
+  Bytes library = {0};
   double step_seconds = 0;                // median
   std::vector<double> seconds = {};       // of every timed step
   std::vector<double> call_seconds = {};  // per planned call: median over steps of one execution
@@ -34,6 +38,9 @@ struct MeasureOptions {
 // On random tokens. A MachineError when the arenas do not fit into the free memory; an Error when a
 // pass with poison gives other bits: the plan is wrong then.
 Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions& options = {});
+
+// Seconds of single calls by key, as a cost model learns them: the mean of calls that are alike.
+Timings timings_of(const Scheme& scheme, const Plan& plan, const std::vector<double>& call_seconds);
 
 // Resident memory of this process.
 Bytes resident_memory();
