@@ -59,6 +59,7 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   constexpr std::pair<std::string_view, double> units[] = {{"", 1},
                                                            {"B", 1},
+                                                           {"kB", 1e3},
                                                            {"KB", 1e3},
                                                            {"MB", 1e6},
                                                            {"GB", 1e9},

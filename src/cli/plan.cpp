@@ -6,6 +6,7 @@
 
 #include "analysis/totals.h"
 #include "cli/command.h"
+#include "cli/fit_flags.h"
 #include "cli/pictures.h"
 #include "cli/step_flags.h"
 #include "device/parallel.h"
@@ -21,31 +22,40 @@ namespace {
 struct PlanFlags {
   StepFlags step;
   PictureFlags pictures;
+  FitFlags fit;
+  ParetoFlags pareto;
   bool json = false, measure = false;
 };
 
-// One stack's step, planned.
+// One stack's step, planned and timed.
 struct PlannedStep {
   std::string title;
   BuiltStep built;
-  Plan plan;
+  Plan plan = {};
+  StepTime time = {};
+  std::string clock = {};  // whose time it is
 };
 
-PlannedStep planned_step(const BoundModel& model, StepOptions options, const std::string& stack) {
+PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
+                         const std::string& stack) {
+  StepOptions options = flags.step.step;
   options.stack = stack;
-  PlannedStep step{
-      stack_title(stack), build_step(model.forward(), parse_stack(stack), options), {}};
+  PlannedStep step{.title = stack_title(stack),
+                   .built = build_step(model.forward(), parse_stack(stack), options)};
   step.plan = make_plan(step.built.scheme, {.threads = num_threads()});
+  const Costs costs = costs_for(flags.fit.wish, model, num_threads(), step.built.scheme);
+  step.time = predict_time(step.built.scheme, step.plan, costs);
+  step.clock = costs.sheet.name;
+  if (costs.sheet.per_core) step.clock += fmt::format(", {} threads", costs.threads);
   return step;
 }
 
 ChartedStep charted(const PlannedStep& step) {
-  const Costs costs{.sheet = find_device("cpu"), .threads = num_threads()};
   return {.title = step.title,
           .scheme = step.built.scheme,
           .plan = step.plan,
-          .seconds = predict_time(step.built.scheme, step.plan, costs).seconds,
-          .clock = fmt::format("predicted for {}, {} threads", costs.sheet.name, costs.threads)};
+          .seconds = step.time.seconds,
+          .clock = "predicted for " + step.clock};
 }
 
 void draw(const PlanFlags& flags, const std::string& title, const PlannedStep& first,
@@ -82,12 +92,19 @@ std::string tables(const PlanFlags& flags, const PlannedStep& first,
 }
 
 int run(const PlanFlags& flags) {
+  if (flags.pareto.wanted && flags.fit.wanted()) {
+    fail("--fit and --pareto contradict each other: the curve is all budgets");
+  }
+  if (flags.pareto.wanted) return run_pareto(flags.pareto, flags.fit, flags.step, flags.json);
   flags.pictures.check();
   const BoundModel model = flags.step.bound();
-  const PlannedStep first = planned_step(model, flags.step.step, flags.step.step.stack);
+  std::optional<Chosen> chosen;
+  if (flags.fit.wanted()) chosen = flags.fit.choose(model, flags.step.step);
+  const std::string stack = chosen ? chosen->point.stack : flags.step.step.stack;
+  const PlannedStep first = planned_step(flags, model, stack);
   std::optional<PlannedStep> second;
   if (flags.pictures.compare) {
-    second = planned_step(model, flags.step.step, *flags.pictures.compare);
+    second = planned_step(flags, model, *flags.pictures.compare);
   }
   const Scheme& step = first.built.scheme;
   const Plan& plan = first.plan;
@@ -97,7 +114,7 @@ int run(const PlanFlags& flags) {
   const auto flops = flops_by_phase(step);
   draw(flags,
        fmt::format("{}, batch {} x {} tokens, {}", model.name(), model.batch(), model.context(),
-                   flags.step.optimizer),
+                   flags.step.step.optimizer),
        first, second);
   if (flags.json) {
     nlohmann::json out = memory_json(plan);
@@ -117,6 +134,10 @@ int run(const PlanFlags& flags) {
       out["flops_per_step"] = total;
     }
     out["tokens_per_step"] = tokens;
+    out["stack"] = stack;
+    out["device"] = first.clock;
+    out["step_s"] = first.time.step;
+    out["recomputed_flops"] = first.time.recomputed_flops;
     if (measured) {
       out["measured_peak_bytes"] = measured->touched.count;
       out["measured_step_s"] = measured->step_seconds;
@@ -125,12 +146,16 @@ int run(const PlanFlags& flags) {
     return kDone;
   }
   std::cout << flags.step.describe(model) << "\n";
+  if (chosen) std::cout << chosen->why;
   std::cout << "\n" << stack_table(first.built.applied) << "\n";
   std::cout << fmt::format("{:<18} {:>20}\n\n", "parameters", with_commas(num_parameters(step)));
   std::cout << tables(flags, first, second, measured);
   std::cout << fmt::format("\n{:<18} {:>12.4g} forward, {:.4g} backward, {:.4g} update\n",
                            "FLOPs per step", double(flops[0]), double(flops[1]), double(flops[2]));
   std::cout << fmt::format("{:<18} {:>12}\n", "tokens per step", with_commas(tokens));
+  std::cout << fmt::format("{:<18} {:>9.1f} ms on {}, {:.4g} FLOPs of it recomputed\n",
+                           "predicted step", 1e3 * first.time.step, first.clock,
+                           first.time.recomputed_flops);
   if (measured) {
     std::cout << fmt::format("{:<18} {:>9.1f} ms, {:.1f} GFLOP/s\n", "measured step",
                              1e3 * measured->step_seconds,
@@ -143,19 +168,27 @@ int run(const PlanFlags& flags) {
 
 void add_plan(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("plan", "memory and FLOPs of a training step, without running it");
+      app.add_subcommand("plan", "memory and time of a training step, without running it");
   auto flags = std::make_shared<PlanFlags>();
   flags->step.add_to(*command);
   command->add_flag("--measure", flags->measure,
                     "run a few steps on random tokens, and say what they really touched");
   flags->pictures.add_to(*command);
+  flags->fit.add_to(*command);
+  command
+      ->add_option("--device", flags->fit.wish.device,
+                   "times are predicted for this: a name, or a .device file")
+      ->capture_default_str();
+  flags->pareto.add_to(*command);
   command->add_flag("--json", flags->json, "as JSON");
   command->footer(
       "Examples:\n"
       "  adjoint plan --model gpt2 --batch 32 --context 1024\n"
       "  adjoint plan --model gpt2 --batch 32 --stack 'bf16 | checkpoint(block)'\n"
       "  adjoint plan --model gpt2 --batch 8 --by tensor --top 10\n"
-      "  adjoint plan --model gpt2 --batch 32 --compare 'checkpoint(block)' --chart memory.svg");
+      "  adjoint plan --model gpt2 --batch 32 --compare 'checkpoint(block)' --chart memory.svg\n"
+      "  adjoint plan --model gpt2 --batch 32 --fit 8GB --device rtx4090\n"
+      "  adjoint plan --model gpt2 --batch 8 --pareto");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -1,0 +1,178 @@
+#include "cli/fit_flags.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "device/parallel.h"
+#include "report/pareto_chart.h"
+#include "train/progress.h"
+
+namespace adjoint {
+
+namespace {
+
+// How many steps have been looked at; nobody knows of how many.
+class Looking {
+ public:
+  std::function<void(const std::string&)> told() {
+    return [this](const std::string&) {
+      ++count_;
+      if (bar_.seconds() > 2) {
+        bar_.show(std::min<int64_t>(count_, kMost - 1), fmt::format("{} plans made", count_));
+      }
+    };
+  }
+  int64_t count() const { return count_; }
+
+ private:
+  static constexpr int64_t kMost = 100;  // a guess, for the bar's sake
+  Progress bar_{kMost, 0};
+  int64_t count_ = 0;
+};
+
+std::string shortened(const std::string& text, size_t width) {
+  if (text.empty()) return "(as given)";
+  return text.size() <= width ? text : text.substr(0, width - 3) + "...";
+}
+
+std::string point_line(const FitPoint& p, double fastest) {
+  return fmt::format("{:>10} {:>12.2f} {:>8.1f}% {:>12.4g}", human(p.peak), 1e3 * p.seconds,
+                     100 * (p.seconds / fastest - 1), p.recomputed_flops);
+}
+
+std::string header(std::string_view last) {
+  return fmt::format("{:>10} {:>12} {:>9} {:>12}  {}\n", "peak", "ms a step", "slower",
+                     "recomputed", last);
+}
+
+// The stack without its residences: what kind of choice it is.
+std::string kind_of(const std::string& stack) {
+  const size_t at = stack.find("reside(");
+  if (at == std::string::npos) return stack;
+  return stack.substr(0, at) + "reside(...)";
+}
+
+nlohmann::json fit_json(const FitPoint& p) {
+  return {{"stack", p.stack},
+          {"peak_bytes", p.peak.count},
+          {"host_peak_bytes", p.host.count},
+          {"step_s", p.seconds},
+          {"flops", p.flops},
+          {"recomputed_flops", p.recomputed_flops}};
+}
+
+std::string fit_table(const Fit& fit, const FitPoint& chosen, Bytes budget) {
+  // The fastest that fits of each kind, and of those that do not fit the smallest.
+  std::map<std::string, FitPoint> kinds;
+  for (const FitPoint& p : fit.considered()) {
+    const auto [found, fresh] = kinds.emplace(kind_of(p.stack), p);
+    if (fresh) continue;
+    FitPoint& known = found->second;
+    const bool fits = p.peak <= budget, fitted = known.peak <= budget;
+    const bool better = fits != fitted ? fits
+                        : fits         ? p.seconds < known.seconds
+                                       : p.peak < known.peak;
+    if (better) known = p;
+  }
+  std::vector<FitPoint> rows;
+  for (const auto& [kind, p] : kinds) rows.push_back(p);
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const FitPoint& a, const FitPoint& b) { return a.seconds < b.seconds; });
+  double fastest = chosen.seconds;
+  for (const FitPoint& p : rows) fastest = std::min(fastest, p.seconds);
+  std::string out = header("considered");
+  for (const FitPoint& p : rows) {
+    const bool is_it = p.stack == chosen.stack;
+    out += fmt::format("{}  {}{}\n", point_line(p, fastest), shortened(kind_of(p.stack), 60),
+                       is_it             ? "  <- chosen"
+                       : p.peak > budget ? "  (too large)"
+                                         : "");
+  }
+  return out;
+}
+
+}  // namespace
+
+void FitFlags::add_to(CLI::App& command) {
+  command.add_option("--fit", wish.budget,
+                     "choose the fastest stack within this many bytes, such as 24GB or 512MiB");
+  command.add_flag("--allow-approximating", wish.may_approximate,
+                   "--fit may choose bf16, too, which is another function");
+  command.add_option("--profile", wish.profile,
+                     "a folder of `adjoint profile` of this model: costs as they were measured");
+}
+
+Chosen FitFlags::choose(const BoundModel& model, const StepOptions& step) const {
+  const Bytes budget = budget_of(wish.budget);
+  FitOptions options = fit_options(wish, model, step, num_threads());
+  Looking looking;
+  options.say = looking.told();
+  Fit fit(model.forward(), options);
+  Chosen chosen{.point = fitted(fit, wish), .why = {}};
+  const FitPoint &p = chosen.point, &plain = fit.plain();
+  chosen.why = fmt::format("within {} on {}\n\n", human(budget), options.costs.sheet.name) +
+               fit_table(fit, p, budget) + "\n";
+  const auto line = [&](std::string_view what, const std::string& text) {
+    chosen.why += fmt::format("{:<18} {}\n", what, text);
+  };
+  line("peak", fmt::format("{} of {} bytes", with_commas(p.peak.count), with_commas(budget.count)));
+  line("everything kept", fmt::format("{} bytes, {:.2f} ms a step", with_commas(plain.peak.count),
+                                      1e3 * plain.seconds));
+  line("predicted", fmt::format("{:.2f} ms a step, {:+.1f}% of that", 1e3 * p.seconds,
+                                100 * (p.seconds / plain.seconds - 1)));
+  line("recomputed", fmt::format("{:.4g} FLOPs a step, {:.1f}% of all", p.recomputed_flops,
+                                 p.flops > 0 ? 100 * p.recomputed_flops / p.flops : 0.0));
+  chosen.why += "\nuse it with --stack '" + p.stack + "'\n";
+  return chosen;
+}
+
+void ParetoFlags::add_to(CLI::App& command) {
+  command.add_flag("--pareto", wanted, "the curve of memory against time: what each budget costs");
+  command.add_option("--pareto-chart", file, "draw that curve into this .svg file")
+      ->default_str("pareto.svg");
+}
+
+int run_pareto(const ParetoFlags& pareto, const FitFlags& flags, const StepFlags& step, bool json) {
+  const std::string file = pareto.file.empty() ? "pareto.svg" : pareto.file;
+  if (!file.ends_with(".svg")) {
+    fail("--pareto-chart: wanted a file that ends in .svg, found '", file, "'");
+  }
+  { AtomicFile probe(file); }  // refused before anything is computed
+  const BoundModel model = step.bound();
+  FitOptions options = fit_options(flags.wish, model, step.step, num_threads());
+  std::vector<FitPoint> curve;
+  {
+    Looking looking;
+    options.say = looking.told();
+    Fit fit(model.forward(), options);
+    curve = fit.pareto(static_cast<int>(pareto.points));
+  }
+  ParetoChart chart{.title = step.describe(model),
+                    .subtitle = "memory against time, predicted for " + options.costs.sheet.name};
+  nlohmann::json points = nlohmann::json::array();
+  std::string table = header("stack");
+  for (const FitPoint& p : curve) {
+    chart.points.push_back({.bytes = p.peak, .seconds = p.seconds, .label = kind_of(p.stack)});
+    points.push_back(fit_json(p));
+    table += fmt::format("{}  {}\n", point_line(p, curve.back().seconds),
+                         shortened(kind_of(p.stack), 70));
+  }
+  write_file_atomically(file, pareto_chart(chart));
+  if (json) {
+    std::cout << nlohmann::json{{"device", options.costs.sheet.name},
+                                {"chart", file},
+                                {"points", points}}
+                     .dump(2)
+              << "\n";
+    return kDone;
+  }
+  std::cout << chart.title << ", " << chart.subtitle << "\n\n" << table;
+  std::cout << "\ndrawn in " << file << "; --json has the stacks in full\n";
+  return kDone;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,37 @@
+// The flags with which a command chooses a stack that fits a budget, and the clock it goes by.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/step_flags.h"
+#include "train/fitting.h"
+
+namespace adjoint {
+
+// A stack that fits, and why it is that one, for people.
+struct Chosen {
+  FitPoint point;
+  std::string why;
+};
+
+struct FitFlags {
+  FitWish wish;
+
+  void add_to(CLI::App& command);  // --fit --allow-approximating --profile
+  bool wanted() const { return !wish.budget.empty(); }
+  // With a progress bar. Refuses what cannot be met.
+  Chosen choose(const BoundModel& model, const StepOptions& step) const;
+};
+
+// --pareto: the curve as a table, and as a picture.
+struct ParetoFlags {
+  bool wanted = false;
+  std::string file = {};  // .svg
+  int64_t points = 24;
+
+  void add_to(CLI::App& command);
+};
+int run_pareto(const ParetoFlags& pareto, const FitFlags& fit, const StepFlags& flags, bool json);
+
+}  // namespace adjoint

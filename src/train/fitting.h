@@ -1,0 +1,34 @@
+// --fit: from a budget in words to the stack that fits it.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "plan/fit.h"
+#include "train/bound_model.h"
+
+namespace adjoint {
+
+// What a user says of the machine and of memory.
+struct FitWish {
+  std::string budget = {};       // "24GB"; "": nothing is chosen
+  std::string device = "cpu";    // a sheet's name, or its file
+  std::string profile = {};      // a folder of `adjoint profile`: costs as they were measured
+  bool may_approximate = false;  // precision may be lowered
+};
+
+// A size above 0; refuses everything else.
+Bytes budget_of(const std::string& text);
+
+// Costs on the device, or those that a profile measured. Refuses a profile of another model.
+Costs costs_for(const FitWish& wish, const BoundModel& model, int threads);
+// The same, with calls learned from the profile as far as this stack's step has them.
+Costs costs_for(const FitWish& wish, const BoundModel& model, int threads, const Scheme& step);
+
+FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepOptions& step,
+                       int threads);
+
+// The fastest within the wish's budget. Refuses a budget below the smallest, and says that one.
+FitPoint fitted(Fit& fit, const FitWish& wish);
+
+}  // namespace adjoint
