@@ -7,11 +7,13 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/patience.h"
+#include "cli/pictures.h"
 #include "cli/step_flags.h"
 #include "device/parallel.h"
 #include "plan/timing.h"
 #include "report/profile_folder.h"
 #include "report/profile_page.h"
+#include "report/trace.h"
 #include "train/save.h"
 
 namespace adjoint {
@@ -58,15 +60,28 @@ int run(const ProfileFlags& flags) {
       .peak = peak,
       .predicted_seconds =
           predict_time(step, plan, {.sheet = measured_sheet(peak), .threads = peak.threads}).step};
-  const std::vector<Picture> pictures;
-  write_profile(flags.out, {{"index.html", profile_page(profile, pictures)},
-                            {"profile.json", full_profile_json(profile).dump(1) + "\n"}});
+  const std::string title = stack_title(profile.step.stack);
+  const ChartedStep charted{.title = title,
+                            .scheme = step,
+                            .plan = plan,
+                            .seconds = profile.measured.call_seconds,
+                            .clock = fmt::format("measured, {} threads", peak.threads)};
+  const std::string chart =
+      memory_chart(chart_of(profile.step.title, "live memory over one step", {charted}));
+  write_profile(flags.out,
+                {{"memory.svg", chart},
+                 {"trace.json", chrome_trace(step, plan,
+                                             {.title = profile.step.title + ", " + title,
+                                              .seconds = profile.measured.call_seconds})},
+                 {"index.html", profile_page(profile, {{"Memory over the step", chart}})},
+                 {"profile.json", full_profile_json(profile).dump(1) + "\n"}});
   if (flags.json) {
     std::cout << profile_json(profile).dump(2) << "\n";
     return kDone;
   }
   std::cout << profile.step.title << "\n\n" << profile_table(profile);
-  std::cout << fmt::format("\nwritten to {}: index.html, profile.json\n", flags.out);
+  std::cout << fmt::format("\nwritten to {}: index.html, memory.svg, trace.json, profile.json\n",
+                           flags.out);
   return kDone;
 }
 

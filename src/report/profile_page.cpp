@@ -91,7 +91,8 @@ std::string cards(const Profile& p) {
   }
   out += card("Witness: growth of the process", human(m.witness),
               beside(m.witness, p.plan.arena + p.plan.host.size, "planned"));
-  out += card("Program and libraries", human(m.library), "all resident memory that is not the arena");
+  out +=
+      card("Program and libraries", human(m.library), "all resident memory that is not the arena");
   const std::string predicted =
       p.predicted_seconds > 0
           ? fmt::format("foretold {:.4g} ms, {:+.0f}%", 1e3 * p.predicted_seconds,
@@ -159,13 +160,13 @@ std::string time_section(std::string_view title, std::string_view first,
   double longest = 1e-12;
   for (const TimeRow& row : rows) longest = std::max(longest, row.total_seconds());
   std::string out = fmt::format("<h2>{}</h2>\n<div class=legend>", title);
-  for (int k = 0; k < kNumPurposes; ++k) {
+  for (int k = 0; k < kNumKinds; ++k) {
     out += fmt::format("<span><i style=\"background:{}\"></i>{}</span>", kColours[k],
-                       name(static_cast<Purpose>(k)));
+                       name(static_cast<Kind>(k)));
   }
   out += fmt::format("</div>\n<div class=wide><table><tr><th>{}</th><th>calls</th>", first);
-  for (int k = 0; k < kNumPurposes; ++k) {
-    out += fmt::format("<th>{}</th>", name(static_cast<Purpose>(k)));
+  for (int k = 0; k < kNumKinds; ++k) {
+    out += fmt::format("<th>{}</th>", name(static_cast<Kind>(k)));
   }
   out += "<th>ms</th><th>share</th><th>GFLOP/s</th><th></th></tr>\n";
   const auto line = [&](const TimeRow& row, bool sum) {
@@ -180,7 +181,7 @@ std::string time_section(std::string_view title, std::string_view first,
                        total > 0 ? row.total_flops() / total / 1e9 : 0);
     if (!sum) {
       out += "<div class=bar>";
-      for (int k = 0; k < kNumPurposes; ++k) {
+      for (int k = 0; k < kNumKinds; ++k) {
         if (row.seconds[k] <= 0) continue;
         out += fmt::format("<i style=\"width:{:.2f}%;background:{}\"></i>",
                            100 * row.seconds[k] / longest, kColours[k]);

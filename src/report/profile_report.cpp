@@ -23,8 +23,8 @@ json rows_json(const std::vector<TimeRow>& rows) {
   json all = json::array();
   for (const TimeRow& row : rows) {
     json each = {{"name", row.name}, {"calls", row.calls}, {"flops", row.total_flops()}};
-    for (int i = 0; i < kNumPurposes; ++i) {
-      each[std::string(name(static_cast<Purpose>(i))) + "_s"] = row.seconds[i];
+    for (int i = 0; i < kNumKinds; ++i) {
+      each[std::string(name(static_cast<Kind>(i))) + "_s"] = row.seconds[i];
     }
     all.push_back(each);
   }
@@ -55,7 +55,7 @@ std::string time_table(const std::vector<TimeRow>& rows, const std::string& titl
       continue;
     }
     rest.calls += rows[i].calls;
-    for (int k = 0; k < kNumPurposes; ++k) {
+    for (int k = 0; k < kNumKinds; ++k) {
       rest.seconds[k] += rows[i].seconds[k], rest.flops[k] += rows[i].flops[k];
     }
   }

@@ -11,24 +11,6 @@
 
 namespace adjoint {
 
-std::string_view name(Purpose purpose) {
-  constexpr std::string_view names[] = {"forward", "backward", "recomputed", "update"};
-  return names[static_cast<size_t>(purpose)];
-}
-
-Purpose purpose_of(const Morphism& m) {
-  if (m.epoch > 0) return Purpose::kRecomputed;
-  switch (m.phase) {
-    case Phase::kForward:
-      return Purpose::kForward;
-    case Phase::kBackward:
-      return Purpose::kBackward;
-    case Phase::kUpdate:
-      return Purpose::kUpdate;
-  }
-  return Purpose::kUpdate;
-}
-
 double TimeRow::total_seconds() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
@@ -61,10 +43,8 @@ std::string op_label(const Morphism& m) {
 }
 
 std::string block_label(const Morphism& m) {
-  const std::string& path = m.source.path;
-  const size_t index = path.find('['), dot = path.find('.');
-  if (index != std::string::npos) return path.substr(0, path.find(']', index) + 1);
-  return path.substr(0, dot);
+  const std::string block = block_of(m.source);
+  return block.empty() ? m.source.path.substr(0, m.source.path.find('.')) : block;
 }
 
 template <class Label>
@@ -79,10 +59,10 @@ std::vector<TimeRow> rows_by(const Scheme& scheme, const Plan& plan,
     if (is_new) rows.push_back({.name = found->first});
     TimeRow& row = rows[found->second];
     const int times = times_in_step(scheme, plan, static_cast<int>(at));
-    const auto purpose = static_cast<size_t>(purpose_of(m));
+    const auto kind = static_cast<size_t>(kind_of(m));
     row.calls += times;
-    row.seconds[purpose] += times * seconds[at];
-    row.flops[purpose] += times * static_cast<double>(count_flops(call_of(scheme, m)));
+    row.seconds[kind] += times * seconds[at];
+    row.flops[kind] += times * static_cast<double>(count_flops(call_of(scheme, m)));
   }
   return rows;
 }
@@ -110,7 +90,7 @@ std::vector<TimeRow> time_by_block(const Scheme& scheme, const Plan& plan,
 
 StepFlops flops_of(const TimeRow& step) {
   const double all = step.total_flops();
-  return {.model = all - step.flops[static_cast<size_t>(Purpose::kRecomputed)], .hardware = all};
+  return {.model = all - step.flops[static_cast<size_t>(Kind::kRecomputation)], .hardware = all};
 }
 
 }  // namespace adjoint

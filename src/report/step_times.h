@@ -4,20 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan.h"
+#include "report/timeline.h"
 
 namespace adjoint {
 
-// What a morphism is for; a repetition of the forward is neither forward nor backward.
-enum class Purpose : uint8_t { kForward, kBackward, kRecomputed, kUpdate };
-constexpr int kNumPurposes = 4;
-std::string_view name(Purpose purpose);
-Purpose purpose_of(const Morphism& morphism);
+constexpr int kNumKinds = 4;
 
 struct TimeRow {
   std::string name;
   int64_t calls = 0;
-  std::array<double, kNumPurposes> seconds = {}, flops = {};
+  // By what it is for: a repetition of the forward is neither forward nor backward.
+  std::array<double, kNumKinds> seconds = {}, flops = {};
   double total_seconds() const;
   double total_flops() const;
 };
