@@ -135,12 +135,12 @@ void draw_areas(Svg& svg, const Timeline& t, const Frame& frame, const Scale& sc
                                   [&](const CategoryBytes& live) { return live[c] > 0; });
     if (!used) continue;
     const std::vector<double> upper = heights(t, shown, layer, frame, scale);
-    // The stroke keeps spikes of a pixel visible.
-    svg.path(
-        area(upper, frame),
-        fmt::format("fill=\"{0}\" stroke=\"{0}\" stroke-width=\"0.4\"", colour_of(kLayers[layer])),
-        name(kLayers[layer]));
-    if (!top) svg.path(edge(upper, frame), "fill=\"none\" stroke=\"#fff\" stroke-width=\"0.7\"");
+    svg.path(area(upper, frame), fmt::format("fill=\"{}\"", colour_of(kLayers[layer])),
+             name(kLayers[layer]));
+    const std::string border = top ? "" : edge(upper, frame);
+    if (!border.empty()) {
+      svg.path(border, "fill=\"none\" stroke=\"#fff\" stroke-width=\"0.7\"");
+    }
     top = false;
   }
 }
