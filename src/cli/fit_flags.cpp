@@ -15,6 +15,8 @@ namespace adjoint {
 
 namespace {
 
+constexpr size_t kMostRows = 9;  // of what was considered, beside the chosen one
+
 // How many steps have been looked at; nobody knows of how many.
 class Looking {
  public:
@@ -85,8 +87,10 @@ std::string fit_table(const Fit& fit, const FitPoint& chosen, Bytes budget) {
   double fastest = chosen.seconds;
   for (const FitPoint& p : rows) fastest = std::min(fastest, p.seconds);
   std::string out = header("considered");
+  size_t shown = 0;
   for (const FitPoint& p : rows) {
     const bool is_it = p.stack == chosen.stack;
+    if (!is_it && ++shown > kMostRows) continue;
     out += fmt::format("{}  {}{}\n", point_line(p, fastest), shortened(kind_of(p.stack), 60),
                        is_it             ? "  <- chosen"
                        : p.peak > budget ? "  (too large)"

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/fit_flags.h"
 #include "cli/patience.h"
 #include "cli/pictures.h"
 #include "cli/step_flags.h"
@@ -24,17 +25,24 @@ constexpr int64_t kMostSteps = 10000;
 
 struct ProfileFlags {
   StepFlags step;
+  FitFlags fit;
   int64_t steps = 5;
   std::string out = "profile";
   bool json = false;
 };
 
-int run(const ProfileFlags& flags) {
+int run(ProfileFlags flags) {
   if (flags.steps < 1 || flags.steps > kMostSteps) {
     fail("--steps: wanted 1 to ", kMostSteps, ", found ", flags.steps);
   }
   check_profile_folder(flags.out);
   const BoundModel model = flags.step.bound();
+  std::string why;
+  if (flags.fit.wanted()) {
+    const Chosen chosen = flags.fit.choose(model, flags.step.step);
+    flags.step.step.stack = chosen.point.stack;
+    why = chosen.why;
+  }
   const BuiltStep built = flags.step.built(model);
   const Scheme& step = built.scheme;
   const Plan plan = make_plan(step, {.threads = num_threads()});
@@ -79,7 +87,9 @@ int run(const ProfileFlags& flags) {
     std::cout << profile_json(profile).dump(2) << "\n";
     return kDone;
   }
-  std::cout << profile.step.title << "\n\n" << profile_table(profile);
+  std::cout << profile.step.title << "\n";
+  if (!why.empty()) std::cout << why;
+  std::cout << "\n" << profile_table(profile);
   std::cout << fmt::format("\nwritten to {}: index.html, memory.svg, trace.json, profile.json\n",
                            flags.out);
   return kDone;
@@ -92,6 +102,7 @@ void add_profile(CLI::App& app, Action& action) {
       app.add_subcommand("profile", "run a few steps: bytes and times, measured beside predicted");
   auto flags = std::make_shared<ProfileFlags>();
   flags->step.add_to(*command);
+  flags->fit.add_to(*command);
   command->add_option("--steps", flags->steps, "steps that are timed")->capture_default_str();
   command->add_option("--out", flags->out, "folder for the page, the trace and the numbers")
       ->capture_default_str();

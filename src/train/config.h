@@ -9,6 +9,7 @@
 
 #include "functors/functor.h"
 #include "models/library.h"
+#include "train/fitting.h"
 
 namespace adjoint {
 
@@ -30,6 +31,7 @@ struct TrainConfig {
   std::string schedule, lr_scaling;
   int64_t warmup, base_batch;
   StepOptions step;
+  FitWish wish;
   int64_t eval_every, eval_batches, save_every, log_every;
   double val_fraction;
   int64_t max_vocab;

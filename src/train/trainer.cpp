@@ -151,6 +151,13 @@ Trainer::Trainer(ResolvedConfig resolved)
   check_takes_text(forward, model_->text().file);
   check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
   model_print_ = fingerprint(without_randomness(model_->forward(1, model_->context())));
+  if (!config_.resume && !config_.overwrite) {
+    if (const std::string found = holds_run(paths_); !found.empty()) {
+      fail(config_.out, ": this folder already holds a run, ", found,
+           "; go on with --resume, begin anew with --overwrite, or choose another --out");
+    }
+  }
+  if (!config_.wish.budget.empty()) fit_stack(forward);
   const Stack stack = parse_stack(config_.step.stack);
   saved_stack_ = localized_stack(config_.step.stack, functor_texts_);
   const Scheme step = build_step(forward, stack, config_.step).scheme;
@@ -159,12 +166,9 @@ Trainer::Trainer(ResolvedConfig resolved)
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
   Plan train_plan = plan;
   train_plan.make_room_for(eval_plan);
-
-  if (!config_.resume && !config_.overwrite) {
-    if (const std::string found = holds_run(paths_); !found.empty()) {
-      fail(config_.out, ": this folder already holds a run, ", found,
-           "; go on with --resume, begin anew with --overwrite, or choose another --out");
-    }
+  if (!config_.wish.budget.empty() && train_plan.arena > budget_of(config_.wish.budget)) {
+    fail("--fit ", config_.wish.budget, ": evaluation in the same memory needs ",
+         with_commas(train_plan.arena.count), " bytes; say at least that");
   }
   run_ = std::make_unique<Run>(step, train_plan);
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
@@ -185,6 +189,18 @@ Trainer::Trainer(ResolvedConfig resolved)
     if (!config_.init.empty()) load_base();
   }
   begin_folder();
+}
+
+void Trainer::fit_stack(const Scheme& forward) {
+  Progress bar(100, 0);
+  FitOptions options = fit_options(config_.wish, *model_, config_.step, num_threads());
+  int64_t plans = 0;
+  options.say = [&](const std::string&) {
+    ++plans;
+    if (bar.seconds() > 2) bar.show(std::min<int64_t>(plans, 99), "choosing what to keep");
+  };
+  Fit fit(forward, options);
+  config_.step.stack = fitted(fit, config_.wish).stack;
 }
 
 // What the model has the base must have; what the stack added to it stays as it was initialized.
@@ -209,6 +225,7 @@ void Trainer::begin_folder() {
   settings["options"]["data"] = fs::absolute(config_.data).string();
   if (!config_.init.empty()) settings["options"]["init"] = fs::absolute(config_.init).string();
   settings["options"]["stack"] = saved_stack_;
+  settings["options"]["fit"] = settings["options"]["profile"] = "";  // that stack was the answer
   settings["options"]["context"] = model_->context();
   settings["options"]["threads"] = num_threads();  // the bits of products depend on it
   settings["data"] = data_print_;

@@ -44,6 +44,7 @@ class Trainer {
   const Corpus& corpus() const { return corpus_; }
 
  private:
+  void fit_stack(const Scheme& forward);  // into the config
   void load_base();
   void begin_folder();
   void set_control(int64_t step);
