@@ -6,9 +6,7 @@
 
 namespace adjoint {
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 std::string key_of(Category category) {
   std::string key(name(category));

@@ -19,7 +19,7 @@ body { margin: 0 auto; max-width: 1120px; padding: 28px 24px 64px; color: var(--
   background: #fff; font: 15px/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { font-size: 24px; margin: 0 0 2px; } h2 { font-size: 18px; margin: 36px 0 10px; }
 .sub { color: var(--soft); margin: 0 0 20px; } code { font-size: 13px; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(235px, 1fr)); gap: 12px; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(205px, 1fr)); gap: 12px; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
   padding: 12px 14px; }
 .card b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
@@ -134,6 +134,7 @@ std::string memory_rows(const Plan& plan, Tier tier) {
     out += "</td></tr>\n";
   };
   for (int c = 0; c < kNumCategories; ++c) {
+    if (bytes[c].count == 0) continue;
     row(name(static_cast<Category>(c)), bytes[c], false);
     live += bytes[c];
   }

@@ -18,7 +18,7 @@ double TimeRow::total_flops() const { return std::accumulate(flops.begin(), flop
 
 namespace {
 
-// block[3].layer_norm#2:grad.out -> layer_norm:grad
+// block[3].layer_norm#2:grad.out -> layer_norm:grad; which epoch repeats a call does not matter.
 std::string short_name(const std::string& source) {
   const size_t colon = source.find(':');
   std::string path = source.substr(0, colon);
@@ -26,6 +26,7 @@ std::string short_name(const std::string& source) {
   path = path.substr(0, path.find('#'));
   if (colon == std::string::npos) return path;
   const std::string facet = source.substr(colon);
+  if (facet.starts_with(":epoch")) return path;
   return path + facet.substr(0, facet.find('.'));
 }
 
