@@ -170,7 +170,7 @@ TEST(Witness, AgreesWithArenasOf256MiB) {
   GTEST_SKIP() << "a sanitizer keeps memory of its own";
 #endif
   Scheme forward = elaborate_preset(
-      "char", {{"batch", 1}, {"seq", 8}, {"hidden", 512}, {"layers", 1}, {"vocab", 40000}});
+      "char", {{"batch", 1}, {"seq", 8}, {"hidden", 512}, {"layers", 1}, {"vocab", 28000}});
   // Drawing twenty million numbers would take longer than the steps.
   for (Object& object : forward.objects) {
     if (object.init) object.init = Init{.kind = Init::Kind::kConstant, .scale = 0.01};
