@@ -6,8 +6,6 @@
 
 namespace adjoint {
 
-namespace {}  // namespace
-
 std::string key_of(Category category) {
   std::string key(name(category));
   std::replace(key.begin(), key.end(), ' ', '_');

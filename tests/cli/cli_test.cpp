@@ -68,6 +68,56 @@ TEST_F(Cli, HelpAndUsage) {
   EXPECT_EQ(run("train --no-such-flag 3").code, 2);
 }
 
+TEST_F(Cli, PlanSaysWhoseTheMemoryIs) {
+  const std::string plan = "plan --model char --batch 2 --context 16 --set layers=2 hidden=32 ";
+  for (const char* by : {"category", "block", "tensor"}) {
+    const Outcome o = run(plan + "--json --by " + by);
+    ASSERT_EQ(o.code, 0) << o.text;
+    const auto json = nlohmann::json::parse(o.text);
+    int64_t sum = 0;
+    for (const auto& row : json["by"]) sum += row["bytes"].get<int64_t>();
+    EXPECT_EQ(sum, json["live_bytes"]) << by;
+    EXPECT_EQ(sum + json["categories"]["gaps"].get<int64_t>(), json["peak_bytes"]) << by;
+    EXPECT_NE(json["peak_at"]["words"].get<std::string>().find(", call "), std::string::npos);
+  }
+  const Outcome o = run(plan + "--by tensor --top 3");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find(" more, each "), std::string::npos) << o.text;
+  EXPECT_EQ(run(plan + "--by tensor --top 0").text.find(" more, each "), std::string::npos);
+}
+
+TEST_F(Cli, PlanDrawsAndComparesAndTraces) {
+  const std::string plan = "plan --model char --batch 2 --context 16 --set layers=2 hidden=32 ";
+  Outcome o = run(plan + "--compare 'checkpoint(block)' --chart " + at("m.svg") + " --trace " +
+                  at("t.json"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("B: checkpoint(block)"), std::string::npos) << o.text;
+  const std::string chart = read_file(at("m.svg"));
+  EXPECT_EQ(chart.rfind("<svg", 0), 0u);
+  EXPECT_NE(chart.find("A: plain"), std::string::npos);
+  EXPECT_NE(chart.find("B: checkpoint(block)"), std::string::npos);
+  EXPECT_GT(nlohmann::json::parse(read_file(at("t.json")))["traceEvents"].size(), 100u);
+  o = run(plan + "--stack bf16 --compare '' --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  EXPECT_EQ(json["compare"]["stack"], "");
+  EXPECT_NE(json["compare"]["peak_bytes"], json["peak_bytes"]);
+}
+
+TEST_F(Cli, PlanRefusesBadPicturesBeforeWorking) {
+  const std::string plan = "plan --model gpt3-175b --batch 4 ";
+  refused(plan + "--by tensors", "--by: wanted category, block or tensor");
+  refused(plan + "--by tensor --top -1", "--top: wanted 0 (all) or more, found -1");
+  refused(plan + "--top 3", "--by tensor");
+  refused(plan + "--chart " + at("m.png"), "ends in .svg");
+  refused(plan + "--trace " + at("t.svg"), "ends in .json");
+  refused(plan + "--chart " + at("absent/m.svg"), "there is no folder");
+  std::filesystem::create_directory(at("folder.svg"));
+  refused(plan + "--chart " + at("folder.svg"), "is a folder");
+  refused("plan --model char --compare 'chekpoint'", "checkpoint");
+  EXPECT_FALSE(std::filesystem::exists(at("m.svg.new")));
+}
+
 TEST_F(Cli, TrainsThenGenerates) {
   Outcome o = run(small_run("run") + " --json");
   ASSERT_EQ(o.code, 0) << o.text;

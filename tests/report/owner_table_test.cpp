@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/error_text.h"
 #include "report/planned.h"
@@ -67,13 +68,15 @@ constexpr const char* kSmall = R"(scheme:
   return %4
 )";
 
-// At mul, the second call, x, w, a and b are alive: 4 x 64 bytes.
+// At mul, the second call, x, w, a and b are alive, of 64 bytes each, and its workspace.
 TEST(OwnerTable, SaysWhatIsAliveAndFromWhereToWhere) {
   const Planned p = planned(parse_scheme(kSmall));
-  EXPECT_EQ(p.plan.live_peak.count, 4 * 64);
   EXPECT_EQ(p.plan.peak_at, 1);
+  ASSERT_GE(p.plan.calls[1].workspace, 0);
+  const Bytes workspace = p.plan.storages[p.plan.calls[1].workspace].size;
+  EXPECT_EQ(p.plan.live_peak.count, 4 * 64 + workspace.count);
   const std::vector<Holding> held = holdings(p.scheme, p.plan, Tier::kDevice);
-  ASSERT_EQ(held.size(), 4u);
+  ASSERT_EQ(held.size(), 5u);
   const auto of = [&](const std::string& source) {
     return *std::find_if(held.begin(), held.end(),
                          [&](const Holding& h) { return h.source == source; });
@@ -86,11 +89,13 @@ TEST(OwnerTable, SaysWhatIsAliveAndFromWhereToWhere) {
   EXPECT_EQ(of("block[0].a").to, "block[1].add#2");
   EXPECT_EQ(of("b").from, "mul#1");
   EXPECT_EQ(of("b").dtype + of("b").shape, "f32[n=16]");
+  EXPECT_EQ(of("mul#1 workspace").bytes, workspace);
+  EXPECT_EQ(of("mul#1 workspace").category, Category::kWorkspace);
   nlohmann::json out;
   add_owners(out, p.scheme, p.plan, By::kBlock, 20);
   ASSERT_EQ(out["by"].size(), 3u);
   EXPECT_EQ(out["by"][0]["block"], "");
-  EXPECT_EQ(out["by"][0]["bytes"], 128);  // x and b
+  EXPECT_EQ(out["by"][0]["bytes"], 128 + workspace.count);  // x and b
   EXPECT_EQ(out["by"][1]["categories"]["activations"], 64);
   EXPECT_EQ(out["by"][2]["categories"]["parameters"], 64);
   EXPECT_EQ(out["peak_at"]["source"], "mul#1");
@@ -98,8 +103,31 @@ TEST(OwnerTable, SaysWhatIsAliveAndFromWhereToWhere) {
   EXPECT_EQ(out["peak_at"]["calls"], 3);
   EXPECT_EQ(out["peak_at"]["phase"], "forward");
   const std::string table = owner_table(p.scheme, p.plan, By::kTensor, 3);
-  EXPECT_TRUE(has(table, "1 more, each 64 B or less")) << table;
+  EXPECT_TRUE(has(table, "2 more, each 64 B or less")) << table;
   EXPECT_TRUE(has(table, "at mul#1 (mul), forward, call 2 of 3")) << table;
+}
+
+// What a person would add up: the first column, down to the line that says "live".
+TEST(OwnerTable, TheTextAddsUpToo) {
+  const Planned p = planned("char", "bf16");
+  std::istringstream text(owner_table(p.scheme, p.plan, By::kTensor, 5));
+  std::string line;
+  std::getline(text, line), std::getline(text, line);  // the moment, the heads of the columns
+  int64_t sum = 0, live = -1;
+  int rows = 0;
+  while (live < 0 && std::getline(text, line)) {
+    std::string digits = line.substr(0, 17);
+    std::erase_if(digits, [](char c) { return c == ',' || c == ' '; });
+    const int64_t bytes = std::stoll(digits);
+    if (line.size() > 4 && line.substr(line.size() - 4) == "live") {
+      live = bytes;
+    } else {
+      sum += bytes, ++rows;
+    }
+  }
+  EXPECT_EQ(rows, 6);
+  EXPECT_EQ(sum, live);
+  EXPECT_EQ(live, p.plan.live_peak.count);
 }
 
 TEST(OwnerTable, OrdersBlocksByNumber) {
