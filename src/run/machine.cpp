@@ -21,6 +21,7 @@ constexpr int64_t kWidth = 2048;
 constexpr Bytes kStream{128 << 20};
 constexpr double kPatience = 0.4;  // seconds for each of the two
 constexpr int kLeast = 3;          // repetitions
+constexpr double kReach = 0.85;    // of the best product, over a step: seen on one machine
 
 // The shortest of several calls: others may use the machine too.
 template <class F>
