@@ -41,12 +41,17 @@ std::string to_string(const IndexMap& map);  // bsi, oi -> bso; i summed
 enum class Effect : uint8_t { kPure, kRandom, kChoosing, kWritesState };
 std::string_view name(Effect effect);
 
+constexpr Bytes kNoCap{INT64_MAX};
+
 // One call as a kernel sees it: where each tensor's elements are.
 struct KernelCall {
   const OpCall& call;
   std::vector<Type> outputs;
   std::vector<Strides> in_strides, out_strides;
   int threads = 1;
+  // What the workspace may be at most: the kernel chooses a way that fits, and takes its smallest
+  // where none does. A plan's calls and their preparation say the same, or they would choose twice.
+  Bytes workspace_cap = kNoCap;
 };
 struct Pointers {
   std::vector<const void*> in;

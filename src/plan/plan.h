@@ -7,30 +7,51 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "ops/op_def.h"
 #include "scheme/scheme.h"
 
 namespace adjoint {
 
+// What bytes are for, by the role of the object that owns them.
 enum class Category : uint8_t {
-  kParameters,
-  kGradients,
-  kOptimizer,
-  kActivations,
+  kParameters,   // and what they are cast to or fetched as
+  kGradients,    // of parameters and of activations
+  kOptimizer,    // moments, step counts, a loss scale that is state
+  kActivations,  // recomputed ones too
   kWorkspace,
-  kOther
+  kOther  // a batch's tokens and targets, control (rate, random counter), metrics (loss, norm)
 };
 constexpr int kNumCategories = 6;
 std::string_view name(Category category);
+Category category_of(Role role);
+
+// Lies at the bottom of its arena, for the whole step and beyond: parameters, state, control.
+bool is_state(Role role);
+
+// Who owns some of a storage's bytes, and when: at every place between the storage's first and
+// last, each of its bytes has one tenant. Views are no tenants, nor what is made inside a concat.
+struct Tenant {
+  Value object = -1;  // none: the workspace of the call at `from`
+  Category category = Category::kOther;
+  int from = 0, to = -1;  // places in the order, both included
+  Bytes offset = {0};     // in the storage
+  Bytes size = {0};
+};
 
 // A run of bytes that objects share: an object and its views, an operand and the result that takes
-// its place, state that goes in and comes out.
+// its place, state that goes in and comes out, parameters that lie one behind the other.
 struct Storage {
   Bytes size;
   Bytes offset = {-1};
-  int first = 0, last = 0;  // places in the order between which it is alive, both included
-  Category category = Category::kOther;
+  int first = 0, last = 0;          // places in the order between which it is alive, both included
   std::vector<Value> objects = {};  // none: a workspace
+  std::vector<Tenant> tenants = {};
   Tier tier = Tier::kDevice;
+};
+
+struct Alive {
+  int storage;
+  Tenant tenant;
 };
 
 // Where an object's elements are: storage, offset inside it, strides in elements.
@@ -67,11 +88,16 @@ struct Plan {
   Bytes state_end = {0};
   Arena host = {};  // the next tier
   int threads = 1;  // that workspaces are for
+  Bytes workspace_cap = kNoCap;
 
   Arena arena_of(Tier tier) const;
   void set_arena(Tier tier, const Arena& arena);
   Bytes offset_of(Value v) const { return storages[places[v].storage].offset + places[v].offset; }
   Tier tier_of(Value v) const { return storages[places[v].storage].tier; }
+  // Who owns the tier's live bytes at a place in the order; their sizes add up to them.
+  std::vector<Alive> alive_at(int place, Tier tier = Tier::kDevice) const;
+  // The object that owns a byte of a storage there; -1: it is the workspace of calls[place].
+  Value owner_at(int storage, int place, Bytes offset = {0}) const;
   // Live bytes at the tier's peak, by category.
   std::vector<Bytes> at_peak(Tier tier = Tier::kDevice) const;
   // Room in every tier for a guest that runs in the same arenas.
@@ -80,6 +106,9 @@ struct Plan {
 
 struct PlanOptions {
   int threads = 1;
+  // From the device's sheet: kernels that would want a larger workspace are not used, where there
+  // is another way.
+  Bytes workspace_cap = kNoCap;
   // State that another plan has placed, by source: shared with it. Nothing else goes below the
   // floor of its tier.
   struct Fixed {

@@ -61,6 +61,19 @@ void verify_sections(const Scheme& scheme, const Plan& plan) {
   }
 }
 
+// Every byte of a storage has one owner at every moment between its first and last.
+void verify_owners(const Plan& plan) {
+  for (const Storage& s : plan.storages) {
+    int64_t owned = 0;
+    for (const Tenant& t : s.tenants) {
+      CHECK(t.from >= s.first && t.to <= s.last && t.offset + t.size <= s.size,
+            "a tenant is inside its storage");
+      owned += (int64_t{t.to} - t.from + 1) * t.size.count;
+    }
+    CHECK(owned == (int64_t{s.last} - s.first + 1) * s.size.count, "every byte has one owner");
+  }
+}
+
 }  // namespace
 
 void verify_plan(const Scheme& scheme, const Plan& plan) {
@@ -77,6 +90,7 @@ void verify_plan(const Scheme& scheme, const Plan& plan) {
     const Bytes need = place.offset + (furthest + 1) * size_of(type.dtype);
     CHECK(need <= plan.storages[place.storage].size, "an object is inside its storage");
   }
+  verify_owners(plan);
 }
 
 }  // namespace adjoint

@@ -56,12 +56,15 @@ std::vector<Owner> owners(const Plan& plan, Tier tier) {
   for (size_t i = 0; i < plan.storages.size(); ++i) {
     const Storage& s = plan.storages[i];
     if (s.tier != tier) continue;
-    found.push_back({.storage = static_cast<int>(i),
-                     .object = s.objects.empty() ? -1 : s.objects[0],
-                     .category = s.category,
-                     .from = s.first,
-                     .to = s.last,
-                     .size = s.size});
+    for (const Tenant& t : s.tenants) {
+      if (t.to < t.from) continue;  // state that the first call writes
+      found.push_back({.storage = static_cast<int>(i),
+                       .object = t.object,
+                       .category = t.category,
+                       .from = t.from,
+                       .to = t.to,
+                       .size = t.size});
+    }
   }
   return found;
 }

@@ -68,7 +68,8 @@ void Run::prepare() {
                  .outputs = {},
                  .in_strides = {},
                  .out_strides = {},
-                 .threads = plan_.threads};
+                 .threads = plan_.threads,
+                 .workspace_cap = plan_.workspace_cap};
     Pointers at;
     for (const Value v : m.inputs) {
       k.in_strides.push_back(plan_.places[v].strides);

@@ -200,9 +200,8 @@ TEST(Order, WithoutClippingAGradientDiesInItsUpdate) {
     int64_t most = 0;  // at any time
     for (size_t t = 0; t < plan.calls.size(); ++t) {
       int64_t live = 0;
-      for (const Storage& st : plan.storages) {
-        const bool alive = st.first <= static_cast<int>(t) && static_cast<int>(t) <= st.last;
-        if (alive && st.category == Category::kGradients) live += st.size.count;
+      for (const Alive& a : plan.alive_at(static_cast<int>(t))) {
+        if (a.tenant.category == Category::kGradients) live += a.tenant.size.count;
       }
       most = std::max(most, live);
     }

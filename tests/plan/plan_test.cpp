@@ -303,6 +303,15 @@ TEST(Plan, RandomSchemesArePackedWithinTheirBounds) {
       Bytes at_peak;
       for (const Bytes bytes : plan.at_peak(tier)) at_peak += bytes;
       EXPECT_EQ(at_peak, arena.live_peak) << "categories add up";
+      for (int at = 0; at <= static_cast<int>(plan.calls.size()); ++at) {
+        Bytes live, owned;
+        for (const Storage& storage : plan.storages) {
+          const bool alive = storage.first <= at && at <= storage.last;
+          if (storage.tier == tier && alive) live += storage.size;
+        }
+        for (const Alive& a : plan.alive_at(at, tier)) owned += a.tenant.size;
+        EXPECT_EQ(owned, live) << "every byte has one owner at place " << at;
+      }
     }
     for (const Value in : s.inputs) {
       const bool state = s[in].role != Role::kInput;
@@ -333,6 +342,79 @@ TEST(PlanInPlace, AChainOfElementwiseOpsUsesOneBuffer) {
   const Plan plan = make_plan(s, {});
   for (const Value v : {2, 3, 4}) EXPECT_EQ(storage_of(plan, v), storage_of(plan, 1));
   EXPECT_NE(storage_of(plan, 1), storage_of(plan, 0)) << "an input stays the caller's";
+}
+
+// ---- who owns the bytes ----
+
+// What takes another's place is what these bytes are from then on.
+TEST(PlanOwners, AResultInPlaceOfAnOperandIsItsOwnCategory) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[n=400]
+  %1 a: f32[n=400] = gelu(%0) @a
+  %2 da: f32[n=400] gradient = scale(%1) {by=2.0} @a:grad backward
+  return %2
+)");
+  const Plan plan = make_plan(s, {});
+  const int storage = storage_of(plan, 2);
+  ASSERT_EQ(storage_of(plan, 1), storage);
+  EXPECT_EQ(plan.owner_at(storage, 0), 1);
+  EXPECT_EQ(plan.owner_at(storage, 1), 2);
+  EXPECT_EQ(plan.owner_at(storage, 2), 2) << "after the step, too";
+  const auto bytes = [&](int place, Category category) {
+    int64_t sum = 0;
+    for (const Alive& a : plan.alive_at(place)) {
+      if (a.tenant.category == category) sum += a.tenant.size.count;
+    }
+    return sum;
+  };
+  EXPECT_EQ(bytes(0, Category::kActivations), 1600);
+  EXPECT_EQ(bytes(0, Category::kGradients), 0);
+  EXPECT_EQ(bytes(1, Category::kActivations), 0);
+  EXPECT_EQ(bytes(1, Category::kGradients), 1600);
+  EXPECT_EQ(bytes(0, Category::kOther), 1600) << "data";
+}
+
+// The first call writes it: before that there is no moment in which it is the old one's.
+TEST(PlanOwners, StateChangesHandsInPlace) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[n=4]
+  state %1 m: f32[n=4]
+  %2 next: f32[n=4] state = add(%1, %0) @update update
+  %3 y: f32[n=4] = gelu(%0) @y
+  carry %1 -> %2
+  return %3
+)");
+  const Plan plan = make_plan(s, {});
+  const int at = plan.calls[0].morphism == 0 ? 0 : 1;
+  EXPECT_EQ(plan.owner_at(storage_of(plan, 1), at), 2);
+  EXPECT_EQ(plan.owner_at(storage_of(plan, 1), at - 1), at > 0 ? 1 : -1);
+  EXPECT_EQ(plan.owner_at(storage_of(plan, 1), 2), 2);
+}
+
+// Parameters that lie one behind the other are owners side by side; a workspace is its call's.
+TEST(PlanOwners, JoinedParametersAndWorkspaces) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[b=64, n=64]
+  parameter %1 p: f32[m=64, n=64]
+  parameter %2 q: f32[m=64, n=64]
+  %3 pq: f32[m=128, n=64] = concat(%1, %2) @pq
+  %4 y: f32[b=64, m=128] = linear(%0, %3) @y
+  %5 s: f32[m=128] = map(%4) {body="x0/1"} @s
+  return %4, %5
+)");
+  const Plan plan = make_plan(s, {});
+  const int storage = storage_of(plan, 1);
+  ASSERT_EQ(storage_of(plan, 3), storage) << "the concat is a view";
+  EXPECT_EQ(plan.owner_at(storage, 1, {0}), 1);
+  EXPECT_EQ(plan.owner_at(storage, 1, {64 * 64 * 4 - 1}), 1);
+  EXPECT_EQ(plan.owner_at(storage, 1, {64 * 64 * 4}), 2);
+  const int workspace = plan.calls[2].workspace;
+  ASSERT_GE(workspace, 0) << "sums over rows are made in blocks";
+  EXPECT_EQ(plan.owner_at(workspace, 2), -1);
+  const Tenant& tenant = plan.storages[workspace].tenants[0];
+  EXPECT_EQ(tenant.category, Category::kWorkspace);
+  EXPECT_EQ(tenant.from, 2);
+  EXPECT_EQ(tenant.to, 2);
 }
 
 // Not even by its last reader.
@@ -541,7 +623,7 @@ TEST(PlanBeside, SharesParametersAndStaysOutOfTheState) {
         << to_string(model[in].source);
   }
   for (const Storage& s : guest.storages) {
-    const bool parameter = s.category == Category::kParameters;
+    const bool parameter = s.tenants[0].category == Category::kParameters;
     EXPECT_EQ(s.offset < host.state_end, parameter);
   }
   EXPECT_LE(guest.arena, host.arena) << "this evaluation needs less than its training";

@@ -88,7 +88,7 @@ int long_lived(const Plan& plan) {
   int best = -1;
   for (size_t i = 0; i < plan.storages.size(); ++i) {
     const Storage& s = plan.storages[i];
-    if (s.category != Category::kActivations || s.objects.empty()) continue;
+    if (s.objects.empty() || s.tenants[0].category != Category::kActivations) continue;
     const auto life = [&](const Storage& x) { return x.last - x.first; };
     if (best < 0 || life(s) > life(plan.storages[best])) best = static_cast<int>(i);
   }

@@ -1,0 +1,192 @@
+#include "plan/sharing.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+class Finder {
+ public:
+  Finder(const Scheme& scheme, const PlanOptions& options) : scheme_(scheme), options_(options) {}
+
+  Sharing run() {
+    const size_t n = scheme_.objects.size();
+    found_.places.resize(n);
+    found_.is_input.assign(n, false);
+    for (const Value in : scheme_.inputs) found_.is_input[in] = true;
+    find_carries();
+    found_.view_of.assign(n, -1);
+    found_.adjacent = find_adjacent(scheme_, options_);
+    for (size_t v = 0; v < n; ++v) found_.places[v].strides = found_.adjacent.strides[v];
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {  // holders before what lies in them
+      for (const Value v : scheme_.morphisms[i].outputs) {
+        if (within(v) >= 0) lie_within(v, within(v), found_.adjacent.start[v]);
+      }
+    }
+    join_parameters();
+    find_views();
+    find_facts();
+    return std::move(found_);
+  }
+
+ private:
+  Value within(Value v) const { return found_.adjacent.within[v]; }
+  Tier tier_of(Value v) const { return scheme_[v].attributes.tier; }
+
+  void find_carries() {
+    found_.carried_to.assign(scheme_.objects.size(), -1);
+    found_.is_carried.assign(scheme_.objects.size(), false);
+    for (const std::vector<Carry>* carries : {&scheme_.carries, &scheme_.loop}) {
+      for (const Carry& c : *carries) {
+        Value& to = found_.carried_to[c.out];
+        CHECK(to < 0 || to == c.in,
+              "a result is carried to one place: " + to_string(scheme_[c.out].source));
+        to = c.in;
+        found_.is_carried[c.in] = found_.is_carried[c.out] = true;
+      }
+    }
+    begins_.assign(scheme_.objects.size(), false);
+    for (const Carry& c : scheme_.loop) begins_[c.in] = true;
+  }
+
+  void lie_within(Value v, Value holder, int64_t start) {
+    found_.places[v].offset = found_.places[holder].offset + start * size_of(scheme_[v].type.dtype);
+  }
+
+  // A concat of parameters that lie one behind the other is a view of the first and what follows.
+  void join_parameters() {
+    found_.joined.assign(scheme_.objects.size(), -1);
+    for (size_t g = 0; g < found_.adjacent.joined.size(); ++g) {
+      const std::vector<Value>& group = found_.adjacent.joined[g];
+      Bytes next{0};
+      for (const Value v : group) {
+        found_.joined[v] = static_cast<int>(g);
+        found_.places[v].offset = next;
+        next += scheme_[v].type.bytes();
+      }
+      found_.view_of[scheme_.morphisms[found_.adjacent.joined_by[g]].outputs[0]] = group[0];
+    }
+  }
+
+  // A view shares its operand's storage, so the operand lives as long as its views are read. What
+  // strides cannot say is a copy, an object of its own.
+  void find_views() {
+    const std::vector<int> made_by = producers(scheme_);
+    const std::vector<std::vector<int>> read_by = readers(scheme_);
+    std::vector<bool> read_densely(scheme_.objects.size(), false);
+    for (const Morphism& m : scheme_.morphisms) {
+      if (!op_named(m.op).wants_dense) continue;
+      for (const Value in : m.inputs) read_densely[in] = true;
+    }
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+      const Morphism& m = scheme_.morphisms[i];
+      if (op_named(m.op).view) {
+        see(m, read_densely);
+      } else {
+        write_over_slice(static_cast<int>(i), made_by, read_by, read_densely);
+      }
+    }
+  }
+
+  void see(const Morphism& m, const std::vector<bool>& read_densely) {
+    const Value out = m.outputs[0], in = m.inputs[0];
+    // What is carried has bytes of its own, a view cannot reach into another tier, and one of an
+    // accumulator's beginning must not grow with it.
+    if (found_.is_carried[out] || tier_of(out) != tier_of(in)) return;
+    if (m.section == Section::kPrologue && begins_[found_.root(in)]) return;
+    int64_t offset = 0;
+    auto strides = op_named(m.op).view(call_of(scheme_, m), found_.places[in].strides, offset);
+    if (!strides) return;
+    const Type& type = scheme_[out].type;
+    if (lies_densely(type, *strides)) strides = dense_strides(type);
+    if (read_densely[out] && *strides != dense_strides(type)) return;
+    found_.view_of[out] = in;
+    found_.places[out].strides = *strides;
+    found_.places[out].offset = found_.places[in].offset + offset * size_of(type.dtype);
+  }
+
+  // What an op makes of a slice may take the slice's place though other slices live on.
+  void write_over_slice(int i, const std::vector<int>& made_by,
+                        const std::vector<std::vector<int>>& read_by,
+                        const std::vector<bool>& read_densely) {
+    const Morphism& m = scheme_.morphisms[i];
+    const Value out = m.outputs[0];
+    if (within(out) >= 0 || read_densely[out] || found_.is_carried[out]) return;
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      const Value in = m.inputs[k];
+      if (found_.view_of[in] < 0 || scheme_[in].type != scheme_[out].type) continue;
+      if (tier_of(in) != tier_of(out)) continue;
+      if (!writes_over_slice(scheme_, made_by, read_by, i, in)) continue;
+      const auto may = overwrites(call_of(scheme_, m));
+      if (!std::count(may.begin(), may.end(), std::pair{0, static_cast<int>(k)})) continue;
+      found_.adjacent.within[out] = in;
+      found_.places[out].strides = found_.places[in].strides;
+      lie_within(out, in, 0);
+      return;
+    }
+  }
+
+  void find_facts() {
+    std::unordered_map<std::string, CallFacts> known;
+    found_.facts.resize(scheme_.morphisms.size());
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+      const Morphism& m = scheme_.morphisms[i];
+      if (found_.view_of[m.outputs[0]] >= 0) continue;
+      const auto [place, fresh] = known.try_emplace(key_of(m));
+      if (fresh) {
+        const OpCall call = call_of(scheme_, m);
+        place->second = {overwrites(call), workspace_bytes(kernel_call(call, m))};
+      }
+      found_.facts[i] = place->second;
+    }
+  }
+
+  std::string key_of(const Morphism& m) const {
+    std::string key = m.op;
+    for (const auto& [name, attr] : m.attrs) {
+      if (name != "key" && name != "from") key += "|" + name + "=" + to_string(attr);
+    }
+    for (const Value v : m.inputs) {
+      key += "|" + to_string(scheme_[v].type);
+      for (const int64_t stride : found_.places[v].strides) key += "," + std::to_string(stride);
+    }
+    for (const Value v : m.outputs) {
+      key += "|";
+      for (const int64_t stride : found_.places[v].strides) key += "," + std::to_string(stride);
+    }
+    return key;
+  }
+
+  KernelCall kernel_call(const OpCall& call, const Morphism& m) const {
+    KernelCall k{.call = call,
+                 .outputs = {},
+                 .in_strides = {},
+                 .out_strides = {},
+                 .threads = options_.threads,
+                 .workspace_cap = options_.workspace_cap};
+    for (const Value v : m.inputs) k.in_strides.push_back(found_.places[v].strides);
+    for (const Value v : m.outputs) {
+      k.outputs.push_back(scheme_[v].type);
+      k.out_strides.push_back(found_.places[v].strides);
+    }
+    return k;
+  }
+
+  const Scheme& scheme_;
+  const PlanOptions& options_;
+  std::vector<bool> begins_;  // per object: an accumulator's beginning
+  Sharing found_;
+};
+
+}  // namespace
+
+Sharing find_sharing(const Scheme& scheme, const PlanOptions& options) {
+  return Finder(scheme, options).run();
+}
+
+}  // namespace adjoint

@@ -1,0 +1,276 @@
+// A result takes the place of an operand that dies there, where the op says it may; state that
+// comes out lies where it went in, and so does an accumulator. Everything else has bytes of its
+// own, from the call that makes it to the last that reads it or anything that lies in it.
+#include "plan/storages.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "device/buffer.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr int kStillThere = INT32_MAX;  // a tenant's end, until it is known
+
+class Planner {
+ public:
+  Planner(const Scheme& scheme, const PlanOptions& options, const Sharing& sharing,
+          const std::vector<int>& order)
+      : scheme_(scheme),
+        options_(options),
+        sharing_(sharing),
+        order_(order),
+        end_(static_cast<int>(order.size())) {}
+
+  Plan run() {
+    plan_.places = sharing_.places;
+    find_sections();
+    find_last_uses();
+    for (const Value in : scheme_.inputs) add_input(in);
+    for (int at = 0; at < end_; ++at) add_call(at);
+    for (Storage& s : plan_.storages) {
+      for (Tenant& t : s.tenants) {
+        if (t.to == kStillThere) t.to = s.last;
+      }
+    }
+    measure();
+    return std::move(plan_);
+  }
+
+ private:
+  void find_sections() {
+    const auto before = [&](Section section) {
+      const auto first = std::find_if(order_.begin(), order_.end(), [&](int i) {
+        return scheme_.morphisms[i].section >= section;
+      });
+      return static_cast<int>(first - order_.begin());
+    };
+    plan_.body_begin = before(Section::kBody);
+    plan_.body_end = before(Section::kEpilogue);
+  }
+
+  bool in_body(int at) const { return at >= plan_.body_begin && at < plan_.body_end; }
+  Value root(Value v) const { return sharing_.root(v); }
+  Value within(Value v) const { return sharing_.adjacent.within[v]; }
+  Tier tier_of(Value v) const { return scheme_[v].attributes.tier; }
+
+  // Whoever reads in the body what was there before it reads it again in the next iteration.
+  void find_last_uses() {
+    last_use_.assign(scheme_.objects.size(), -1);
+    std::vector<bool> made_in_body(scheme_.objects.size(), false);
+    for (int at = 0; at < end_; ++at) {
+      const Morphism& m = scheme_.morphisms[order_[at]];
+      for (const Value v : m.inputs) {
+        const Value r = root(v);
+        const bool again = in_body(at) && !made_in_body[r];
+        last_use_[r] = again ? plan_.body_end - 1 : at;
+      }
+      for (const Value v : m.outputs) {
+        for (Value w = v; w >= 0; w = within(w)) made_in_body[w] = in_body(at);
+        int& last = last_use_[root(v)];
+        last = std::max(last, at);
+      }
+    }
+    for (const Value v : scheme_.outputs) last_use_[root(v)] = end_;
+    for (const Carry& c : scheme_.carries) last_use_[root(c.in)] = last_use_[root(c.out)] = end_;
+    for (const Carry& c : scheme_.loop) {
+      int& in = last_use_[root(c.in)];
+      int& out = last_use_[root(c.out)];
+      in = out = std::max({in, out, plan_.body_end - 1});
+    }
+  }
+
+  int new_storage(Bytes size, int first, int last, Tier tier) {
+    plan_.storages.push_back({.size = size, .first = first, .last = last, .tier = tier});
+    return static_cast<int>(plan_.storages.size() - 1);
+  }
+
+  void put(Value v, int storage) {
+    plan_.places[v].storage = storage;
+    plan_.storages[storage].objects.push_back(v);
+  }
+
+  // v is what these bytes are from now on.
+  void own(Value v, int at) {
+    Storage& s = plan_.storages[plan_.places[v].storage];
+    s.tenants.push_back({.object = v,
+                         .category = category_of(scheme_[v].role),
+                         .from = at,
+                         .to = kStillThere,
+                         .offset = plan_.places[v].offset,
+                         .size = scheme_[v].type.bytes()});
+  }
+
+  void take_place(Value v, Value of, int at) {
+    plan_.places[v].offset = plan_.places[of].offset;
+    put(v, plan_.places[of].storage);
+    for (Tenant& t : plan_.storages[plan_.places[v].storage].tenants) {
+      if (t.to == kStillThere && t.offset == plan_.places[v].offset) t.to = at - 1;
+    }
+    own(v, at);
+  }
+
+  void put_alone(Value v, int at) {
+    put(v, new_storage(scheme_[v].type.bytes(), at, last_use_[v], tier_of(v)));
+    own(v, at);
+  }
+
+  // State lies at the bottom, in the order of the scheme, for the whole step and beyond. Data is
+  // written before the step begins.
+  void add_input(Value v) {
+    if (plan_.places[v].storage >= 0) return;  // with the first of its group
+    const Object& object = scheme_[v];
+    const bool state = is_state(object.role);
+    std::vector<Value> group = {v};
+    if (sharing_.joined[v] >= 0) group = sharing_.adjacent.joined[sharing_.joined[v]];
+    Bytes size{0};
+    for (const Value member : group) size += scheme_[member].type.bytes();
+    const int storage = new_storage(size, 0, state ? end_ : std::max(last_use_[v], 0), tier_of(v));
+    if (state) place_state(plan_.storages[storage], group[0]);
+    for (const Value member : group) {
+      put(member, storage);
+      own(member, 0);
+    }
+  }
+
+  void place_state(Storage& s, Value first) {
+    const auto fixed = options_.fixed.find(to_string(scheme_[first].source));
+    if (fixed != options_.fixed.end()) {
+      CHECK(fixed->second.tier == s.tier,
+            "state that two plans share lies in one tier: " + to_string(scheme_[first].source));
+      s.offset = fixed->second.offset;
+      return;
+    }
+    Bytes& top = state_top_[static_cast<size_t>(s.tier)];
+    top = std::max(top, options_.floor[static_cast<size_t>(s.tier)]);
+    s.offset = top;
+    top += round_up(s.size, kAlignment);
+  }
+
+  void add_call(int at) {
+    const Morphism& m = scheme_.morphisms[order_[at]];
+    PlannedCall planned{.morphism = order_[at]};
+    if (const Value of = sharing_.view_of[m.outputs[0]]; of >= 0) {
+      put(m.outputs[0], plan_.places[of].storage);
+      planned.is_view = true;
+      plan_.calls.push_back(planned);
+      return;
+    }
+    const CallFacts& facts = sharing_.facts[order_[at]];
+    planned.is_view = sharing_.adjacent.is_whole[order_[at]];
+    for (size_t o = 0; o < m.outputs.size(); ++o) place_output(m, o, at, facts);
+    if (facts.workspace.count > 0) {
+      planned.workspace = new_storage(facts.workspace, at, at, Tier::kDevice);
+      plan_.storages.back().tenants = {{.object = -1,
+                                        .category = Category::kWorkspace,
+                                        .from = at,
+                                        .to = at,
+                                        .size = facts.workspace}};
+    }
+    plan_.calls.push_back(planned);
+  }
+
+  void place_output(const Morphism& m, size_t o, int at, const CallFacts& facts) {
+    const Value out = m.outputs[o];
+    if (const Value in = sharing_.carried_to[out]; in >= 0) {
+      CHECK(tier_of(in) == tier_of(out),
+            "state comes out in the tier where it went in: " + to_string(scheme_[in].source));
+      CHECK(may_write(m, o, in, facts),
+            "the op that writes state may overwrite it: " + to_string(m.source));
+      take_place(out, in, at);
+      return;
+    }
+    if (plan_.places[out].storage >= 0) return;  // a concat in which operands were laid
+    if (within(out) >= 0) {
+      const Value whole = root(out);
+      if (plan_.places[whole].storage < 0) put_alone(whole, at);
+      put(out, plan_.places[whole].storage);
+      return;
+    }
+    if (const Value in = dies_for(m, o, at, facts); in >= 0) {
+      plan_.storages[plan_.places[in].storage].last = last_use_[out];
+      take_place(out, in, at);
+      return;
+    }
+    put_alone(out, at);
+  }
+
+  // The operand whose place result o takes, or -1.
+  Value dies_for(const Morphism& m, size_t o, int at, const CallFacts& facts) const {
+    const Type& type = scheme_[m.outputs[o]].type;
+    for (const auto& [output, operand] : facts.overwrites) {
+      if (output != static_cast<int>(o)) continue;
+      const Value in = m.inputs[operand];
+      const Place& place = plan_.places[in];
+      const Storage& s = plan_.storages[place.storage];
+      // What the next iteration reads too does not die in this one.
+      const bool again =
+          in_body(at) && (s.first < plan_.body_begin || sharing_.is_carried[root(in)]);
+      const bool dies = s.last == at && s.first < at && !sharing_.is_input[root(in)] && !again;
+      const bool same = s.size == type.bytes() && place.offset.count == 0 &&
+                        tier_of(in) == tier_of(m.outputs[o]) &&
+                        place.strides == dense_strides(type) && scheme_[in].type == type;
+      if (!dies || !same) continue;
+      const auto taken = [&](Value other) { return plan_.places[other].storage == place.storage; };
+      // Not when another operand lies in the same bytes differently, or another result took them.
+      const bool shared =
+          std::any_of(m.inputs.begin(), m.inputs.end(),
+                      [&](Value other) { return other != in && taken(other); }) ||
+          std::any_of(m.outputs.begin(), m.outputs.begin() + static_cast<int64_t>(o), taken);
+      if (!shared) return in;
+    }
+    return -1;
+  }
+
+  // Where `in` lies, result o may be written if every operand that lies there is `in` itself and
+  // may be overwritten. All other readers of `in` have run: the order sees to that.
+  bool may_write(const Morphism& m, size_t o, Value in, const CallFacts& facts) const {
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      if (plan_.places[m.inputs[i]].storage != plan_.places[in].storage) continue;
+      const std::pair<int, int> pair(static_cast<int>(o), static_cast<int>(i));
+      const bool stated = std::count(facts.overwrites.begin(), facts.overwrites.end(), pair) > 0;
+      if (m.inputs[i] != in || !stated) return false;
+    }
+    return true;
+  }
+
+  // Live bytes over the order; an arena must hold at least their maximum.
+  void measure() {
+    for (int t = 0; t < kNumTiers; ++t) {
+      const auto tier = static_cast<Tier>(t);
+      Arena arena{.state_end = std::max(state_top_[t], options_.floor[t])};
+      std::vector<int64_t> change(end_ + 2, 0);
+      for (const Storage& s : plan_.storages) {
+        if (s.tier != tier) continue;
+        change[s.first] += s.size.count;
+        change[std::min(s.last, end_) + 1] -= s.size.count;
+      }
+      int64_t live = 0;
+      for (int at = 0; at <= end_; ++at) {
+        live += change[at];
+        if (live > arena.live_peak.count) arena.live_peak = {live}, arena.peak_at = at;
+      }
+      plan_.set_arena(tier, arena);
+    }
+  }
+
+  const Scheme& scheme_;
+  const PlanOptions& options_;
+  const Sharing& sharing_;
+  const std::vector<int>& order_;
+  const int end_;
+  std::vector<int> last_use_;
+  std::array<Bytes, kNumTiers> state_top_ = {};
+  Plan plan_;
+};
+
+}  // namespace
+
+Plan lay_in_storages(const Scheme& scheme, const PlanOptions& options, const Sharing& sharing,
+                     const std::vector<int>& order) {
+  return Planner(scheme, options, sharing, order).run();
+}
+
+}  // namespace adjoint
