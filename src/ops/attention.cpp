@@ -144,14 +144,20 @@ void grad(GradCall& g) {
   for (size_t i = 0; i < g.inputs.size(); ++i) g.input_grads[i] = made[i];
 }
 
+int workers_of(const KernelCall& k) {
+  const AttentionOperands operands(k.call, k.call.inputs.size());
+  return attention_workers(k.threads, operands.shape.forward_bytes_per_thread(), k.workspace_cap);
+}
+
 Launch cpu(const KernelCall& k, const Pointers& at) {
   const AttentionOperands operands(k.call, k.call.inputs.size());
   std::vector<void*> in;
   for (const void* p : at.in) in.push_back(const_cast<void*>(p));
   const auto [q, key, v] = operands.rows(k.in_strides, in);
   const Rows out = rows_of(k.out_strides[0], at.out[0]);
+  const int workers = workers_of(k);
   return [=, shape = operands.shape] {
-    attention_forward(shape, q, key, v, out, at.out[1], at.workspace);
+    attention_forward(shape, workers, q, key, v, out, at.out[1], at.workspace);
   };
 }
 
@@ -216,7 +222,7 @@ extern const OpDef op_attention = {
     .cpu_workspace =
         [](const KernelCall& k) {
           const AttentionOperands operands(k.call, k.call.inputs.size());
-          return int64_t{k.threads} * operands.shape.forward_bytes_per_thread();
+          return int64_t{workers_of(k)} * operands.shape.forward_bytes_per_thread();
         },
     .samples = samples,
     .refused = refused,

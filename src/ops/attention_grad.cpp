@@ -73,6 +73,11 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& a
   return {b.emit("sum_all", parts)};
 }
 
+int workers_of(const KernelCall& k) {
+  const AttentionOperands operands(k.call, num_operands(k.call));
+  return attention_workers(k.threads, operands.shape.backward_bytes_per_thread(), k.workspace_cap);
+}
+
 Launch cpu(const KernelCall& k, const Pointers& at) {
   const size_t count = num_operands(k.call);
   const AttentionOperands operands(k.call, count);
@@ -83,8 +88,9 @@ Launch cpu(const KernelCall& k, const Pointers& at) {
   const Rows out = rows_of(k.in_strides[count], in[count]);
   const Rows dout = rows_of(k.in_strides[count + 2], in[count + 2]);
   const void* lse = in[count + 1];
+  const int workers = workers_of(k);
   return [=, shape = operands.shape] {
-    attention_backward(shape, q, key, v, out, lse, dout, dq, dk, dv, at.workspace);
+    attention_backward(shape, workers, q, key, v, out, lse, dout, dq, dk, dv, at.workspace);
   };
 }
 
@@ -119,7 +125,7 @@ extern const OpDef op_attention_grad = {
     .cpu_workspace =
         [](const KernelCall& k) {
           const AttentionOperands operands(k.call, num_operands(k.call));
-          return int64_t{k.threads} * operands.shape.backward_bytes_per_thread();
+          return int64_t{workers_of(k)} * operands.shape.backward_bytes_per_thread();
         },
     .samples = nullptr,  // driven by attention's: out and lse must be those of q, k and v
     .refused =

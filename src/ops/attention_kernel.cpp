@@ -80,14 +80,22 @@ T* head(Rows rows, int64_t sample, int64_t head, int64_t size) {
   return static_cast<T*>(rows.data) + sample * rows.sample_step + head * size;
 }
 
+// Shares units out among workers, each of which has a workspace of its own whoever runs it.
+template <class F>
+void for_units(int64_t units, int workers, const F& f) {
+  parallel_for(workers, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t w = begin; w < end; ++w) f(units * w / workers, units * (w + 1) / workers, w);
+  });
+}
+
 template <class T>
-void forward(const AttentionShape& s, Rows q, Rows k, Rows v, Rows out, void* lse_out,
+void forward(const AttentionShape& s, int workers, Rows q, Rows k, Rows v, Rows out, void* lse_out,
              void* workspace) {
   using W = typename Wide<T>::type;
   const int64_t n = s.length, d = s.size, per_thread = s.forward_bytes_per_thread().count;
   const W scale = static_cast<W>(s.scale());
-  parallel_for(s.samples * s.kv_heads, 1, [&](int64_t begin, int64_t end, int thread) {
-    W* keys = reinterpret_cast<W*>(static_cast<char*>(workspace) + thread * per_thread);
+  for_units(s.samples * s.kv_heads, workers, [&](int64_t begin, int64_t end, int64_t worker) {
+    W* keys = reinterpret_cast<W*>(static_cast<char*>(workspace) + worker * per_thread);
     W* values = keys + d * n;
     W* queries = values + n * d;
     W* result = queries + kBlock * d;
@@ -127,13 +135,13 @@ void forward(const AttentionShape& s, Rows q, Rows k, Rows v, Rows out, void* ls
 }
 
 template <class T>
-void backward(const AttentionShape& s, Rows q, Rows k, Rows v, Rows out, const void* lse_in,
-              Rows dout, Rows dq, Rows dk, Rows dv, void* workspace) {
+void backward(const AttentionShape& s, int workers, Rows q, Rows k, Rows v, Rows out,
+              const void* lse_in, Rows dout, Rows dq, Rows dk, Rows dv, void* workspace) {
   using W = typename Wide<T>::type;
   const int64_t n = s.length, d = s.size, per_thread = s.backward_bytes_per_thread().count;
   const W scale = static_cast<W>(s.scale());
-  parallel_for(s.samples * s.kv_heads, 1, [&](int64_t begin, int64_t end, int thread) {
-    W* keys = reinterpret_cast<W*>(static_cast<char*>(workspace) + thread * per_thread);
+  for_units(s.samples * s.kv_heads, workers, [&](int64_t begin, int64_t end, int64_t worker) {
+    W* keys = reinterpret_cast<W*>(static_cast<char*>(workspace) + worker * per_thread);
     W* keys_t = keys + n * d;
     W* values_t = keys_t + n * d;
     W* dkeys = values_t + n * d;
@@ -220,15 +228,20 @@ Bytes AttentionShape::backward_bytes_per_thread() const {
   return round_up(count * size_of(wide()), {64});
 }
 
-void attention_forward(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out, void* lse,
-                       void* workspace) {
-  with_float_type(shape.dtype, [&]<class T>() { forward<T>(shape, q, k, v, out, lse, workspace); });
+int attention_workers(int threads, Bytes per_thread, Bytes cap) {
+  return static_cast<int>(std::clamp<int64_t>(cap.count / per_thread.count, 1, threads));
 }
 
-void attention_backward(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
+void attention_forward(const AttentionShape& shape, int workers, Rows q, Rows k, Rows v, Rows out,
+                       void* lse, void* workspace) {
+  with_float_type(shape.dtype,
+                  [&]<class T>() { forward<T>(shape, workers, q, k, v, out, lse, workspace); });
+}
+
+void attention_backward(const AttentionShape& shape, int workers, Rows q, Rows k, Rows v, Rows out,
                         const void* lse, Rows dout, Rows dq, Rows dk, Rows dv, void* workspace) {
   with_float_type(shape.dtype, [&]<class T>() {
-    backward<T>(shape, q, k, v, out, lse, dout, dq, dk, dv, workspace);
+    backward<T>(shape, workers, q, k, v, out, lse, dout, dq, dk, dv, workspace);
   });
 }
 

@@ -24,10 +24,14 @@ struct AttentionShape {
   Bytes backward_bytes_per_thread() const;
 };
 
+// How many threads work at once, each in a workspace of its own: as many as the cap leaves room
+// for, and one at least.
+int attention_workers(int threads, Bytes per_thread, Bytes cap);
+
 // lse[sample, kv_head, group, position] is the log of the sum of exp(scores), of the wide dtype.
-void attention_forward(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out, void* lse,
-                       void* workspace);
-void attention_backward(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
+void attention_forward(const AttentionShape& shape, int workers, Rows q, Rows k, Rows v, Rows out,
+                       void* lse, void* workspace);
+void attention_backward(const AttentionShape& shape, int workers, Rows q, Rows k, Rows v, Rows out,
                         const void* lse, Rows dout, Rows dq, Rows dk, Rows dv, void* workspace);
 
 }  // namespace adjoint

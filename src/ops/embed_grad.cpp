@@ -35,6 +35,13 @@ void add_row(W* sum, const T* row, int64_t width) {
 template <class Out>
 constexpr bool kSumsElsewhere = !std::is_same_v<Out, typename Wide<Out>::type>;
 
+// How many rows are summed before they are narrowed: what the cap leaves room for, one at least.
+int64_t rows_at_once(const KernelCall& k) {
+  const int64_t row_bytes = std::max<int64_t>(1, k.outputs[0].axes.back().physical() * 4);
+  return std::clamp<int64_t>(k.workspace_cap.count / row_bytes, 1,
+                             std::max<int64_t>(1, k.outputs[0].dim(0)));
+}
+
 template <class Out, class T>
 Launch prepare(const KernelCall& k, const Pointers& at) {
   using W = typename Wide<Out>::type;
@@ -47,18 +54,24 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const auto* ids = static_cast<const int32_t*>(at.in[0]);
   const auto* dy = static_cast<const T*>(at.in[1]);
   auto* out = static_cast<Out*>(at.out[0]);
-  W* sums = static_cast<W*>(kSumsElsewhere<Out> ? at.workspace : at.out[0]);
+  const int64_t at_once = kSumsElsewhere<Out> ? rows_at_once(k) : rows;
+  void* workspace = at.workspace;
   return [=] {
-    parallel_for(rows, 16, [&](int64_t begin, int64_t end, int) {
-      std::fill(sums + begin * step, sums + end * step, W{0});
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t row = std::clamp<int64_t>(ids[i], 0, rows - 1);
-        if (row >= begin && row < end) add_row(sums + row * step, dy + i * from_step, width);
-      }
-      if constexpr (kSumsElsewhere<Out>) {
-        for (int64_t i = begin * step; i < end * step; ++i) out[i] = static_cast<Out>(sums[i]);
-      }
-    });
+    for (int64_t first = 0; first < rows; first += at_once) {
+      W* sums = kSumsElsewhere<Out> ? static_cast<W*>(workspace) : reinterpret_cast<W*>(out);
+      parallel_for(std::min(at_once, rows - first), 16, [&](int64_t begin, int64_t end, int) {
+        std::fill(sums + begin * step, sums + end * step, W{0});
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t row = std::clamp<int64_t>(ids[i], 0, rows - 1) - first;
+          if (row >= begin && row < end) add_row(sums + row * step, dy + i * from_step, width);
+        }
+        if constexpr (kSumsElsewhere<Out>) {
+          for (int64_t i = begin * step; i < end * step; ++i) {
+            out[first * step + i] = static_cast<Out>(sums[i]);
+          }
+        }
+      });
+    }
   };
 }
 
@@ -113,7 +126,7 @@ extern const OpDef op_embed_grad = {
         [](const KernelCall& k) {
           const Type& out = k.outputs[0];
           const bool wide = out.dtype == Dtype::kF32 || out.dtype == Dtype::kF64;
-          return wide ? Bytes{0} : Bytes{out.num_physical() * 4};
+          return wide ? Bytes{0} : Bytes{rows_at_once(k) * out.axes.back().physical() * 4};
         },
     .samples =
         [] {

@@ -85,7 +85,9 @@ std::optional<Product> product_of(const KernelCall& k) {
   if (call.inputs[0].dtype == Dtype::kF64) return std::nullopt;
   auto product = as_product(map_of(call.inputs[0]), call.inputs[0], k.in_strides[0], call.inputs[1],
                             k.in_strides[1], k.outputs[0], k.out_strides[0]);
-  if (product) product->bias = call.inputs.size() > 2;
+  if (!product) return product;
+  product->bias = call.inputs.size() > 2;
+  product->workspace_cap = k.workspace_cap;
   return product;
 }
 

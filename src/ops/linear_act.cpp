@@ -85,12 +85,14 @@ struct Calls {
                 .outputs = act.inputs,
                 .in_strides = k.in_strides,
                 .out_strides = {k.out_strides.back()},
-                .threads = k.threads},
+                .threads = k.threads,
+                .workspace_cap = k.workspace_cap},
         body{.call = act,
              .outputs = {k.outputs[0]},
              .in_strides = {k.out_strides.back()},
              .out_strides = {k.out_strides[0]},
-             .threads = k.threads} {}
+             .threads = k.threads,
+             .workspace_cap = k.workspace_cap} {}
 };
 
 Launch cpu(const KernelCall& k, const Pointers& at) {

@@ -25,6 +25,8 @@ struct Product {
   Dtype out_dtype = Dtype::kF32;  // of c
   bool bias = false;
   bool accumulate = false;  // c += a b
+  // A workspace above this is avoided: by another implementation, or piece by piece.
+  Bytes workspace_cap = kNoCap;
 };
 
 // "bsi,oi->bso": the letters of both operands and of the result; nothing when it is no such text.

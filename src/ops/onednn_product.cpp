@@ -1,0 +1,395 @@
+// A product through oneDNN: in float32, and in bf16 where the machine multiplies that; other dtypes
+// are widened to float32 in the workspace. Where the workspace would exceed its cap another
+// implementation is taken, then batches one by one, then pieces of m, n and k.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "base/error.h"
+#include "device/parallel.h"
+#include "ops/elements.h"
+#include "ops/matmul.h"
+
+namespace adjoint {
+
+namespace {
+
+dnnl::memory::data_type data_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF32:
+      return dnnl::memory::data_type::f32;
+    case Dtype::kBF16:
+      return dnnl::memory::data_type::bf16;
+    default:
+      return dnnl::memory::data_type::undef;
+  }
+}
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+int64_t scratchpad(const dnnl::matmul::primitive_desc& primitive) {
+  return static_cast<int64_t>(primitive.scratchpad_desc().get_size());
+}
+
+struct Descriptions {
+  dnnl::memory::desc a, b, bias, c;
+};
+Descriptions describe(const Product& p, Dtype dtype, Dtype out_dtype) {
+  const auto dims = [&](int64_t rows, int64_t columns) {
+    dnnl::memory::dims d(p.batch.begin(), p.batch.end());
+    d.push_back(rows);
+    d.push_back(columns);
+    return d;
+  };
+  const auto strides = [&](const std::vector<int64_t>& batch, int64_t rows, int64_t columns) {
+    dnnl::memory::dims d(batch.begin(), batch.end());
+    d.push_back(rows);
+    d.push_back(columns);
+    return d;
+  };
+  Descriptions d;
+  d.a = {dims(p.m, p.k), data_type(dtype), strides(p.a_batch, p.a_m, p.a_k)};
+  d.b = {dims(p.k, p.n), data_type(dtype), strides(p.b_batch, p.b_k, p.b_n)};
+  d.c = {dims(p.m, p.n), data_type(out_dtype), strides(p.c_batch, p.c_m, p.c_n)};
+  if (p.bias) {
+    dnnl::memory::dims ones(p.batch.size() + 1, 1), steps(p.batch.size() + 1, p.n);
+    ones.push_back(p.n);
+    steps.push_back(1);
+    d.bias = {ones, data_type(out_dtype), steps};
+  }
+  return d;
+}
+
+// The first implementation for this shape on this machine whose scratchpad is within the cap, or
+// the one with the smallest; nothing where oneDNN has none for the dtype.
+std::optional<dnnl::matmul::primitive_desc> primitive_for(const Product& p) {
+  if (data_type(p.dtype) == dnnl::memory::data_type::undef ||
+      data_type(p.out_dtype) == dnnl::memory::data_type::undef) {
+    return std::nullopt;
+  }
+  const Descriptions d = describe(p, p.dtype, p.out_dtype);
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attr.set_post_ops(sum);
+  }
+  const auto first = [&] {
+#if DNNL_VERSION_MAJOR >= 3
+    return p.bias ? dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.bias, d.c, attr, true)
+                  : dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.c, attr, true);
+#else
+    const dnnl::matmul::desc desc =
+        p.bias ? dnnl::matmul::desc(d.a, d.b, d.bias, d.c) : dnnl::matmul::desc(d.a, d.b, d.c);
+    return dnnl::matmul::primitive_desc(desc, attr, engine(), true);
+#endif
+  };
+  dnnl::matmul::primitive_desc primitive = first();
+  if (!primitive) return std::nullopt;
+  int64_t least = scratchpad(primitive);
+  int best = 0, at = 0;
+  while (least > p.workspace_cap.count && primitive.next_impl()) {
+    ++at;
+    if (scratchpad(primitive) < least) least = scratchpad(primitive), best = at;
+  }
+  if (at == best) return primitive;
+  primitive = first();
+  for (int i = 0; i < best; ++i) primitive.next_impl();
+  return primitive;
+}
+
+// A dtype that oneDNN does not multiply on this machine is widened to float32 in the workspace,
+// densely: a[batch, m, k], b[batch, k, n], bias, c[batch, m, n].
+struct Widened {
+  Product product;
+  Bytes a, b, bias, c;
+  Bytes total() const { return a + b + bias + c; }
+};
+Widened widen(const Product& p) {
+  Widened w{.product = p, .a = {}, .b = {}, .bias = {}, .c = {}};
+  w.product.dtype = w.product.out_dtype = Dtype::kF32;
+  w.product.accumulate = false;  // what was in c is added when the product is narrowed
+  int64_t batch = 1;
+  const auto dense = [&](std::vector<int64_t>& strides, int64_t inner) {
+    int64_t next = inner;
+    for (size_t i = p.batch.size(); i-- > 0;) {
+      strides[i] = next;
+      next *= p.batch[i];
+    }
+  };
+  for (const int64_t size : p.batch) batch *= size;
+  dense(w.product.a_batch, p.m * p.k);
+  dense(w.product.b_batch, p.k * p.n);
+  dense(w.product.c_batch, p.m * p.n);
+  w.product.a_m = p.k, w.product.a_k = 1;
+  w.product.b_k = p.n, w.product.b_n = 1;
+  w.product.c_m = p.n, w.product.c_n = 1;
+  w.a = round_up({batch * p.m * p.k * 4}, {64});
+  w.b = round_up({batch * p.k * p.n * 4}, {64});
+  w.c = round_up({batch * p.m * p.n * 4}, {64});
+  w.bias = p.bias ? round_up({p.n * 4}, {64}) : Bytes{0};
+  return w;
+}
+
+// Visits every (row, column) of every matrix of a batch with the offsets in two layouts.
+template <class F>
+void for_each_element(const std::vector<int64_t>& batch, int64_t rows, int64_t columns,
+                      const std::vector<int64_t>& from_batch, int64_t from_row, int64_t from_column,
+                      const std::vector<int64_t>& to_batch, int64_t to_row, int64_t to_column,
+                      const F& f) {
+  int64_t count = rows;
+  for (const int64_t size : batch) count *= size;
+  parallel_for(count, 64, [&](int64_t begin, int64_t end, int) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      int64_t rest = unit / rows, from = unit % rows * from_row, to = unit % rows * to_row;
+      for (size_t i = batch.size(); i-- > 0;) {
+        from += rest % batch[i] * from_batch[i];
+        to += rest % batch[i] * to_batch[i];
+        rest /= batch[i];
+      }
+      for (int64_t c = 0; c < columns; ++c) f(from + c * from_column, to + c * to_column);
+    }
+  });
+}
+
+// The first axis of `outer` taken one step at a time; a summed one adds to what its first step
+// made.
+Product inner_of(const Product& p, bool first) {
+  Product inner = p;
+  inner.outer.erase(inner.outer.begin());
+  inner.accumulate = p.accumulate || (p.outer[0].summed && !first);
+  return inner;
+}
+
+Launch prepare_outer(const Product& p, const void* a, const void* b, const void* bias, void* c,
+                     void* workspace) {
+  const Product::Outer axis = p.outer[0];
+  const int64_t size = size_of(p.dtype).count, out_size = size_of(p.out_dtype).count;
+  std::vector<Launch> steps;
+  for (int64_t i = 0; i < axis.size; ++i) {
+    steps.push_back(prepare_product(inner_of(p, i == 0),
+                                    static_cast<const char*>(a) + i * axis.a * size,
+                                    static_cast<const char*>(b) + i * axis.b * size, bias,
+                                    static_cast<char*>(c) + i * axis.c * out_size, workspace));
+  }
+  return [steps] {
+    for (const Launch& step : steps) step();
+  };
+}
+
+// How much of m, n and k one piece of a product takes.
+struct Tile {
+  int64_t m, n, k;
+};
+constexpr int64_t kLeastTile = 32;  // below this a product is mostly overhead
+
+// The first piece along k begins the sum, the others add to it.
+Product piece_of(const Product& p, const Tile& tile, bool first) {
+  Product piece = p;
+  piece.m = tile.m, piece.n = tile.n, piece.k = tile.k;
+  piece.accumulate = p.accumulate || !first;
+  piece.bias = p.bias && first;
+  return piece;
+}
+
+bool is_native(const Product& p) { return primitive_for(p).has_value(); }
+
+Bytes native_workspace(const Product& p, const Tile& tile) {
+  int64_t most = 0;
+  for (const bool first : {true, false}) {
+    if (!first && tile.k == p.k) continue;
+    const auto primitive = primitive_for(piece_of(p, tile, first));
+    CHECK(primitive, "oneDNN multiplies a part of what it multiplies");
+    most = std::max(most, scratchpad(*primitive));
+  }
+  return {most};
+}
+
+Bytes tile_workspace(const Product& p, const Tile& tile, bool native) {
+  if (native) return native_workspace(p, tile);
+  const Widened w = widen(piece_of(p, tile, true));
+  Product wide = w.product;
+  wide.k = p.k;  // so that a part of k is known to be one
+  return w.total() + native_workspace(wide, tile);
+}
+
+// The whole, or the longest side halved until the workspace is within the cap or nothing is left to
+// halve. Sums stay float32: along k only where the result, or its widened copy, is that.
+Tile tile_within(const Product& p, bool native) {
+  Tile tile{p.m, p.n, p.k};
+  while (tile_workspace(p, tile, native) > p.workspace_cap) {
+    std::vector<int64_t*> sides = {&tile.m, &tile.n};
+    if (!native || p.out_dtype == Dtype::kF32) sides.push_back(&tile.k);
+    int64_t& longest = **std::max_element(sides.begin(), sides.end(),
+                                          [](int64_t* x, int64_t* y) { return *x < *y; });
+    if (longest <= kLeastTile) break;
+    longest = (longest + 1) / 2;
+  }
+  return tile;
+}
+
+// Too large as a batch: one matrix after the other.
+std::optional<Product> unbatched(const Product& p, bool native) {
+  if (p.batch.empty() || tile_workspace(p, {p.m, p.n, p.k}, native) <= p.workspace_cap) {
+    return std::nullopt;
+  }
+  Product q = p;
+  q.outer.push_back({p.batch[0], p.a_batch[0], p.b_batch[0], p.c_batch[0], false});
+  for (std::vector<int64_t>* list : {&q.batch, &q.a_batch, &q.b_batch, &q.c_batch}) {
+    list->erase(list->begin());
+  }
+  return q;
+}
+
+Launch prepare_native(const Product& p, const void* a, const void* b, const void* bias, void* c,
+                      void* workspace) {
+  const auto primitive = primitive_for(p);
+  CHECK(primitive, "oneDNN multiplies what it was asked for");
+  struct Prepared {
+    dnnl::matmul primitive;
+    dnnl::stream stream;
+    std::vector<dnnl::memory> memories;
+    std::vector<dnnl_exec_arg_t>
+        arguments;  // as the C interface takes them: nothing to build in a step
+  };
+  auto prepared = std::make_shared<Prepared>();
+  prepared->primitive = dnnl::matmul(*primitive);
+  prepared->stream = dnnl::stream(engine());
+  const auto bind = [&](int argument, const dnnl::memory::desc& desc, const void* data) {
+    prepared->memories.emplace_back(desc, engine(), const_cast<void*>(data));
+    prepared->arguments.push_back({argument, prepared->memories.back().get()});
+  };
+  const Descriptions d = describe(p, p.dtype, p.out_dtype);
+  bind(DNNL_ARG_SRC, d.a, a);
+  bind(DNNL_ARG_WEIGHTS, d.b, b);
+  bind(DNNL_ARG_DST, d.c, c);
+  if (p.bias) bind(DNNL_ARG_BIAS, d.bias, bias);
+  bind(DNNL_ARG_SCRATCHPAD, primitive->scratchpad_desc(), workspace);
+  return [prepared] {
+    const dnnl_status_t status = dnnl_primitive_execute(
+        prepared->primitive.get(), prepared->stream.get(),
+        static_cast<int>(prepared->arguments.size()), prepared->arguments.data());
+    CHECK(status == dnnl_success, "a prepared product runs");
+    dnnl_stream_wait(prepared->stream.get());
+  };
+}
+
+// Calls f(corner, tile) for every piece; those of one sum follow each other.
+template <class F>
+void for_each_tile(const Product& p, const Tile& tile, const F& f) {
+  for (int64_t m = 0; m < p.m; m += tile.m) {
+    for (int64_t n = 0; n < p.n; n += tile.n) {
+      for (int64_t k = 0; k < p.k; k += tile.k) {
+        f(Tile{m, n, k},
+          Tile{std::min(tile.m, p.m - m), std::min(tile.n, p.n - n), std::min(tile.k, p.k - k)});
+      }
+    }
+  }
+}
+
+Launch prepare_tiles(const Product& p, const Tile& tile, const void* a, const void* b,
+                     const void* bias, void* c, void* workspace) {
+  const int64_t size = size_of(p.dtype).count, out_size = size_of(p.out_dtype).count;
+  std::vector<Launch> steps;
+  for_each_tile(p, tile, [&](const Tile& at, const Tile& sizes) {
+    steps.push_back(prepare_native(
+        piece_of(p, sizes, at.k == 0),
+        static_cast<const char*>(a) + (at.m * p.a_m + at.k * p.a_k) * size,
+        static_cast<const char*>(b) + (at.k * p.b_k + at.n * p.b_n) * size,
+        static_cast<const char*>(bias) + (p.bias ? at.n * out_size : 0),
+        static_cast<char*>(c) + (at.m * p.c_m + at.n * p.c_n) * out_size, workspace));
+  });
+  if (steps.size() == 1) return steps[0];
+  return [steps] {
+    for (const Launch& step : steps) step();
+  };
+}
+
+// Pieces of a and b are widened when they change, and a piece of c narrowed when its sum is done.
+Launch prepare_widened(const Product& p, const Tile& tile, const void* a, const void* b,
+                       const void* bias, void* c, void* workspace) {
+  const Widened w = widen(piece_of(p, tile, true));
+  auto* at = static_cast<char*>(workspace);
+  auto* wide_a = reinterpret_cast<float*>(at);
+  auto* wide_b = reinterpret_cast<float*>(at += w.a.count);
+  auto* wide_c = reinterpret_cast<float*>(at += w.b.count);
+  auto* wide_bias = reinterpret_cast<float*>(at += w.c.count);
+  at += w.bias.count;
+  // One prepared product per shape that a piece can have.
+  const auto which = [=](const Tile& sizes, bool first) {
+    return (sizes.m == tile.m) + 2 * (sizes.n == tile.n) + 4 * (sizes.k == tile.k) + 8 * first;
+  };
+  auto products = std::make_shared<std::array<Launch, 16>>();
+  for_each_tile(p, tile, [&](const Tile& corner, const Tile& sizes) {
+    Launch& launch = (*products)[which(sizes, corner.k == 0)];
+    if (launch) return;
+    launch = prepare_native(piece_of(w.product, sizes, corner.k == 0), wide_a, wide_b, wide_bias,
+                            wide_c, at);
+  });
+  return [=] {
+    const Product& q = w.product;
+    Tile in_a{-1, -1, -1}, in_b{-1, -1, -1};
+    for_each_tile(p, tile, [&](const Tile& corner, const Tile& sizes) {
+      if (in_a.m != corner.m || in_a.k != corner.k) {
+        const int64_t from = corner.m * p.a_m + corner.k * p.a_k;
+        for_each_element(p.batch, sizes.m, sizes.k, p.a_batch, p.a_m, p.a_k, q.a_batch, q.a_m,
+                         q.a_k, [&](int64_t i, int64_t to) {
+                           wide_a[to] = static_cast<float>(load_element(a, p.dtype, from + i));
+                         });
+        in_a = corner;
+      }
+      if (in_b.k != corner.k || in_b.n != corner.n) {
+        const int64_t from = corner.k * p.b_k + corner.n * p.b_n;
+        for_each_element(p.batch, sizes.k, sizes.n, p.b_batch, p.b_k, p.b_n, q.b_batch, q.b_k,
+                         q.b_n, [&](int64_t i, int64_t to) {
+                           wide_b[to] = static_cast<float>(load_element(b, p.dtype, from + i));
+                         });
+        in_b = corner;
+      }
+      for (int64_t i = 0; p.bias && corner.k == 0 && i < sizes.n; ++i) {
+        wide_bias[i] = static_cast<float>(load_element(bias, p.out_dtype, corner.n + i));
+      }
+      (*products)[which(sizes, corner.k == 0)]();
+      if (corner.k + sizes.k < p.k) return;
+      const int64_t to = corner.m * p.c_m + corner.n * p.c_n;
+      for_each_element(p.batch, sizes.m, sizes.n, q.c_batch, q.c_m, q.c_n, p.c_batch, p.c_m, p.c_n,
+                       [&](int64_t from, int64_t i) {
+                         const double before =
+                             p.accumulate ? load_element(c, p.out_dtype, to + i) : 0;
+                         store_element(c, p.out_dtype, to + i, before + wide_c[from]);
+                       });
+    });
+  };
+}
+
+}  // namespace
+
+Bytes product_workspace(const Product& p) {
+  if (!p.outer.empty()) {
+    return std::max(product_workspace(inner_of(p, true)), product_workspace(inner_of(p, false)));
+  }
+  const bool native = is_native(p);
+  if (const auto apart = unbatched(p, native)) return product_workspace(*apart);
+  return tile_workspace(p, tile_within(p, native), native);
+}
+
+Launch prepare_product(const Product& p, const void* a, const void* b, const void* bias, void* c,
+                       void* workspace) {
+  if (!p.outer.empty()) return prepare_outer(p, a, b, bias, c, workspace);
+  const bool native = is_native(p);
+  CHECK(native || p.dtype != Dtype::kF32 || p.out_dtype != Dtype::kF32,
+        "oneDNN multiplies float32");
+  if (const auto apart = unbatched(p, native)) {
+    return prepare_product(*apart, a, b, bias, c, workspace);
+  }
+  const Tile tile = tile_within(p, native);
+  return native ? prepare_tiles(p, tile, a, b, bias, c, workspace)
+                : prepare_widened(p, tile, a, b, bias, c, workspace);
+}
+
+}  // namespace adjoint
