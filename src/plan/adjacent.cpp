@@ -42,9 +42,12 @@ class Finder {
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme_.morphisms[i];
       if (m.op != "concat") continue;
-      if (can_join(m, joined)) {
+      const auto again = std::find(found_.joined.begin(), found_.joined.end(), m.inputs);
+      if (again != found_.joined.end() && axis_of(scheme_, m) == 0) {
+        found_.joined_by.emplace_back(static_cast<int>(i), again - found_.joined.begin());
+      } else if (can_join(m, joined)) {
+        found_.joined_by.emplace_back(static_cast<int>(i), found_.joined.size());
         found_.joined.push_back(m.inputs);
-        found_.joined_by.push_back(static_cast<int>(i));
         for (const Value v : m.inputs) joined[v] = true;
       } else {
         lay_operands(i);
@@ -167,6 +170,12 @@ bool writes_over_slice(const Scheme& scheme, const std::vector<int>& made_by,
   const int maker = made_by[sliced];
   if (maker < 0 || scheme.morphisms[maker].section != section) return false;
   if (op_named(scheme.morphisms[maker].op).view) return false;
+  // Operands that were made inside a concat share its bytes, and may be read after m has run.
+  const std::vector<Value>& parts = scheme.morphisms[maker].inputs;
+  if (scheme.morphisms[maker].op == "concat" &&
+      std::any_of(parts.begin(), parts.end(), [&](Value v) { return read_by[v].size() > 1; })) {
+    return false;
+  }
   const std::vector<bool> outside = used_outside(scheme);
   if (std::any_of(passed.begin(), passed.end(), [&](Value v) { return outside[v]; })) return false;
 

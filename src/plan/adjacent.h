@@ -1,6 +1,7 @@
 // Which objects are made straight inside another one: operands of a concat in its result, and what
 // an op writes over a slice that nothing else reads. There is nothing to copy then.
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "plan/plan.h"
@@ -14,7 +15,7 @@ struct Adjacent {
   std::vector<bool> is_whole = {};    // a concat whose operands all lie in it
   // Parameters that a concat along axis 0 joins, to be placed one behind the other as one storage.
   std::vector<std::vector<Value>> joined = {};
-  std::vector<int> joined_by = {};  // per group: the concat
+  std::vector<std::pair<int, int>> joined_by = {};  // (concat, group)
 };
 
 Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options);

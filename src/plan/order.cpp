@@ -46,8 +46,13 @@ Dependencies dependencies(const Scheme& scheme) {
         const Morphism& m = scheme.morphisms[reader];
         // Before the body there are no views of an accumulator, only copies (plan.cpp).
         const bool copies = in_loop && m.section == Section::kPrologue;
-        // Joined parameters may be a view of them, too.
-        const bool shares = op_named(m.op).view || m.op == "concat";
+        // Joined parameters may be a view of them, too; of anything else a concat is a copy.
+        const auto is_parameter = [&](Value v) {
+          return made_by[v] < 0 && scheme[v].role == Role::kParameter;
+        };
+        const bool joins =
+            m.op == "concat" && std::all_of(m.inputs.begin(), m.inputs.end(), is_parameter);
+        const bool shares = op_named(m.op).view || joins;
         if (shares && !copies) old.push_back(m.outputs[0]);
       }
     }
@@ -84,60 +89,122 @@ std::vector<int> written_order(const Scheme& scheme) {
   return order;
 }
 
+namespace {
+
+// What running a morphism does to the device's live bytes, as far as is known before the plan: a
+// view takes nothing and keeps what it sees, and the host's bytes are no matter here.
+class Growth {
+ public:
+  explicit Growth(const Scheme& scheme) : scheme_(scheme), seen_(scheme.objects.size()) {
+    const size_t n = scheme.objects.size();
+    for (size_t v = 0; v < n; ++v) seen_[v] = static_cast<Value>(v);
+    readers_.resize(n);
+    stays_.assign(n, false);
+    crosses_.assign(n, false);
+    carried_.assign(n, false);
+    for (const Value in : scheme.inputs) stays_[in] = true;
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      const Morphism& m = scheme.morphisms[i];
+      is_view_.push_back(op_named(m.op).view && tier_of(m.outputs[0]) == tier_of(m.inputs[0]));
+      if (is_view_.back()) seen_[m.outputs[0]] = seen_[m.inputs[0]];
+      for (const Value out : m.outputs) crosses_[out] = m.section == Section::kPrologue;
+      if (is_view_.back()) continue;
+      for (const Value in : m.inputs) {
+        std::vector<int>& readers = readers_[seen_[in]];
+        if (readers.empty() || readers.back() != static_cast<int>(i)) {
+          readers.push_back(static_cast<int>(i));
+        }
+      }
+    }
+    for (const Value out : scheme.outputs) stays_[seen_[out]] = true;
+    for (const Carry& c : scheme.carries) carried_[c.out] = true;
+    for (const Carry& c : scheme.loop) {
+      carried_[c.out] = crosses_[c.in] = crosses_[c.out] = true;
+    }
+    for (const std::vector<int>& readers : readers_) {
+      left_.push_back(static_cast<int>(readers.size()));
+    }
+  }
+
+  int64_t of(int i) const {
+    const Morphism& m = scheme_.morphisms[i];
+    if (is_view_[i]) return 0;
+    int64_t bytes = 0;
+    for (const Value out : m.outputs) {
+      const Bytes size = scheme_[out].type.bytes();
+      if (!carried_[out] && size > kSmall && on_device(out)) bytes += size.count;
+    }
+    for_each_operand(m, [&](Value v) {
+      const bool again = m.section == Section::kBody && crosses_[v];
+      if (left_[v] == 1 && !stays_[v] && !again && on_device(v)) {
+        bytes -= scheme_[v].type.bytes().count;
+      }
+    });
+    return bytes;
+  }
+
+  // i has run. Calls f(j) for whoever is now the last reader of something.
+  template <class F>
+  void ran(int i, const F& f) {
+    if (is_view_[i]) return;
+    ran_.resize(scheme_.morphisms.size(), false);
+    ran_[i] = true;
+    for_each_operand(scheme_.morphisms[i], [&](Value v) {
+      if (--left_[v] != 1) return;
+      for (const int reader : readers_[v]) {
+        if (!ran_[reader]) f(reader);
+      }
+    });
+  }
+
+ private:
+  Tier tier_of(Value v) const { return scheme_[v].attributes.tier; }
+  bool on_device(Value v) const { return tier_of(v) == Tier::kDevice; }
+  template <class F>
+  void for_each_operand(const Morphism& m, const F& f) const {
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      const Value v = seen_[m.inputs[k]];
+      bool again = false;
+      for (size_t j = 0; j < k; ++j) again = again || seen_[m.inputs[j]] == v;
+      if (!again) f(v);
+    }
+  }
+
+  const Scheme& scheme_;
+  std::vector<Value> seen_;  // per object: what it is a view of, itself if of nothing
+  std::vector<bool> is_view_, stays_, crosses_, carried_;
+  std::vector<std::vector<int>> readers_;  // per object that is no view, through views too
+  std::vector<int> left_;
+  std::vector<bool> ran_;
+};
+
+}  // namespace
+
 std::vector<int> freeing_order(const Scheme& scheme) {
   Dependencies d = dependencies(scheme);
-  std::vector<int> uses_left(scheme.objects.size(), 0);
-  const std::vector<std::vector<int>> read_by = readers(scheme);
-  for (size_t v = 0; v < read_by.size(); ++v) uses_left[v] = static_cast<int>(read_by[v].size());
-  std::vector<bool> stays(scheme.objects.size(), false);
-  for (const Value in : scheme.inputs) stays[in] = true;
-  for (const Value out : scheme.outputs) stays[out] = true;
-  std::vector<bool> carried(scheme.objects.size(), false);
-  for (const Carry& c : scheme.carries) carried[c.out] = true;
-  std::vector<bool> crosses(scheme.objects.size(), false);  // iterations
-  for (const Morphism& m : scheme.morphisms) {
-    for (const Value out : m.outputs) crosses[out] = m.section == Section::kPrologue;
-  }
-  for (const Carry& c : scheme.loop) carried[c.out] = crosses[c.in] = crosses[c.out] = true;
-
+  Growth growth(scheme);
   const auto section_of = [&](int i) { return static_cast<size_t>(scheme.morphisms[i].section); };
-  const auto growth = [&](int i) {
-    const bool in_body = scheme.morphisms[i].section == Section::kBody;
-    int64_t bytes = 0;
-    std::set<Value> seen;
-    for (const Value out : scheme.morphisms[i].outputs) {
-      const Bytes size = scheme[out].type.bytes();
-      if (!carried[out] && size > kSmall) bytes += size.count;
-    }
-    for (const Value in : scheme.morphisms[i].inputs) {
-      if (stays[in] || (in_body && crosses[in])) continue;
-      if (uses_left[in] > 1 || !seen.insert(in).second) continue;
-      bytes -= scheme[in].type.bytes().count;
-    }
-    return bytes;
-  };
-
   std::array<std::set<int>, 3> ready_in;  // per section
   for (size_t i = 0; i < d.waits_for.size(); ++i) {
     const int m = static_cast<int>(i);
     if (d.waits_for[i] == 0) ready_in[section_of(m)].insert(m);
   }
   std::vector<int> order;
-  std::vector<int> fresh(ready_in[0].begin(), ready_in[0].end());  // ready, and not yet looked at
+  // Ready ones that may free more than when they were last looked at: new, or an operand has lost
+  // a reader.
+  std::set<int> fresh = ready_in[0];
   for (size_t section = 0;;) {
     std::set<int>& ready = ready_in[section];
     if (ready.empty()) {
       if (++section == ready_in.size()) break;
-      fresh.assign(ready_in[section].begin(), ready_in[section].end());
+      fresh = ready_in[section];
       continue;
     }
-    // A ready morphism can become a freeing one only when it is new or an operand lost a reader;
-    // the latter is rare, so only the new ones are looked at.
     int next = -1;
     int64_t best = 0;
     for (const int candidate : fresh) {
       if (!ready.count(candidate)) continue;
-      const int64_t bytes = growth(candidate);
+      const int64_t bytes = growth.of(candidate);
       if (bytes <= best && (next < 0 || bytes < best)) next = candidate, best = bytes;
     }
     if (next < 0) {
@@ -145,15 +212,15 @@ std::vector<int> freeing_order(const Scheme& scheme) {
       fresh.clear();
     }
     ready.erase(next);
+    fresh.erase(next);
     order.push_back(next);
-    std::set<Value> seen;
-    for (const Value in : scheme.morphisms[next].inputs) {
-      if (seen.insert(in).second) --uses_left[in];
-    }
+    growth.ran(next, [&](int reader) {
+      if (ready.count(reader)) fresh.insert(reader);
+    });
     for (const int follower : d.after[next]) {
       if (--d.waits_for[follower] == 0) {
         ready_in[section_of(follower)].insert(follower);
-        if (section_of(follower) == section) fresh.push_back(follower);
+        if (section_of(follower) == section) fresh.insert(follower);
       }
     }
   }

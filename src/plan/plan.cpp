@@ -90,7 +90,9 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   const Sharing sharing = find_sharing(scheme, options);
   Plan plan = lay_in_storages(scheme, options, sharing, freeing_order(scheme));
   Plan written = lay_in_storages(scheme, options, sharing, written_order(scheme));
-  if (written.live_peak < plan.live_peak) plan = std::move(written);
+  // The device's bytes decide, and the host's only between equals.
+  const auto peaks = [](const Plan& p) { return std::pair(p.live_peak, p.host.live_peak); };
+  if (peaks(written) < peaks(plan)) plan = std::move(written);
   plan.threads = options.threads;
   plan.workspace_cap = options.workspace_cap;
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) {

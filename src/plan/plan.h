@@ -108,7 +108,7 @@ struct PlanOptions {
   int threads = 1;
   // From the device's sheet: kernels that would want a larger workspace are not used, where there
   // is another way.
-  Bytes workspace_cap = kNoCap;
+  Bytes workspace_cap = {64 << 20};
   // State that another plan has placed, by source: shared with it. Nothing else goes below the
   // floor of its tier.
   struct Fixed {

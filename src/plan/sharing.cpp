@@ -62,14 +62,15 @@ class Finder {
   void join_parameters() {
     found_.joined.assign(scheme_.objects.size(), -1);
     for (size_t g = 0; g < found_.adjacent.joined.size(); ++g) {
-      const std::vector<Value>& group = found_.adjacent.joined[g];
       Bytes next{0};
-      for (const Value v : group) {
+      for (const Value v : found_.adjacent.joined[g]) {
         found_.joined[v] = static_cast<int>(g);
         found_.places[v].offset = next;
         next += scheme_[v].type.bytes();
       }
-      found_.view_of[scheme_.morphisms[found_.adjacent.joined_by[g]].outputs[0]] = group[0];
+    }
+    for (const auto& [concat, group] : found_.adjacent.joined_by) {
+      found_.view_of[scheme_.morphisms[concat].outputs[0]] = found_.adjacent.joined[group][0];
     }
   }
 

@@ -185,7 +185,15 @@ class Planner {
     if (plan_.places[out].storage >= 0) return;  // a concat in which operands were laid
     if (within(out) >= 0) {
       const Value whole = root(out);
-      if (plan_.places[whole].storage < 0) put_alone(whole, at);
+      if (plan_.places[whole].storage < 0) {
+        const Value sliced = sliced_for(m, whole, at, facts);
+        if (sliced >= 0) {
+          plan_.storages[plan_.places[sliced].storage].last = last_use_[whole];
+          take_place(whole, sliced, at);
+        } else {
+          put_alone(whole, at);
+        }
+      }
       put(out, plan_.places[whole].storage);
       return;
     }
@@ -220,6 +228,43 @@ class Planner {
                       [&](Value other) { return other != in && taken(other); }) ||
           std::any_of(m.outputs.begin(), m.outputs.begin() + static_cast<int64_t>(o), taken);
       if (!shared) return in;
+    }
+    return -1;
+  }
+
+  // Slices of one object in, parts of one concat out, each over its slice: then the whole takes the
+  // object's place, as the gradient of joined projections takes theirs. The object, or -1.
+  Value sliced_for(const Morphism& m, Value whole, int at, const CallFacts& facts) const {
+    const auto over = [&](int storage, Value in, int operand) {
+      for (const auto& [output, of] : facts.overwrites) {
+        const Value out = m.outputs[output];
+        if (of != operand || within(out) < 0 || root(out) != whole) continue;
+        const Place &from = plan_.places[in], &to = plan_.places[out];
+        if (from.storage == storage && from.offset == to.offset && from.strides == to.strides &&
+            scheme_[in].type == scheme_[out].type) {
+          return true;
+        }
+      }
+      return false;
+    };
+    for (const Value in : m.inputs) {
+      const Value sliced = root(in);
+      const int storage = plan_.places[sliced].storage;
+      const Storage& s = plan_.storages[storage];
+      if (scheme_[sliced].type != scheme_[whole].type || tier_of(sliced) != tier_of(whole))
+        continue;
+      if (plan_.places[sliced].offset.count != 0 || s.size != scheme_[whole].type.bytes()) continue;
+      const bool again = in_body(at) && (s.first < plan_.body_begin || sharing_.is_carried[sliced]);
+      if (s.last != at || s.first >= at || sharing_.is_input[sliced] || again) continue;
+      bool all = true;  // whatever lies there is written over element by element
+      for (size_t k = 0; k < m.inputs.size(); ++k) {
+        if (plan_.places[m.inputs[k]].storage != storage) continue;
+        all = all && over(storage, m.inputs[k], static_cast<int>(k));
+      }
+      const bool taken = std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value out) {
+        return plan_.places[out].storage == storage;
+      });
+      if (all && !taken) return sliced;
     }
     return -1;
   }

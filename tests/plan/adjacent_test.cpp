@@ -216,5 +216,58 @@ TEST(Adjacent, ASliceIsOverwrittenBesideOthers) {
   EXPECT_NE(overlap.plan.places[6].storage, overlap.plan.places[2].storage);
 }
 
+// Parts of a concat lie in it; whoever writes over a slice of it would spoil one that is read
+// later.
+TEST(Adjacent, ASliceIsNotOverwrittenWherePartsAreReadLater) {
+  const char* text = R"(scheme:
+  input %0 x: f32[n=30, m=40]
+  input %1 y: f32[n=30, m=40]
+  %2 a: f32[n=30, m=40] = mul(%0, %0) @a
+  %3 b: f32[n=30, m=40] = tanh(%1) @b
+  %4 c: f32[n=60, m=40] = concat(%2, %3) @c
+  %5 s: f32[n=60, m=20] = slice(%4) {size=20, start=0} @s
+  %6 t: f32[n=60, m=20] = slice(%4) {size=20, start=20} @t
+  %7 u: f32[n=60, m=20] = tanh(%5) @u
+  %8 v: f32[n=60, m=20] = tanh(%6) @v
+  %9 d: f32[n=30, m=40] = add(%2, %0) @d after %7, %8
+  return %7, %8, %9
+)";
+  const Ran r = ran(text);
+  EXPECT_TRUE(r.call("concat").is_view);
+  EXPECT_NE(r.plan.places[7].storage, r.plan.places[4].storage);
+  std::string alone = text;
+  alone.replace(alone.find("add(%2, %0) @d"), 14, "add(%0, %0) @d");
+  const Ran other = ran(alone);
+  EXPECT_EQ(other.plan.places[7].storage, other.plan.places[4].storage);
+}
+
+// The gradient of joined projections: made of the slices, and laid as they are.
+constexpr const char* kGated = R"x(scheme:
+  input %0 x: f32[n=30, m=4]
+  input %1 w: f32[o=8, m=4]
+  %2 y: f32[n=30, o=8] = linear(%0, %1) @y
+  %3 g: f32[n=30, o=4] = slice(%2) {size=4, start=0} @g
+  %4 u: f32[n=30, o=4] = slice(%2) {size=4, start=4} @u
+  %5 dg: f32[n=30, o=4], %6 du: f32[n=30, o=4] = map(%3, %4) {body="mul(x0, x1), sub(x0, x1)"} @d
+  %7 dy: f32[n=30, o=8] = concat(%5, %6) {axis=1} @dy
+  %8 dx: f32[n=30, m=4] = contract(%7, %1) {map="no,om->nm"} @dx
+  return %8
+)x";
+TEST(Adjacent, PartsOfAConcatTakeThePlaceOfSlices) {
+  const Ran r = ran(kGated);
+  EXPECT_TRUE(r.call("concat").is_view);
+  EXPECT_EQ(r.plan.places[7].storage, r.plan.places[2].storage);
+  const int made = 3;  // the place of the map
+  EXPECT_EQ(r.plan.owner_at(r.plan.places[2].storage, made - 1), 2);
+  EXPECT_EQ(r.plan.owner_at(r.plan.places[2].storage, made), 7);
+}
+TEST(Adjacent, PartsOfAConcatDoNotTakeThePlaceOfWhatLivesOn) {
+  std::string again = kGated;
+  again.replace(again.find("contract(%7"), 11, "contract(%2");
+  again.replace(again.find("return %8"), 9, "return %8, %7");
+  const Ran kept = ran(again);
+  EXPECT_NE(kept.plan.places[7].storage, kept.plan.places[2].storage);
+}
+
 }  // namespace
 }  // namespace adjoint

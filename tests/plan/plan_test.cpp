@@ -113,12 +113,19 @@ class Checker {
     return false;
   }
 
-  Value root(Value v) const {
-    for (size_t at = plan_.calls.size(); at-- > 0;) {
-      const Morphism& m = scheme_.morphisms[plan_.calls[at].morphism];
-      if (plan_.calls[at].is_view && m.outputs[0] == v) v = m.inputs[0];
-    }
-    return v;
+  // What v's elements were made as: through views, and through concats in which they lie.
+  std::set<Value> roots(Value v) const {
+    const int maker = needs_[v].birth;
+    if (maker < 0) return {v};
+    const Morphism& m = scheme_.morphisms[plan_.calls[maker].morphism];
+    if (m.op != "concat" && !plan_.calls[maker].is_view) return {v};
+    std::set<Value> all = {v};
+    for (const Value in : m.inputs) all.merge(roots(in));
+    return all;
+  }
+  bool are_one(Value u, Value v) const {
+    const std::set<Value> of_u = roots(u), of_v = roots(v);
+    return std::any_of(of_u.begin(), of_u.end(), [&](Value r) { return of_v.count(r) > 0; });
   }
 
   // `later` was made from `earlier` by an op that may write over it, element for element.
@@ -144,7 +151,7 @@ class Checker {
   void check_pair(Value earlier, Value later) const {
     const bool together = needs_[later].birth <= needs_[earlier].death;
     if (!together || !share_bytes(earlier, later)) return;
-    if (root(earlier) == root(later) || takes_its_place(earlier, later)) return;
+    if (are_one(earlier, later) || takes_its_place(earlier, later)) return;
     ADD_FAILURE() << "%" << earlier << " lives until " << needs_[earlier].death << ", %" << later
                   << " is written over it at " << needs_[later].birth;
   }

@@ -1,6 +1,7 @@
-// Small schemes at random: DAGs of elementwise, row, matrix and movement ops with several results,
-// excursions to the next tier, state in either tier that is read, seen through views, and written
-// once; and the same as a step in time, with a prologue, a body, accumulators and an epilogue.
+// Small schemes at random: DAGs of elementwise, row, matrix, concat and movement ops with several
+// results, excursions to the next tier, state in either tier that is read, seen through views, and
+// written once; and the same as a step in time, with a prologue, a body, accumulators and an
+// epilogue.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -177,12 +178,21 @@ class RandomScheme {
     for (const Carry& c : scheme.loop) pool_.push_back(c.out);
   }
 
+  void concat(Value x, int axis) {
+    const Type type = scheme[x].type;
+    const bool padded = std::any_of(type.axes.begin(), type.axes.end(),
+                                    [](const Axis& a) { return a.physical() != a.size; });
+    if (padded || type.dim(axis) > 24) return add("gelu", {x});
+    const Value y = beside(x);
+    add("concat", {x, scheme[y].type == type ? y : x}, {{"axis", int64_t{axis}}});
+  }
+
   void add_call() {
     // Mostly what was made last, so that there are chains.
     const Value x = below(2) ? pool_.back() : any();
     const Type type = scheme[x].type;
     const Axis last = {type.axes.back().name, type.dim(-1)};
-    switch (below(14)) {
+    switch (below(17)) {
       case 0:
         return add("add", {x, beside(x)});
       case 1:
@@ -219,6 +229,29 @@ class RandomScheme {
       case 12:
         pool_.push_back(move(move(x, Tier::kHost), Tier::kDevice));
         return;
+      case 13:
+        return concat(x, below(3) == 0 ? 0 : type.rank() - 1);
+      case 14: {
+        // Slices of what is concatenated, which may be written over.
+        concat(x, type.rank() - 1);
+        if (scheme.morphisms.back().op != "concat") return;
+        const Value whole = pool_.back();
+        const int64_t half = scheme[whole].type.dim(-1) / 2;
+        add("slice", {whole}, {{"start", int64_t{0}}, {"size", half}});
+        const Value first = pool_.back();
+        add("slice", {whole}, {{"start", half}, {"size", half}});
+        add("gelu", {pool_.back()});
+        return add("gelu", {first});
+      }
+      case 15: {
+        // A product that is added to what another one made.
+        if (type.axes.back().padded || type.rank() > 3) return add("gelu", {x});
+        const Axis out{"o", one_of({1, 2, 4, 6})};
+        add("linear", {x, parameter({out, last})});
+        const std::string rows = std::string("abc").substr(0, type.rank() - 1);
+        return add("contract", {x, parameter({out, last}), pool_.back()},
+                   {{"map", rows + "i,oi->" + rows + "o"}});
+      }
       default: {
         // As the gradient of a norm: one result as large as the operand, one summed.
         if (type.rank() < 2) return add("gelu", {x});
