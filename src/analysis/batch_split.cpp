@@ -170,7 +170,7 @@ class Splitter {
 
   // What depends on no data runs before the body where the body needs it, else after. What is
   // larger than its operands stays in the body: a dequantized weight that lived through all parts
-  // would undo what its codes save.
+  // would undo what its codes save. So does what is to be computed again: it is nowhere kept.
   void find_sections_of_invariants() {
     std::vector<bool> in_body(scheme_.objects.size(), false), after = in_body;  // who needs it
     for (const Value out : scheme_.outputs) after[out] = true;
@@ -191,7 +191,8 @@ class Splitter {
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
       const Morphism& m = scheme_.morphisms[i];
       if (!is_invariant(m) || !any_of(m.outputs, in_body)) continue;
-      const bool again = any_of(m.inputs, remade) || (expands(m) && !any_of(m.outputs, after));
+      const bool short_lived = expands(m) || is_recomputed(m);
+      const bool again = any_of(m.inputs, remade) || (short_lived && !any_of(m.outputs, after));
       split_.sections[i] = again ? Section::kBody : Section::kPrologue;
       for (const Value out : m.outputs) remade[out] = again;
     }
@@ -200,6 +201,9 @@ class Splitter {
   bool is_invariant(const Morphism& m) const { return is(m.outputs[0], Batchwise::kInvariant); }
   static bool any_of(const std::vector<Value>& values, const std::vector<bool>& flags) {
     return std::any_of(values.begin(), values.end(), [&](Value v) { return flags[v]; });
+  }
+  bool is_recomputed(const Morphism& m) const {
+    return scheme_[m.outputs[0]].attributes.residence == Residence::kRecomputed;
   }
   bool expands(const Morphism& m) const {
     int64_t in = 0, out = 0;

@@ -148,6 +148,11 @@ class Realization {
         add_like(v, dtype, again ? word + "." + std::string(name(reader.phase)) : word);
     if (shared) {
       emit("cast", {v}, made, {{"dtype", word}}, reader);
+      // What parameters that lie one behind the other are cast to is as what each of them is.
+      if (v < static_cast<Value>(like_.size()) && like_[v] >= 0) {
+        after_[made].role = Role::kParameter;
+        after_[made].attributes.residence = before_[like_[v]].attributes.residence;
+      }
     } else if (joined != joined_codes_.end()) {
       std::vector<Value> parts;
       for (const Value part : joined->second.inputs) parts.push_back(as(part, dtype, reader));
@@ -175,8 +180,23 @@ class Realization {
     return narrowest.value_or(type(m.inputs[0]).dtype);
   }
 
+  // Joined parameters, and parameters seen otherwise, are like the first of them.
+  void note_parameters(const Morphism& m, const OpDef& def) {
+    if (like_.empty()) {
+      like_.assign(before_.objects.size(), -1);
+      for (const Value in : before_.inputs) {
+        if (before_[in].role == Role::kParameter) like_[in] = in;
+      }
+    }
+    if (m.op != "concat" && !def.view) return;
+    const bool all =
+        std::all_of(m.inputs.begin(), m.inputs.end(), [&](Value in) { return like_[in] >= 0; });
+    if (all) like_[m.outputs[0]] = like_[m.inputs[0]];
+  }
+
   void morphism(Morphism m) {
     const OpDef& def = op_named(m.op);
+    note_parameters(m, def);
     for (const Value out : m.outputs) check_made(out);
     // Codes that are joined are joined anew, like codes, by every phase that reads them.
     if (m.op == "concat" && std::any_of(m.inputs.begin(), m.inputs.end(),
@@ -261,6 +281,7 @@ class Realization {
   const Scheme& before_;
   Scheme after_;
   std::vector<bool> fixed_, carried_;
+  std::vector<Value> like_;  // per object: the parameter that it is, or is made of; else -1
   std::map<Value, Codes> codes_;
   std::map<Value, Morphism> joined_codes_;  // by what a concat of codes would make
   std::map<std::tuple<Value, Dtype, Section, int, Phase>, Value> made_;

@@ -1,9 +1,11 @@
 // y marked recomputed, read by the backward  ->  every epoch that reads y repeats the op that made
 // it, from kept objects and from what the same epoch has repeated, and y dies in the forward.
 // An epoch is the backward of one segment of the chain: segments end at states that are kept, or
-// that are recomputed apart. Bytes for time: a segment's forward once more, per epoch that needs
-// it.
+// that are recomputed apart. What is recomputed apart and no state is repeated twice: for the rest
+// of its segment, and again when a block's backward reads it, an epoch inside the epoch.
+// Bytes for time: a segment's forward once more, per epoch that needs it.
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "analysis/structure.h"
@@ -61,6 +63,7 @@ class Segments {
   }
 
   int operator[](size_t morphism) const { return of_morphism_[morphism]; }
+  int last() const { return *std::max_element(of_morphism_.begin(), of_morphism_.end()); }
 
  private:
   static std::vector<bool> segment_ends(const Scheme& scheme, const std::vector<bool>& repeated) {
@@ -95,6 +98,20 @@ class Residing {
         made_by_(producers(scheme)),
         result_(scheme) {
     result_.morphisms.clear();
+    const Chain chain = find_chain(scheme);
+    block_of_ = chain.block_of_morphism;
+    last_epoch_ = segments_.last() + 1;
+    for (size_t v = 0; v < scheme.objects.size(); ++v) {
+      apart_.push_back(repeated_[v] && scheme.objects[v].attributes.residence == Residence::kApart);
+    }
+    for (const Value state : chain.states) apart_[state] = false;
+    last_forward_read_.assign(scheme.objects.size(), -1);
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      if (scheme.morphisms[i].phase != Phase::kForward) continue;
+      for (const Value in : scheme.morphisms[i].inputs) {
+        last_forward_read_[in] = static_cast<int>(i);
+      }
+    }
   }
 
   Scheme run() {
@@ -103,8 +120,11 @@ class Residing {
       const int segment = segments_[i];
       if (m.phase != Phase::kForward && segment >= 0) {
         begins_.emplace(segment, static_cast<int>(i));
+        const Epoch epoch{
+            .number = segment + 1, .begins_at = begins_.at(segment), .section = m.section};
         for (Value& in : m.inputs) {
-          if (repeated_[in]) in = repeat(in, segment, m.section);
+          if (repeated_[in] && !is_there(in, segment))
+            in = repeat(in, apart_[in] ? inside(epoch, static_cast<int>(i)) : epoch);
         }
       }
       result_.morphisms.push_back(std::move(m));
@@ -113,71 +133,108 @@ class Residing {
   }
 
  private:
+  // Forward and backward of chunks of a readout take turns: what a forward still reads when the
+  // segment's backward has begun is there, and a second one beside it would only cost.
+  bool is_there(Value v, int segment) const { return last_forward_read_[v] > begins_.at(segment); }
+
+  struct Epoch {
+    int number;
+    int begins_at;  // morphism, before which there is nothing to repeat
+    Section section;
+    int around = 0;  // of an epoch inside another one, that one's number
+    int around_begins_at = 0;
+
+    Epoch outer() const {
+      return around ? Epoch{.number = around, .begins_at = around_begins_at, .section = section}
+                    : *this;
+    }
+  };
   using Clones = std::unordered_map<int64_t, std::vector<Value>>;  // results, in order
 
+  // The epoch of one block's backward inside that of its segment. Each clone waits for what enters
+  // its own first reader.
+  Epoch inside(const Epoch& around, int reader) {
+    const auto [found, fresh] = inside_.try_emplace({around.number, block_of_[reader]});
+    if (fresh) found->second = ++last_epoch_;
+    return {.number = found->second,
+            .begins_at = reader,
+            .section = around.section,
+            .around = around.number,
+            .around_begins_at = around.begins_at};
+  }
+
   // One clone per morphism, epoch and section.
-  int64_t key(int morphism, int segment, Section section) const {
-    const int64_t place = int64_t{segment} * 3 + static_cast<int>(section);
+  int64_t key(int morphism, const Epoch& epoch) const {
+    const int64_t place = int64_t{epoch.number} * 3 + static_cast<int>(epoch.section);
     return place * static_cast<int64_t>(before_.morphisms.size()) + morphism;
   }
 
+  // Where an epoch's clone finds v: inside an epoch only what is apart is made again.
+  Epoch home(Value v, const Epoch& epoch) const { return apart_[v] ? epoch : epoch.outer(); }
+
   // The epoch's own v; what it takes to make it is cloned here, right before its first reader.
-  Value repeat(Value v, int segment, Section section) {
-    std::vector<int> wanted = {made_by_[v]}, missing;
+  Value repeat(Value v, const Epoch& epoch) {
+    std::vector<std::pair<int, Epoch>> wanted = {{made_by_[v], epoch}}, missing;
     while (!wanted.empty()) {
-      const int i = wanted.back();
+      const auto [i, where] = wanted.back();
       wanted.pop_back();
-      if (!clones_.emplace(key(i, segment, section), std::vector<Value>()).second) continue;
-      missing.push_back(i);
+      if (!clones_.emplace(key(i, where), std::vector<Value>()).second) continue;
+      missing.emplace_back(i, where);
       for (const Value in : before_.morphisms[i].inputs) {
-        if (repeated_[in]) wanted.push_back(made_by_[in]);
+        if (repeated_[in]) wanted.emplace_back(made_by_[in], home(in, where));
       }
     }
-    std::sort(missing.begin(), missing.end());
-    for (const int i : missing) clone(i, segment, section);
-    return cloned(v, segment, section);
+    // The outer epoch's first, for the inner one reads them.
+    std::sort(missing.begin(), missing.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.second.around, a.first) < std::pair(b.second.around, b.first);
+    });
+    for (const auto& [i, where] : missing) clone(i, where);
+    return cloned(v, epoch);
   }
 
-  Value cloned(Value v, int segment, Section section) const {
+  Value cloned(Value v, const Epoch& epoch) const {
     const std::vector<Value>& outputs = before_.morphisms[made_by_[v]].outputs;
     const auto which = std::find(outputs.begin(), outputs.end(), v) - outputs.begin();
-    return clones_.at(key(made_by_[v], segment, section))[which];
+    return clones_.at(key(made_by_[v], epoch))[which];
   }
 
-  void clone(int i, int segment, Section section) {
+  void clone(int i, const Epoch& epoch) {
     Morphism m = before_.morphisms[i];
-    CHECK(m.section == section || m.section == Section::kPrologue,
+    CHECK(m.section == epoch.section || m.section == Section::kPrologue,
           "what is recomputed is read in the section that makes it: " + to_string(m.source));
-    const int epoch = segment + 1;
-    const std::string here = "epoch" + std::to_string(epoch);
-    bool begins = true;  // from kept objects alone
+    const std::string here = "epoch" + std::to_string(epoch.number);
+    bool begins = true;  // from kept objects alone, or from what is there before
     for (Value& in : m.inputs) {
       if (!repeated_[in]) continue;
-      in = cloned(in, segment, section);
-      begins = false;
+      const Epoch where = home(in, epoch);
+      in = cloned(in, where);
+      if (where.number == epoch.number) begins = false;
     }
     for (Value& out : m.outputs) {
       Object object = before_[out];
       object.source = with_facet(object.source, here);
-      object.role = Role::kActivation;
+      if (object.role != Role::kParameter) object.role = Role::kActivation;
       object.attributes.residence = Residence::kUnsaid;
       object.attributes.tier = Tier::kDevice;
       out = result_.add(std::move(object));
     }
     m.source = with_facet(m.source, here);
     m.phase = Phase::kBackward;
-    m.epoch = epoch;
-    m.section = section;
-    if (begins) m.after = entering(before_, made_by_, begins_.at(segment));
-    clones_[key(i, segment, section)] = m.outputs;
+    m.epoch = epoch.number;
+    m.section = epoch.section;
+    if (begins) m.after = entering(before_, made_by_, epoch.begins_at);
+    clones_[key(i, epoch)] = m.outputs;
     result_.morphisms.push_back(std::move(m));
   }
 
   const Scheme& before_;
   std::vector<bool> repeated_;
+  std::vector<bool> apart_;  // per object: made again by every block that reads it
   Segments segments_;
-  std::vector<int> made_by_;
-  std::unordered_map<int, int> begins_;  // per segment, the first morphism of its backward
+  std::vector<int> made_by_, block_of_, last_forward_read_;
+  std::unordered_map<int, int> begins_;        // per segment, the first morphism of its backward
+  std::map<std::pair<int, int>, int> inside_;  // by epoch and block: an epoch's number
+  int last_epoch_ = 0;
   Clones clones_;
   Scheme result_;
 };

@@ -169,11 +169,12 @@ const std::string kFeedForward = R"(scheme:
   %9 down:grad: f32[n=4, m=8] gradient = contract(%8, %4) {map="bn,bm->nm"} @y:grad backward
 )";
 
-std::vector<std::string> marks(const std::string& text) {
+std::vector<std::string> marks(const std::string& text,
+                               Residence residence = Residence::kRecomputed) {
   const Scheme s = apply_functor("recompute_cheap", parse_scheme(text));
   std::vector<std::string> paths;
   for (const Object& o : s.objects) {
-    if (o.attributes.residence == Residence::kRecomputed) paths.push_back(o.source.path);
+    if (o.attributes.residence == residence) paths.push_back(o.source.path);
   }
   return paths;
 }
@@ -208,6 +209,87 @@ TEST(RecomputeCheap, AChainOfCheapOnes) {
 }
 
 TEST(RecomputeCheap, NeverAStateOfTheChain) { EXPECT_EQ(marks(kThree), Paths{}); }
+
+// The same, recomputed as a whole: y is made again on the way to e, and a on the way to y.
+std::string recomputed_feed_forward(const std::string& a) {
+  std::string text = kFeedForward +
+                     "  %10 g: f32[b=2, m=8] gradient = mul(%3, %3) @a:grad backward\n"
+                     "  return %7, %9, %10\n";
+  text = replaced(text, "%3 h: f32[b=2, m=8]", "%3 h: f32[b=2, m=8] recomputed");
+  text = replaced(text, "%4 a: f32[b=2, m=8]", "%4 a: f32[b=2, m=8] " + a);
+  text = replaced(text, "%5 y: f32[b=2, n=4]", "%5 y: f32[b=2, n=4] recomputed");
+  return replaced(text, "%6 e: f32[b=2, n=4]", "%6 e: f32[b=2, n=4] recomputed");
+}
+
+// a would wait from the segment's forward to its own gradient; h, which is read there too, makes
+// it.
+TEST(RecomputeCheap, ApartInARecomputedSegment) {
+  const std::string text = recomputed_feed_forward("recomputed");
+  EXPECT_EQ(marks(text, Residence::kApart), Paths{"a"});
+  EXPECT_EQ(marks(text), (Paths{"h", "y", "e"}));
+  // Where e is kept nothing is made of a again, so there is nothing to wait for.
+  const std::string kept =
+      replaced(text, "%6 e: f32[b=2, n=4] recomputed", "%6 e: f32[b=2, n=4] kept");
+  EXPECT_EQ(marks(kept, Residence::kApart), Paths{});
+  // Were h not read by the backward, it would be kept for a's sake.
+  EXPECT_EQ(marks(replaced(text, "mul(%3, %3)", "mul(%4, %4)"), Residence::kApart), Paths{});
+}
+
+TEST(Residence, WhatIsApartIsMadeTwice) {
+  const std::string text = recomputed_feed_forward("apart");
+  std::string want = replaced(
+      text, "  %8 y:grad: f32[b=2, n=4] gradient = mul(%6, %7) @loss:grad backward\n",
+      "  %11 h:epoch1: f32[b=2, m=8] = linear(%0, %1) @h:epoch1 backward epoch=1 after %7\n"
+      "  %12 a:epoch1: f32[b=2, m=8] = gelu(%11) @a:epoch1 backward epoch=1\n"
+      "  %13 y:epoch1: f32[b=2, n=4] = linear(%12, %2) @y:epoch1 backward epoch=1\n"
+      "  %14 e:epoch1: f32[b=2, n=4] = exp(%13) @e:epoch1 backward epoch=1\n"
+      "  %8 y:grad: f32[b=2, n=4] gradient = mul(%14, %7) @loss:grad backward\n");
+  want = replaced(want, "  %9 down:grad: f32[n=4, m=8] gradient = contract(%8, %4)",
+                  "  %15 a:epoch2: f32[b=2, m=8] = gelu(%11) @a:epoch2 backward epoch=2 after %8\n"
+                  "  %9 down:grad: f32[n=4, m=8] gradient = contract(%8, %15)");
+  want = replaced(want, "mul(%3, %3)", "mul(%11, %11)");
+  EXPECT_EQ(realized(text), want);
+}
+
+// Forward and backward take turns, as in a readout by chunks: what the forward still reads is
+// there.
+TEST(Residence, WhatTheForwardStillReadsIsNotMadeTwice) {
+  const std::string text = R"(scheme:
+  input %0 x: f32[n=4]
+  control %1 scale: f32[]
+  %2 a: f32[n=4] recomputed = gelu(%0) @a
+  %3 s: f32[] metric = square_sum(%2) @s
+  %4 a:grad: f32[n=4] gradient = mul(%2, %1) @s:grad backward
+  %5 t: f32[] metric = square_sum(%2) @t
+  %6 a:grad.2: f32[n=4] gradient = mul(%2, %4) @t:grad backward
+  return %3, %5, %6
+)";
+  EXPECT_EQ(realized(text), text);
+}
+
+// Under a precision a parameter need not keep what it is cast to, for it is always there itself.
+TEST(RecomputeCheap, WhatParametersAreCastTo) {
+  const std::string text = kFeedForward + "  return %7, %9\n";
+  EXPECT_EQ(marks(replaced(text, "%5 y: f32[b=2, n=4]", "%5 y: f32[b=2, n=4] precision=\"bf16\"")),
+            (Paths{"up", "down"}));
+  const std::string step = R"(scheme:
+  input %0 x: f32[b=2, n=4]
+  parameter %1 w: f32[m=8, n=4] recomputed
+  %2 y: f32[b=2, m=8] precision="bf16" = linear(%0, %1) @y
+  %3 loss: f32[] metric = square_sum(%2) @loss
+  %4 y:grad: f32[b=2, m=8] gradient precision="bf16" = mul(%2, %3) @loss:grad backward
+  %5 x:grad: f32[b=2, n=4] gradient precision="bf16" = contract(%4, %1) {map="bm,mn->bn"} @y:grad backward
+  return %3, %5
+)";
+  const Scheme realized = realize_residence(realize_precision(parse_scheme(step)));
+  int casts = 0;  // of w: for the forward, and again for the backward
+  for (const Morphism& m : realized.morphisms) {
+    if (m.op != "cast" || m.inputs[0] != 1) continue;
+    EXPECT_EQ(realized[m.outputs[0]].role, Role::kParameter);
+    EXPECT_EQ(m.phase, casts++ == 0 ? Phase::kForward : Phase::kBackward);
+  }
+  EXPECT_EQ(casts, 2);
+}
 
 }  // namespace
 }  // namespace adjoint

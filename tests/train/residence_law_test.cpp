@@ -114,6 +114,43 @@ TEST(ResidenceLaw, CheapRecomputationIsExactThroughTheWholePipeline) {
   }
 }
 
+// With every stack: the same bits as without it, and no more memory.
+TEST(ResidenceLaw, CheapRecomputationIsExactInStacks) {
+  const std::vector<SmallModel> models = small_models();
+  const char* stacks[] = {"checkpoint(every=2)",
+                          "bf16",
+                          "bf16 | checkpoint(every=2) | accumulate(3)",
+                          "bf16 | accumulate(3) | offload(parameters)",
+                          "checkpoint(every=2) | offload(parameters) | offload(activations)",
+                          "bf16 | checkpoint(every=block) | lora(4)"};
+  for (const char* stack : stacks) {
+    for (const SmallModel& model : models) {
+      SCOPED_TRACE(model.name + ", " + stack);
+      const std::string bare = std::string("-recompute_cheap | ") + stack;
+      const Scheme without = training_step(model.forward, {.stack = bare}),
+                   with = training_step(model.forward, {.stack = stack});
+      EXPECT_GT(recomputed_flops(with), recomputed_flops(without));
+      expect_same_bits(without, with, model.vocab, 2);
+    }
+  }
+}
+
+// Twelve blocks in segments of four: neither norms nor gelus of the segment wait for their block's
+// backward, and no weight's bf16 copy waits for anything.
+TEST(ResidenceLaw, CheapOnesDoNotWaitInASegment) {
+  const BoundModel model(find_model("gpt2"), {.batch = 32});
+  const auto peak = [&](const std::string& stack) {
+    return make_plan(training_step(model.forward(), {.stack = stack}), {.threads = 2})
+        .live_peak.count;
+  };
+  const int64_t width = 4LL * 32 * 1024 * 768;  // of a state
+  // Three blocks that wait have a gelu of four widths and two norms each; the fourth has the norms.
+  EXPECT_LT(peak("checkpoint(sqrt)"), peak("checkpoint(sqrt) | -recompute_cheap") - 3 * 6 * width);
+  const int64_t weights = 2LL * 12 * 12 * 768 * 768;  // of the blocks, in bf16
+  EXPECT_LT(peak("bf16 | checkpoint(block)"),
+            peak("bf16 | checkpoint(block) | -recompute_cheap") - weights * 9 / 10);
+}
+
 // By the stacks that a user writes, alone and beside others: the same bits as without them.
 TEST(ResidenceLaw, StacksAreExact) {
   const std::vector<SmallModel> models = small_models();
