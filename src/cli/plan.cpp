@@ -42,8 +42,8 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
   options.stack = stack;
   PlannedStep step{.title = stack_title(stack),
                    .built = build_step(model.forward(), parse_stack(stack), options)};
-  step.plan = make_plan(step.built.scheme, {.threads = num_threads()});
   const Costs costs = costs_for(flags.fit.wish, model, num_threads(), step.built.scheme);
+  step.plan = make_plan(step.built.scheme, plan_options(costs));
   step.time = predict_time(step.built.scheme, step.plan, costs);
   step.clock = costs.sheet.name;
   if (costs.sheet.per_core) step.clock += fmt::format(", {} threads", costs.threads);

@@ -66,6 +66,13 @@ Costs costs_for(const FitWish& wish, const BoundModel& model, int threads, const
   return costs;
 }
 
+PlanOptions plan_options(const Costs& costs) {
+  PlanOptions options;
+  options.threads = costs.threads;
+  if (costs.sheet.workspace.count > 0) options.workspace_cap = costs.sheet.workspace;
+  return options;
+}
+
 FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepOptions& step,
                        int threads) {
   const Scheme given = training_step(model.forward(), step);
@@ -73,7 +80,7 @@ FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepO
                      .costs = costs_for(wish, model, threads, given),
                      .may_approximate = wish.may_approximate,
                      .batch = model.batch()};
-  options.plan.threads = threads;
+  options.plan = plan_options(options.costs);
   return options;
 }
 

@@ -25,6 +25,9 @@ Costs costs_for(const FitWish& wish, const BoundModel& model, int threads);
 // The same, with calls learned from the profile as far as this stack's step has them.
 Costs costs_for(const FitWish& wish, const BoundModel& model, int threads, const Scheme& step);
 
+// How a step is planned for a device: workspaces within its sheet's cap.
+PlanOptions plan_options(const Costs& costs);
+
 FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepOptions& step,
                        int threads);
 
