@@ -48,6 +48,7 @@ class Residing {
   Residing(const Scheme& scheme, Application& application)
       : scheme_(scheme), application_(application), result_(scheme) {
     made_forward_.assign(scheme.objects.size(), false);
+    named_ = made_forward_;
     for (const Morphism& m : scheme.morphisms) {
       if (m.phase != Phase::kForward) continue;
       for (const Value out : m.outputs) made_forward_[out] = true;
@@ -61,8 +62,7 @@ class Residing {
     const Chain chain = find_chain(scheme_);
     for (Value v = 0; v < static_cast<Value>(scheme_.objects.size()); ++v) {
       const bool inside = chain.length() > 0 && chain.block_of[v] >= 0 && v != chain.states.back();
-      if (!inside || !made_forward_[v]) continue;
-      if (result_[v].attributes.residence == Residence::kUnsaid) {
+      if (inside && made_forward_[v] && !named_[v]) {
         set(v, Residence::kRecomputed, Tier::kDevice);
       }
     }
@@ -75,7 +75,7 @@ class Residing {
       bool found = false;
       for (Value v = 0; v < static_cast<Value>(scheme_.objects.size()); ++v) {
         if (!made_forward_[v] || !matches(name.word, scheme_[v].source)) continue;
-        found = true;
+        found = named_[v] = true;
         set(v, residence, tier);
       }
       if (found || !application_.training) continue;
@@ -96,17 +96,19 @@ class Residing {
   void set(Value v, Residence residence, Tier tier) {
     const bool kept = residence == Residence::kKept;
     application_.say(scheme_, v, "residence", kept ? "kept" : "recomputed");
-    application_.say(scheme_, v, "tier", tier == Tier::kHost ? "host" : "device");
-    --application_.matches;  // one object
     result_[v].attributes.residence = residence;
-    result_[v].attributes.tier = tier;
+    if (tier == Tier::kHost) {
+      application_.say(scheme_, v, "tier", "host");
+      --application_.matches;  // one object
+      result_[v].attributes.tier = tier;
+    }
     ++application_.counts[tier == Tier::kHost ? "host" : kept ? "kept" : "recomputed"];
   }
 
   const Scheme& scheme_;
   Application& application_;
   Scheme result_;
-  std::vector<bool> made_forward_;
+  std::vector<bool> made_forward_, named_;
 };
 
 Scheme say_where(const Scheme& scheme, Application& application) {
