@@ -9,9 +9,19 @@
 
 namespace adjoint {
 
+namespace {
+
+constexpr size_t kMostWidth = 44;  // a list of residences is longer than a line
+
+std::string shortened(const std::string& name) {
+  return name.size() <= kMostWidth ? name : name.substr(0, kMostWidth - 4) + "...)";
+}
+
+}  // namespace
+
 std::string stack_table(const std::vector<Applied>& applied) {
   size_t width = 10;
-  for (const Applied& a : applied) width = std::max(width, a.name.size());
+  for (const Applied& a : applied) width = std::max(width, shortened(a.name).size());
   std::string out =
       fmt::format("{:<{}}  {:<14} {:>8}  {}\n", "functor", width, "law", "matches", "of which");
   for (const Applied& a : applied) {
@@ -19,7 +29,8 @@ std::string stack_table(const std::vector<Applied>& applied) {
     for (const auto& [what, count] : a.counts) counts.push_back(fmt::format("{} {}", count, what));
     std::string rest = join(counts, ", ");
     if (a.by_default) rest += rest.empty() ? "(on by default)" : " (on by default)";
-    out += fmt::format("{:<{}}  {:<14} {:>8}  {}\n", a.name, width, name(a.law), a.matches, rest);
+    out += fmt::format("{:<{}}  {:<14} {:>8}  {}\n", shortened(a.name), width, name(a.law),
+                       a.matches, rest);
   }
   return out;
 }

@@ -166,9 +166,10 @@ Trainer::Trainer(ResolvedConfig resolved)
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
   Plan train_plan = plan;
   train_plan.make_room_for(eval_plan);
-  if (!config_.wish.budget.empty() && train_plan.arena > budget_of(config_.wish.budget)) {
+  const Bytes needed = train_plan.arena + train_plan.host.size;  // one memory on a CPU
+  if (!config_.wish.budget.empty() && needed > budget_of(config_.wish.budget)) {
     fail("--fit ", config_.wish.budget, ": evaluation in the same memory needs ",
-         with_commas(train_plan.arena.count), " bytes; say at least that");
+         with_commas(needed.count), " bytes; say at least that");
   }
   run_ = std::make_unique<Run>(step, train_plan);
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);

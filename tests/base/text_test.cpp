@@ -41,5 +41,19 @@ TEST(Text, ShortestReadsBackAsTheSameDouble) {
   }
 }
 
+TEST(ParseBytes, ReadsSizesAsPeopleWriteThem) {
+  EXPECT_EQ(parse_bytes("24GB")->count, 24'000'000'000);
+  EXPECT_EQ(parse_bytes("1.5 GiB")->count, 3LL << 29);
+  EXPECT_EQ(parse_bytes("512MiB")->count, 512LL << 20);
+  EXPECT_EQ(parse_bytes("10kB")->count, 10'000);
+  EXPECT_EQ(parse_bytes("1000")->count, 1000);
+  EXPECT_EQ(parse_bytes("7B")->count, 7);
+  EXPECT_EQ(parse_bytes("0")->count, 0);
+  for (const char* no :
+       {"", "GB", "-3GB", "3GBs", "1e30GB", "nan", "inf", "three", "3 G B", "0x10"}) {
+    EXPECT_FALSE(parse_bytes(no)) << no;
+  }
+}
+
 }  // namespace
 }  // namespace adjoint

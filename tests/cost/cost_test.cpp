@@ -1,0 +1,65 @@
+// Seconds of calls: worked out by hand from a sheet of round numbers.
+#include "cost/cost.h"
+
+#include <gtest/gtest.h>
+
+namespace adjoint {
+namespace {
+
+Costs round_costs() {
+  DeviceSheet sheet;
+  sheet.products = {{"f32", 1e9}, {"bf16", 4e9}};
+  sheet.arithmetic = 1e8;
+  sheet.bandwidth = sheet.most_bandwidth = 1e9;
+  return {.sheet = sheet};
+}
+
+Scheme product(const std::string& dtype, int64_t rows) {
+  const std::string n = std::to_string(rows);
+  return parse_scheme("scheme:\n  input %0 x: " + dtype + "[n=" + n +
+                      ", i=100]\n  input %1 w: " + dtype + "[o=100, i=100]\n  %2 y: " + dtype +
+                      "[n=" + n + ", o=100] = linear(%0, %1) @y\n  return %2\n");
+}
+
+TEST(Costs, AProductTakesItsOperationsOrItsBytesWhicheverIsLonger) {
+  const Scheme many = product("f32", 1000);  // 2e7 FLOPs, 840 kB
+  EXPECT_DOUBLE_EQ(round_costs().seconds(many, many.morphisms[0]), 2e7 / 1e9);
+  const Scheme few = product("f32", 1);  // 2e4 FLOPs, 100 + 10,000 + 100 elements
+  EXPECT_DOUBLE_EQ(round_costs().seconds(few, few.morphisms[0]), 4 * 10200 / 1e9);
+}
+
+TEST(Costs, TheRateIsThatOfTheDtype) {
+  const Scheme narrow = product("bf16", 10000);  // 2e8 FLOPs, 4.02 MB
+  EXPECT_DOUBLE_EQ(round_costs().seconds(narrow, narrow.morphisms[0]), 2e8 / 4e9);
+}
+
+TEST(Costs, CoresShareTheWorkAndTheBandwidthOfAllIsAnEnd) {
+  Costs costs = round_costs();
+  costs.sheet.per_core = true;
+  costs.sheet.most_bandwidth = 2e9;
+  costs.threads = 4;
+  const Scheme many = product("f32", 1000);
+  EXPECT_DOUBLE_EQ(costs.seconds(many, many.morphisms[0]), 2e7 / 4e9);
+  const Scheme few = product("f32", 1);
+  EXPECT_DOUBLE_EQ(costs.seconds(few, few.morphisms[0]), 4 * 10200 / 2e9);
+}
+
+TEST(Costs, WhatWasMeasuredTakesWhatItTookAndItsKindAsMuchMore) {
+  Costs costs = round_costs();
+  const Scheme seen = product("f32", 1000);
+  costs.learn(seen, {{call_key(seen, seen.morphisms[0]), 0.06}});  // three times the sheet's
+  EXPECT_DOUBLE_EQ(costs.seconds(seen, seen.morphisms[0]), 0.06);
+  const Scheme other = product("f32", 2000);
+  EXPECT_DOUBLE_EQ(costs.seconds(other, other.morphisms[0]), 3 * 4e7 / 1e9);
+}
+
+TEST(Costs, AKeyIsOfTheCallAndNotOfItsPlace) {
+  Scheme a = product("f32", 10), b = product("f32", 10);
+  b.morphisms[0].source = {"elsewhere"};
+  EXPECT_EQ(call_key(a, a.morphisms[0]), call_key(b, b.morphisms[0]));
+  const Scheme c = product("f32", 11);
+  EXPECT_NE(call_key(a, a.morphisms[0]), call_key(c, c.morphisms[0]));
+}
+
+}  // namespace
+}  // namespace adjoint
