@@ -12,6 +12,7 @@ namespace adjoint {
 
 namespace {
 
+constexpr int kStale = 3;                // tries in a row that gain nothing
 constexpr int kTries = 20;               // of moving what sticks out to the front, per start
 constexpr int64_t kPairs = 100'000'000;  // of storages looked at, per start: a tenth of a second
 
@@ -126,10 +127,13 @@ void pack(std::vector<Storage>& storages, Bytes floor, Bytes least, Tier tier) {
   for (std::vector<int>& current : starts) {
     if (best <= goal.count) break;
     attempt(current);
-    for (int t = 0; t < tries && best > goal.count; ++t) {
+    int64_t before = best;
+    for (int t = 0, stale = 0; t < tries && stale < kStale && best > goal.count; ++t) {
       std::stable_partition(current.begin(), current.end(),
                             [&](int i) { return offsets[i] + size(i) > goal.count; });
       attempt(current);
+      stale = best < before ? 0 : stale + 1;
+      before = best;
     }
   }
   for (const int i : order) storages[i].offset = {best_offsets[i]};
