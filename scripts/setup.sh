@@ -8,6 +8,7 @@ packages=(
   libdnnl-dev                              # matrix products on the CPU
   libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev
   libgtest-dev clang-format                # tests
+  coinor-libcbc-dev                        # proofs of optimality in tests
   bible-kjv                                # the demo's text, public domain
 )
 

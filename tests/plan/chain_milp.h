@@ -1,0 +1,107 @@
+// The problem of plan/chain.h said a second time, as a linear program: one binary per block, option
+// and fate of the state that it leaves, and one number per block for what its segment's
+// recomputation holds when its backward begins.
+#pragma once
+#include <algorithm>
+#include <array>
+
+#include "plan/chain.h"
+#include "plan/milp.h"
+
+namespace adjoint {
+
+// No segment can hold more before block b: the tighter this is, the sooner the solver is done.
+inline int64_t most_held(const ChainProblem& p, int b, int64_t budget) {
+  int64_t most = 0, work = budget;
+  for (const BlockOption& o : p.options) {
+    most = std::max(most, o.held + p.state);
+    work = std::min(work, o.backward[b]);
+  }
+  return std::clamp<int64_t>(b * most, 0, std::max<int64_t>(budget - work, 0));
+}
+
+// Costs and bytes are counted in whole numbers by those who want an exact answer. `cost(b, o, s)`
+// is what the sum is of.
+template <class Cost>
+std::optional<ChainChoice> milp_choice(const ChainProblem& p, int64_t budget, const Cost& cost) {
+  constexpr StateChoice kFates[] = {StateChoice::kKept, StateChoice::kDropped, StateChoice::kAway};
+  const int last = p.blocks - 1;
+  const auto options = static_cast<int>(p.options.size());
+  // Bytes in a unit in which the budget is not too far from 1: the solver works with doubles.
+  const double unit = 1e3 / static_cast<double>(std::max<int64_t>(budget, 1));
+  const auto scaled = [&](int64_t bytes) { return static_cast<double>(bytes) * unit; };
+  if (p.outside_none > budget) return std::nullopt;
+  Milp milp;
+  std::vector<std::vector<std::array<int, 3>>> takes(p.blocks);
+  std::vector<int> held(p.blocks);  // by earlier blocks of the same segment
+  for (int b = 0; b < p.blocks; ++b) {
+    held[b] = milp.add_number(scaled(most_held(p, b, budget)));
+    Milp::Sum one;
+    takes[b].resize(options);
+    for (int o = 0; o < options; ++o) {
+      for (int s = 0; s < 3; ++s) {
+        takes[b][o][s] = -1;
+        if (s > 0 && b == last) continue;
+        if (kFates[s] == StateChoice::kAway && p.state_cost < 0) continue;
+        takes[b][o][s] = milp.add_binary(cost(b, o, kFates[s]));
+        one.push_back({1, takes[b][o][s]});
+      }
+    }
+    milp.equal(one, 1);
+  }
+  const auto each = [&](int b, const auto& visit) {  // (binary, option, fate)
+    for (int o = 0; o < options; ++o) {
+      for (int s = 0; s < 3; ++s) {
+        if (takes[b][o][s] >= 0) visit(takes[b][o][s], p.options[o], kFates[s]);
+      }
+    }
+  };
+  Milp::Sum kept;  // by the blocks so far
+  for (int b = 0; b < p.blocks; ++b) {
+    Milp::Sum forward = kept, backward = kept;
+    backward.push_back({1, held[b]});
+    each(b, [&](int x, const BlockOption& o, StateChoice) {
+      forward.push_back({scaled(o.forward[b]), x});
+      backward.push_back({scaled(o.backward[b]), x});
+    });
+    milp.at_most(forward, scaled(budget));
+    milp.at_most(backward, scaled(budget));
+    each(b, [&](int x, const BlockOption& o, StateChoice s) {
+      const bool state = s == StateChoice::kKept && b != last;
+      kept.push_back({scaled(o.kept + (state ? p.state : 0)), x});
+    });
+    if (b == last) continue;
+    // held[b + 1] >= held[b] + what b is recomputed to, where b's state is dropped. Where it is
+    // not, the row says nothing, for held[b] is at most that.
+    Milp::Sum grows = {{1, held[b + 1]}, {-1, held[b]}};
+    each(b, [&](int x, const BlockOption& o, StateChoice s) {
+      const bool dropped = s == StateChoice::kDropped;
+      grows.push_back({dropped ? -scaled(o.held + p.state) : scaled(most_held(p, b, budget)), x});
+    });
+    milp.at_least(grows, 0);
+  }
+  milp.at_most(kept, scaled(budget - p.outside_all));
+  const auto answer = milp.minimize();
+  if (!answer) return std::nullopt;
+  ChainChoice choice{.option = std::vector<int>(p.blocks),
+                     .state = std::vector<StateChoice>(p.blocks)};
+  for (int b = 0; b < p.blocks; ++b) {
+    for (int o = 0; o < options; ++o) {
+      for (int s = 0; s < 3; ++s) {
+        if (takes[b][o][s] < 0 || !answer->is(takes[b][o][s])) continue;
+        choice.option[b] = o, choice.state[b] = kFates[s];
+        choice.cost += cost(b, o, kFates[s]);
+      }
+    }
+  }
+  choice.peak = peak_of(p, choice);
+  return choice;
+}
+
+inline double seconds_of(const ChainProblem& p, int option, StateChoice state) {
+  const BlockOption& o = p.options[option];
+  if (state == StateChoice::kDropped) return o.through;
+  return o.cost + (state == StateChoice::kAway ? p.state_cost : 0);
+}
+
+}  // namespace adjoint
