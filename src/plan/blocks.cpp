@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -153,6 +154,13 @@ Blocks::Option Blocks::option_of(const std::vector<Stay>& stays) const {
   return option;
 }
 
+Blocks::Worth Blocks::worth_of(const std::vector<bool>& kept) const {
+  std::vector<Stay> stays;
+  for (const bool k : kept) stays.push_back(k ? Stay::kKept : Stay::kAgain);
+  const Option option = option_of(stays);
+  return {option.kept, option.cost};
+}
+
 // Every set of groups that no other beats in bytes and seconds. Where there is a next tier, what is
 // not kept may go there; such an option costs bytes on the link, so it is a third number.
 void Blocks::find_options() {
@@ -186,14 +194,48 @@ void Blocks::find_options() {
     };
     if (std::none_of(options_.begin(), options_.end(), beats)) options_.push_back(o);
   }
-  // Too many to plan each: as many as there may be, evenly through the bytes, both ends included.
-  if (options_.size() > kMostOptions) {
-    std::vector<Option> some;
-    for (size_t k = 0; k < kMostOptions; ++k) {
-      some.push_back(options_[k * (options_.size() - 1) / (kMostOptions - 1)]);
+  if (options_.size() > kMostOptions) choose_options();
+}
+
+// Too many to plan each. A chain mixes options, so those that no mixture of two others beats come
+// first; then as many as there may be, evenly through the bytes.
+void Blocks::choose_options() {
+  const auto seconds = [&](const Option& o) {
+    return o.cost + (o.away > 0 ? 2 * o.away / costs_.sheet.link : 0);
+  };
+  // Is b on or above the line from a to c, which keep less and more?
+  const auto beaten = [&](const Option& a, const Option& b, const Option& c) {
+    return (seconds(b) - seconds(a)) * (c.kept - a.kept) >=
+           (seconds(c) - seconds(a)) * (b.kept - a.kept);
+  };
+  std::vector<size_t> hull;
+  for (size_t o = 0; o < options_.size(); ++o) {
+    if (!hull.empty() && options_[hull.back()].kept == options_[o].kept) {
+      if (seconds(options_[hull.back()]) <= seconds(options_[o])) continue;
+      hull.pop_back();
     }
-    options_ = std::move(some);
+    while (hull.size() > 1 &&
+           beaten(options_[hull[hull.size() - 2]], options_[hull.back()], options_[o])) {
+      hull.pop_back();
+    }
+    hull.push_back(o);
   }
+  std::set<size_t> chosen;
+  const auto add_evenly = [&](const std::vector<size_t>& from) {
+    const size_t room = std::min(kMostOptions - chosen.size(), from.size());
+    for (size_t k = 0; k < room; ++k) {
+      chosen.insert(from[room == 1 ? 0 : k * (from.size() - 1) / (room - 1)]);
+    }
+  };
+  add_evenly(hull);
+  std::vector<size_t> rest;
+  for (size_t o = 0; o < options_.size(); ++o) {
+    if (!chosen.count(o)) rest.push_back(o);
+  }
+  if (chosen.size() < kMostOptions) add_evenly(rest);
+  std::vector<Option> some;
+  for (const size_t o : chosen) some.push_back(options_[o]);
+  options_ = std::move(some);
 }
 
 std::vector<std::string> Blocks::patterns(const std::vector<std::vector<Value>>& per_block) const {

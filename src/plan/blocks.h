@@ -30,6 +30,15 @@ class Blocks {
   bool can_choose() const { return can_choose_; }
   int num_options() const { return static_cast<int>(options_.size()); }
 
+  // What any set of a block's tensors would keep and cost, by the count that options are chosen by:
+  // for those who judge the choice. Tensors of one call are one group.
+  struct Worth {
+    double kept = 0, seconds = 0;
+  };
+  int num_groups() const { return static_cast<int>(groups_[0].size()); }
+  Worth worth_of(const std::vector<bool>& kept) const;
+  Worth worth_of(int option) const { return {options_[option].kept, options_[option].cost}; }
+
   // A choice as arguments of the functor `reside`.
   std::string print(const ChainChoice& choice) const;
 
@@ -54,6 +63,7 @@ class Blocks {
 
   void find_groups();
   void find_options();
+  void choose_options();
   Option option_of(const std::vector<Stay>& stays) const;
   double closure(const std::vector<Stay>& stays, bool state) const;
   std::vector<std::string> patterns(const std::vector<std::vector<Value>>& per_block) const;

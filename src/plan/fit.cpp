@@ -2,21 +2,27 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/op_def.h"
 #include "plan/blocks.h"
+#include "plan/local_search.h"
 
 namespace adjoint {
 
 namespace {
 
-constexpr int kTries = 12;        // of a solver's budget, until the real plan fits
-constexpr int kLocalMoves = 80;   // of a local search
+constexpr int kTries = 16;        // of a solver's goal, downwards until the real plan fits
+constexpr int kTriesUp = 4;       // and upwards before
+constexpr int kHalvings = 4;      // of the last step down
+constexpr double kGrid = 1.002;   // between goals on the way down
+constexpr double kCoarse = 1.02;  // between goals below a budget that are looked at anyway,
+constexpr int kBelow = 3;         // so many
+constexpr double kNear = 1.015;   // the smallest is looked for up to this times the solver's
 constexpr size_t kMostParts = 8;  // numbers of parts that are looked at
 constexpr double kMargin = 0.03;  // recomputing may even save time: a lower bound is this uncertain
+constexpr const char* kByHand[] = {"checkpoint(block)", "checkpoint(sqrt)", "checkpoint(all)"};
 // How much of the seconds between tiers the solver counts: all, or as if they were hidden.
 constexpr double kHidden[] = {1, 0.05};
 
@@ -28,6 +34,13 @@ bool names(const Stack& stack, std::string_view functor) {
   return std::any_of(stack.functors.begin(), stack.functors.end(), [&](const StackedFunctor& f) {
     return !f.by_default && f.functor.name == functor;
   });
+}
+
+// The largest of all budgets' goals that is at most this.
+int64_t on_grid(int64_t bytes, double grid = kGrid) {
+  if (bytes < 1) return 0;
+  const double step = std::floor(std::log(static_cast<double>(bytes)) / std::log(grid));
+  return std::min(bytes, static_cast<int64_t>(std::pow(grid, step)));
 }
 
 std::vector<int64_t> divisors(int64_t n) {
@@ -46,13 +59,18 @@ std::vector<int64_t> divisors(int64_t n) {
 }  // namespace
 
 struct Fit::Search {
+  // What the chain of a stack poses; one per way to count copies.
+  struct Posed {
+    std::string stack;  // that residences are said beside
+    ChainProblem problem;
+  };
   // A stack without residences, and what can be chosen of them.
   struct Variant {
     std::string stack;
     FitPoint given = {}, plain = {};
     std::optional<TimedStep> plain_step = {};
     std::unique_ptr<Blocks> blocks = nullptr;
-    std::vector<ChainProblem> problems = {};  // one per way to count copies
+    std::vector<Posed> problems = {};
   };
 
   Search(Scheme model, FitOptions with) : forward(std::move(model)), options(std::move(with)) {
@@ -100,6 +118,16 @@ struct Fit::Search {
     return built;
   }
 
+  // Seconds to the picosecond: the same calls in another order take the same time.
+  static FitPoint point_of(const std::string& stack, const TimedStep& built) {
+    return {.stack = stack,
+            .peak = built.plan.arena,
+            .host = built.plan.host.size,
+            .seconds = std::round(built.time.step * 1e12) / 1e12,
+            .flops = built.time.flops,
+            .recomputed_flops = built.time.recomputed_flops};
+  }
+
   // Nothing where the stack is refused, unless that is the user's own.
   std::optional<FitPoint> look_at(const std::string& stack,
                                   std::optional<TimedStep>* keep = nullptr, bool own = false) {
@@ -108,13 +136,7 @@ struct Fit::Search {
     try {
       say(stack);
       TimedStep built = build(stack);
-      FitPoint point{.stack = stack,
-                     .peak = built.plan.arena,
-                     .host = built.plan.host.size,
-                     .seconds = built.time.step,
-                     .flops = built.time.flops,
-                     .recomputed_flops = built.time.recomputed_flops};
-      looked[stack] = point;
+      const auto point = looked[stack] = point_of(stack, built);
       if (keep) *keep = std::move(built);
       return point;
     } catch (const Error&) {
@@ -140,98 +162,123 @@ struct Fit::Search {
     variants.push_back(std::move(v));
   }
 
+  // The stack as it was given.
+  Variant* own_variant() {
+    for (Variant& v : variants) {
+      if (v.stack == options.step.stack) return &v;
+    }
+    return nullptr;
+  }
+
   void prepare(Variant& v) {
     if (v.blocks) return;
     StepOptions step = options.step;
     v.blocks = std::make_unique<Blocks>(said_step(forward, parse_stack(plain_stack(v.stack)), step),
                                         options.costs);
     if (!v.blocks->can_choose() || !v.plain_step) return;
+    pose(v, v.stack);
+    // What recompute_cheap does inside recomputed segments saves bytes for a second recomputation:
+    // neither way is always better.
+    if (plain_stack(v.stack) != v.stack) pose(v, plain_stack(v.stack));
+  }
+
+  void pose(Variant& v, const std::string& base) {
     std::map<std::string, TimedStep> built;
     const auto once = [&](const std::string& residences) {
       auto found = built.find(residences);
       if (found == built.end()) {
-        say(joined(v.stack, residences));
-        found = built.emplace(residences, build(joined(v.stack, residences))).first;
+        const std::string stack = joined(base, residences);
+        say(stack);
+        found = built.emplace(residences, build(stack)).first;
+        looked[stack] = point_of(stack, found->second);
       }
       return found->second;
     };
     for (const double hidden : kHidden) {
-      v.problems.push_back(v.blocks->measure(once, *v.plain_step, hidden));
+      v.problems.push_back({base, v.blocks->measure(once, *v.plain_step, hidden)});
       if (options.costs.sheet.link <= 0) break;
     }
   }
 
-  // The chain's choices: the solver's budget goes down until what it chose really fits, and up
-  // while what it chose leaves room.
-  void solve_chain(Variant& v, const ChainProblem& problem, Bytes budget) {
-    int64_t goal = budget.count;
-    int64_t above = 0;  // a goal whose choice did not fit
-    for (int tries = 0; tries < kTries; ++tries) {
-      const auto choice = solve(problem, goal);
-      if (!choice) {
-        if (above == 0) return;
-        break;
-      }
-      const auto point = look_at(joined(v.stack, v.blocks->print(*choice)));
-      if (!point) return;
-      note(*point);
-      const int64_t excess = point->peak.count - budget.count;
-      if (excess > 0) {
-        above = goal;
-        goal = std::min(goal - 1, choice->peak - excess);
-        continue;
-      }
-      // The next choice begins above this one's own peak; the slack says how far it may be.
-      const int64_t next = std::max(choice->peak - excess, goal + 1);
-      if (above > 0 || -excess < budget.count / 400 || next <= goal) return;
-      goal = next;
+  // What the solver chooses for a goal, built and planned; nothing where there is no choice.
+  struct Tried {
+    FitPoint point;
+    int64_t model_peak;  // what the solver takes its bytes to be
+  };
+  std::optional<Tried> choose(const Variant& v, const Posed& posed, int64_t goal) {
+    const auto choice = solve(posed.problem, goal);
+    if (!choice) return std::nullopt;
+    const auto point = look_at(joined(posed.stack, v.blocks->print(*choice)));
+    if (!point) return std::nullopt;
+    note(*point);
+    return Tried{*point, choice->peak};
+  }
+
+  // The chain's choices. What the solver takes for bytes is close, but packing adds to it: so its
+  // goal goes up while what it chose leaves room, and then down until what it chose really fits.
+  // Down it goes by steps of one grid, whatever the budget, so that a larger budget meets all that
+  // a smaller one would take, and what is faster before it.
+  void solve_chain(const Variant& v, const Posed& posed, Bytes budget) {
+    int64_t goal = budget.count, fits = 0;
+    auto tried = choose(v, posed, goal);
+    for (int up = 0; up < kTriesUp && tried && tried->point.peak <= budget; ++up) {
+      fits = goal;
+      const int64_t room = budget.count - tried->point.peak.count;
+      if (room < budget.count / 400) return;
+      goal = std::max(tried->model_peak + room, goal + 1);
+      tried = choose(v, posed, goal);
+    }
+    int64_t above = goal;
+    for (int down = 0; down < kTries && tried && tried->point.peak > budget; ++down) {
+      const int64_t excess = down < kTries / 2 ? 1 : tried->point.peak.count - budget.count;
+      above = goal;
+      goal = on_grid(goal - excess);
+      if (goal <= fits) break;
+      tried = choose(v, posed, goal);
+    }
+    // Between two steps of the grid.
+    int64_t below = std::max(goal, fits);
+    for (int half = 0; half < kHalvings && above - below > 1; ++half) {
+      const int64_t middle = below + (above - below) / 2;
+      const auto between = choose(v, posed, middle);
+      (between && between->point.peak <= budget ? below : above) = middle;
     }
   }
 
-  // Without a chain: what is alive at the peak is recomputed, most bytes per second first, until it
-  // fits; then whatever still may is kept again.
-  void solve_locally(Variant& v, Bytes budget) {
-    std::vector<std::string> again;
-    const auto stack_of = [&](const std::vector<std::string>& list) {
-      if (list.empty()) return v.stack;
+  // A block's seconds depend a little on its neighbours' choices, which the solver does not know: a
+  // choice for fewer bytes may be faster. Those of one grid are looked at, whatever the budget.
+  void look_below(const Variant& v, const Posed& posed, Bytes budget) {
+    int64_t goal = budget.count;
+    for (int step = 0; step < kBelow; ++step) {
+      goal = on_grid(goal - 1, kCoarse);
+      if (!choose(v, posed, goal)) return;
+    }
+  }
+
+  // Without a chain: sets of names, from nothing on.
+  void solve_locally(const Variant& v, Bytes budget) {
+    const auto stack_of = [&](const Names& again) {
+      if (again.empty()) return v.stack;
       std::vector<std::string> quoted;
-      for (const std::string& name : list) quoted.push_back("\"" + name + "\"");
+      for (const std::string& name : again) quoted.push_back("\"" + name + "\"");
       return joined(v.stack, "reside(again=[" + join(quoted, ", ") + "])");
     };
-    std::set<std::string> tried;
-    std::optional<TimedStep> step;
-    auto point = look_at(v.stack, &step);
-    for (int move = 0; move < kLocalMoves && point && point->peak > budget; ++move) {
-      const auto worst = largest_at_peak(*step, tried);
-      if (worst.empty()) break;
-      tried.insert(worst);
-      std::vector<std::string> more = again;
-      more.push_back(worst);
-      std::optional<TimedStep> next;
-      const auto better = look_at(stack_of(more), &next);
-      if (!better || better->peak >= point->peak) continue;
-      again = more, point = better, step = std::move(next);
-    }
-    if (!point) return;
-    note(*point);
-    for (size_t k = 0; k < again.size() && point->peak <= budget;) {
-      std::vector<std::string> less = again;
-      less.erase(less.begin() + static_cast<int64_t>(k));
-      const auto faster = look_at(stack_of(less));
-      if (faster && faster->peak <= budget && faster->seconds <= point->seconds) {
-        again = less, point = faster;
-        note(*point);
-      } else {
-        ++k;
-      }
-    }
+    LocalProblem problem;
+    problem.look = [&](const Names& again) -> std::optional<LocalProblem::Judged> {
+      const auto point = look_at(stack_of(again));
+      if (!point) return std::nullopt;
+      note(*point);
+      return LocalProblem::Judged{point->peak, point->seconds};
+    };
+    problem.at_peak = [&](const Names& again) { return alive_at_peak(build(stack_of(again))); };
+    search_locally(problem, budget);
   }
 
-  // The kept object of the forward that gives most bytes at the peak for its seconds.
-  std::string largest_at_peak(const TimedStep& step, const std::set<std::string>& tried) const {
+  // Objects of the forward that are alive at the peak and can be made again, most bytes for their
+  // seconds first.
+  std::vector<std::string> alive_at_peak(const TimedStep& step) const {
     const std::vector<int> made_by = producers(step.scheme);
-    std::string best;
-    double most = 0;
+    std::vector<std::pair<double, std::string>> found;
     for (const Storage& s : step.plan.storages) {
       const int peak = step.plan.peak_at;
       if (s.tier != Tier::kDevice || s.first >= peak || s.last < peak || s.objects.empty()) {
@@ -243,13 +290,16 @@ struct Fit::Search {
       const OpDef& def = op_named(m.op);
       const bool can = m.phase == Phase::kForward && m.epoch == 0 &&
                        (def.effect == Effect::kPure || def.effect == Effect::kRandom);
-      const std::string name = to_string(step.scheme[v].source);
-      if (!can || tried.count(name)) continue;
+      if (!can) continue;
       const double seconds = options.costs.seconds(step.scheme, m);
-      const double worth = static_cast<double>(s.size.count) / std::max(seconds, 1e-9);
-      if (worth > most) most = worth, best = name;
+      found.emplace_back(static_cast<double>(s.size.count) / std::max(seconds, 1e-9),
+                         to_string(step.scheme[v].source));
     }
-    return best;
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<std::string> names;
+    for (const auto& [worth, name] : found) names.push_back(name);
+    return names;
   }
 
   void note(const FitPoint& point) { considered.push_back(point); }
@@ -275,19 +325,37 @@ struct Fit::Search {
       const auto so_far = fastest(budget);
       if (so_far && so_far->seconds <= lower_bound(v)) break;  // and so are the rest
       prepare(v);
-      for (const ChainProblem& problem : v.problems) solve_chain(v, problem, budget);
+      for (const Posed& posed : v.problems) {
+        solve_chain(v, posed, budget);
+        look_below(v, posed, budget);
+      }
       if (v.problems.empty() && v.blocks && !v.blocks->can_choose()) solve_locally(v, budget);
       for (const std::string& named : extremes(v)) {
         if (const auto point = look_at(named)) note(*point);
       }
     }
+    note_known();
+    if (!fastest(budget)) {
+      smallest();
+      note_known();
+    }
     return fastest(budget);
   }
 
-  // Hand-made ends of the scale, which the solver's options do not reach.
+  // What was ever looked at may be taken: a larger budget is not answered worse than a smaller one
+  // was before it.
+  void note_known() {
+    for (const auto& [stack, point] : looked) {
+      if (point) note(*point);
+    }
+  }
+
+  // What people write by hand; the ends of the scale are beyond the solver's options.
   std::vector<std::string> extremes(const Variant& v) const {
     if (!v.blocks || !v.blocks->can_choose()) return {};
-    return {joined(v.stack, "checkpoint(all)")};
+    std::vector<std::string> all;
+    for (const char* hand : kByHand) all.push_back(joined(v.stack, hand));
+    return all;
   }
 
   FitPoint smallest() {
@@ -299,22 +367,22 @@ struct Fit::Search {
       if (v) least = v;
     };
     for (Variant& v : variants) {
-      for (const char* extreme : {"", "checkpoint(block)", "checkpoint(sqrt)", "checkpoint(all)"}) {
-        take(look_at(joined(v.stack, extreme)), &v);
-      }
+      take(look_at(v.stack), &v);
+      for (const char* hand : kByHand) take(look_at(joined(v.stack, hand)), &v);
     }
     if (!least) least = &variants[0];
     prepare(*least);
-    for (const ChainProblem& problem : least->problems) {
-      if (const auto choice = solve(problem, smallest_budget(problem))) {
-        take(look_at(joined(least->stack, least->blocks->print(*choice))), nullptr);
+    for (const Posed& posed : least->problems) {
+      // The fewest bytes by the solver's count are not always the fewest once they are packed.
+      const auto goal = static_cast<double>(smallest_budget(posed.problem));
+      for (double more = 1; more < kNear; more *= kGrid) {
+        const auto tried = choose(*least, posed, static_cast<int64_t>(std::ceil(goal * more)));
+        if (tried) take(tried->point, nullptr);
       }
     }
-    if (least->problems.empty()) {
-      considered.clear();
-      solve_locally(*least, {0});
-      for (const FitPoint& p : considered) take(p, nullptr);
-    }
+    if (least->problems.empty()) solve_locally(*least, {0});
+    note_known();
+    for (const FitPoint& p : considered) take(p, nullptr);
     return point;
   }
 
@@ -333,10 +401,19 @@ Fit::~Fit() = default;
 std::optional<FitPoint> Fit::best(Bytes budget) { return search_->best(budget); }
 const FitPoint& Fit::given() { return search_->given; }
 const FitPoint& Fit::plain() {
-  const auto at = std::find_if(
-      search_->variants.begin(), search_->variants.end(),
-      [&](const Search::Variant& v) { return v.stack == search_->options.step.stack; });
-  return at == search_->variants.end() ? search_->given : at->plain;
+  const Search::Variant* own = search_->own_variant();
+  return own ? own->plain : search_->given;
+}
+const ChainProblem* Fit::chain_problem() {
+  Search::Variant* own = search_->own_variant();
+  if (!own) return nullptr;
+  search_->prepare(*own);
+  return own->problems.empty() ? nullptr : &own->problems[0].problem;
+}
+std::string Fit::stack_of(const ChainChoice& choice) {
+  CHECK(chain_problem(), "a choice of this chain");
+  const Search::Variant* own = search_->own_variant();
+  return joined(own->stack, own->blocks->print(choice));
 }
 FitPoint Fit::smallest() { return search_->smallest(); }
 const std::vector<FitPoint>& Fit::considered() const { return search_->considered; }

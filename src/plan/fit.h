@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "functors/functor.h"
+#include "plan/chain.h"
 #include "plan/plan.h"
 #include "plan/timing.h"
 
@@ -48,6 +49,11 @@ class Fit {
   std::vector<FitPoint> pareto(int points);
   // What `best` looked at last, the choice among them: the reason for it.
   const std::vector<FitPoint>& considered() const;
+
+  // For those who judge the choice: the problem that the given stack's chain was measured to pose,
+  // nothing where there is no chain to choose in, and a choice of it as a stack.
+  const ChainProblem* chain_problem();
+  std::string stack_of(const ChainChoice& choice);
 
  private:
   struct Search;
