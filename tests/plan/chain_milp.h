@@ -98,6 +98,54 @@ std::optional<ChainChoice> milp_choice(const ChainProblem& p, int64_t budget, co
   return choice;
 }
 
+// A program of every choice and more, without the symmetry of equal blocks that makes the one above
+// slow for many options: the first block and the last as they are, those between only counted, and
+// bytes only where these two work, between forward and backward, and without what segments hold.
+// Its optimum is below that of any choice; who reaches it is optimal. Nothing: nobody can be.
+template <class Cost>
+std::optional<double> milp_bound(const ChainProblem& p, int64_t budget, const Cost& cost) {
+  const double unit = 1e3 / static_cast<double>(std::max<int64_t>(budget, 1));
+  const auto scaled = [&](int64_t bytes) { return static_cast<double>(bytes) * unit; };
+  const int last = p.blocks - 1;
+  Milp milp;
+  Milp::Sum begin, middle, end;             // one first, one last, the rest between
+  Milp::Sum forward, backward, all;         // bytes: as the last block works, and after it
+  Milp::Sum first_forward, first_backward;  // and as the first does
+  const auto keeps = [&](int variable, int64_t bytes) {
+    for (Milp::Sum* sum : {&forward, &backward, &all}) sum->push_back({scaled(bytes), variable});
+  };
+  for (int o = 0; o < static_cast<int>(p.options.size()); ++o) {
+    const BlockOption& option = p.options[o];
+    for (const auto s : {StateChoice::kKept, StateChoice::kDropped, StateChoice::kAway}) {
+      if (s == StateChoice::kAway && p.state_cost < 0) continue;
+      const int64_t kept = option.kept + (s == StateChoice::kKept ? p.state : 0);
+      const int one = milp.add_binary(cost(o, s));
+      begin.push_back({1, one});
+      first_forward.push_back({scaled(option.forward[0]), one});
+      first_backward.push_back({scaled(option.backward[0]), one});
+      keeps(one, kept);
+      const int some = milp.add_integer(p.blocks - 2, cost(o, s));
+      middle.push_back({1, some});
+      keeps(some, kept);
+    }
+    const int one = milp.add_binary(cost(o, StateChoice::kKept));
+    end.push_back({1, one});
+    forward.push_back({scaled(option.forward[last]), one});
+    backward.push_back({scaled(option.backward[last]), one});
+    all.push_back({scaled(option.kept), one});
+  }
+  milp.equal(begin, 1);
+  milp.equal(middle, p.blocks - 2);
+  milp.equal(end, 1);
+  for (const Milp::Sum& sum : {first_forward, first_backward, forward, backward}) {
+    milp.at_most(sum, scaled(budget));
+  }
+  milp.at_most(all, scaled(budget - p.outside_all));
+  const auto answer = milp.minimize();
+  if (!answer) return std::nullopt;
+  return answer->cost;
+}
+
 inline double seconds_of(const ChainProblem& p, int option, StateChoice state) {
   const BlockOption& o = p.options[option];
   if (state == StateChoice::kDropped) return o.through;

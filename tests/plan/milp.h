@@ -30,6 +30,9 @@ class Milp {
   };
 
   int add_binary(double cost = 0) { return add({.cost = cost, .high = 1, .whole = true}); }
+  int add_integer(double high, double cost = 0) {
+    return add({.cost = cost, .high = high, .whole = true});
+  }
   int add_number(double high, double cost = 0) { return add({.cost = cost, .high = high}); }
   void at_most(Sum sum, double bound) { rows_.push_back({std::move(sum), 'L', bound}); }
   void at_least(Sum sum, double bound) { rows_.push_back({std::move(sum), 'G', bound}); }

@@ -1,0 +1,200 @@
+// What --fit promises, on real models: no budget is exceeded, a larger one is never answered with a
+// slower step, the smallest is the smallest, the answer is a stack that gives the same bytes and
+// bits again, and wishes that cannot be met are refused with what could be.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error_text.h"
+#include "base/file.h"
+#include "base/temp_folder.h"
+#include "models/test_models.h"
+#include "plan/flops_sheet.h"
+#include "train/fitting.h"
+#include "train/same_steps.h"
+#include "train/save.h"
+
+namespace adjoint {
+namespace {
+
+struct FitCase {
+  std::string name;
+  BoundModel model;
+  std::string stack;
+};
+
+BoundModel bound(const std::string& model, int64_t batch, nlohmann::json settings = {},
+                 int64_t context = 0) {
+  if (settings.is_null()) settings = nlohmann::json::object();
+  return {find_model(model), {.batch = batch, .context = context, .settings = std::move(settings)}};
+}
+BoundModel small_llama(int layers) {
+  return bound("llama-tiny", 4, {{"layers", layers}, {"dropout", 0.1}});
+}
+BoundModel small_gpt2(int layers) {
+  return bound("char", 4, {{"layers", layers}, {"hidden", 64}, {"dropout", 0.1}}, 32);
+}
+BoundModel hybrid(int layers) {
+  return bound(test_model_file("hybrid"), 4, {{"layers", layers}, {"dropout", 0.1}});
+}
+
+Fit fit_of(const BoundModel& model, const std::string& stack, const DeviceSheet& sheet) {
+  FitOptions options{
+      .step = {.stack = stack}, .costs = {.sheet = sheet, .threads = 1}, .batch = model.batch()};
+  return {model.forward(), options};
+}
+
+Bytes arena_of(const BoundModel& model, const std::string& stack) {
+  return make_plan(training_step(model.forward(), {.stack = stack}), {}).arena;
+}
+
+// Budgets from the smallest to the plain one, both included.
+std::vector<Bytes> budgets_between(Bytes least, Bytes most, int count) {
+  std::vector<Bytes> all;
+  for (int k = 0; k < count; ++k) {
+    all.push_back({least.count + (most.count - least.count) * k / (count - 1)});
+  }
+  return all;
+}
+
+class FitBudgets : public ::testing::TestWithParam<const char*> {
+ protected:
+  static FitCase fit_case(std::string_view name) {
+    if (name == "ref") return {"ref", bound("ref", 8), "accumulate(1)"};
+    if (name == "char") return {"char", bound("char", 8), "accumulate(1)"};
+    if (name == "llama") return {"llama", small_llama(2), "accumulate(1)"};
+    if (name == "hybrid") return {"hybrid", hybrid(3), "accumulate(1)"};
+    if (name == "gpt2_in_parts") return {"gpt2 in parts", small_gpt2(2), ""};
+    return {"hybrid in parts", hybrid(2), ""};
+  }
+};
+
+TEST_P(FitBudgets, AreKeptAndLargerOnesAreNoSlower) {
+  const FitCase c = fit_case(GetParam());
+  Fit fit = fit_of(c.model, c.stack, find_device("cpu"));
+  const Bytes least = fit.smallest().peak, plain = fit.plain().peak;
+  ASSERT_LT(least, plain);
+  // Largest first: what a smaller budget would find is not known yet.
+  std::vector<Bytes> budgets = budgets_between(least, plain, 20);
+  std::reverse(budgets.begin(), budgets.end());
+  double faster = 0;
+  FitPoint last;
+  for (const Bytes budget : budgets) {
+    const auto point = fit.best(budget);
+    ASSERT_TRUE(point) << "budget " << budget.count;
+    EXPECT_LE(point->peak, budget);
+    EXPECT_GE(point->seconds, faster)
+        << "budget " << budget.count << ": " << point->stack << "\nbefore: " << last.stack;
+    faster = point->seconds;
+    if (last.stack != point->stack && budget.count % 3 == 0) {
+      EXPECT_EQ(arena_of(c.model, point->stack), point->peak) << point->stack;
+    }
+    last = *point;
+  }
+  EXPECT_EQ(last.peak, least) << "nothing is smaller than the smallest";
+}
+INSTANTIATE_TEST_SUITE_P(Models, FitBudgets,
+                         ::testing::Values("ref", "char", "llama", "hybrid", "gpt2_in_parts",
+                                           "hybrid_in_parts"));
+
+// The answer is a stack: built again it plans to the same bytes, and residences keep every bit.
+TEST(Fit, AnswersGiveTheSameBytesAndBitsAgain) {
+  for (const bool llama : {false, true}) {
+    const BoundModel model = llama ? small_llama(2) : small_gpt2(2);
+    Fit fit = fit_of(model, "accumulate(1)", find_device("cpu"));
+    const Scheme plain = training_step(model.forward(), {.stack = "accumulate(1)"});
+    const Bytes least = fit.smallest().peak, most = fit.plain().peak;
+    std::set<std::string> seen;
+    for (const Bytes budget : budgets_between(least, most, 4)) {
+      const auto point = fit.best(budget);
+      ASSERT_TRUE(point);
+      if (!seen.insert(point->stack).second) continue;
+      SCOPED_TRACE(point->stack);
+      const Stack parsed = parse_stack(point->stack);
+      EXPECT_EQ(arena_of(model, point->stack), point->peak);
+      EXPECT_EQ(arena_of(model, print(parsed)), point->peak) << "printed again: " << print(parsed);
+      expect_same_bits(plain, training_step(model.forward(), {.stack = point->stack}), 37, 2);
+    }
+    EXPECT_GE(seen.size(), 3u);
+  }
+}
+
+TEST(Fit, SmallerThanTheSmallestIsRefusedWithIt) {
+  const BoundModel model = hybrid(2);
+  const std::string stack = "accumulate(1)";
+  const auto wish = [](Bytes bytes) { return FitWish{.budget = std::to_string(bytes.count)}; };
+  Bytes least;
+  {
+    Fit fit = fit_of(model, stack, find_device("cpu"));
+    least = fit.smallest().peak;
+    const std::string said = error_text([&] { fitted(fit, wish({least.count - 1})); });
+    EXPECT_NE(said.find("the smallest budget is " + with_commas(least.count) + " bytes"),
+              std::string::npos)
+        << said;
+  }
+  // Asked anew, the number that was said is enough.
+  Fit fresh = fit_of(model, stack, find_device("cpu"));
+  EXPECT_EQ(fitted(fresh, wish(least)).peak, least);
+  Fit tiny = fit_of(model, stack, find_device("cpu"));
+  EXPECT_NE(error_text([&] { fitted(tiny, wish({1})); }).find(with_commas(least.count)),
+            std::string::npos);
+}
+
+TEST(Fit, WishesThatAreNoSizesAreRefused) {
+  for (const char* wrong : {"", "0", "-4GB", "much", "12XB", "nan", "1e400GB", "GB", "24 G B"}) {
+    const std::string said = error_text([&] { budget_of(wrong); });
+    EXPECT_NE(said.find("--fit: wanted a size above 0"), std::string::npos) << wrong << said;
+    EXPECT_NE(said.find("'" + std::string(wrong) + "'"), std::string::npos) << said;
+  }
+  EXPECT_EQ(budget_of("24GB").count, 24'000'000'000);
+  EXPECT_EQ(budget_of("512MiB").count, 512 << 20);
+}
+
+TEST(Fit, UnknownDevicesAreRefusedWithTheKnown) {
+  const std::string said = error_text([&] { costs_for({.device = "abacus"}, hybrid(2), 1); });
+  for (const std::string& known : device_names()) {
+    EXPECT_NE(said.find(known), std::string::npos) << said;
+  }
+  EXPECT_FALSE(device_names().empty());
+}
+
+TEST(Fit, ProfilesOfOtherModelsAreRefused) {
+  const TempFolder folder;
+  const BoundModel model = hybrid(2), other = hybrid(3);
+  const auto wish = [&] { return FitWish{.profile = (folder / "").string()}; };
+  const auto refused = [&](const BoundModel& m) {
+    return error_text([&] { costs_for(wish(), m, 1); });
+  };
+  EXPECT_NE(refused(model).find("no profile.json"), std::string::npos) << refused(model);
+  const std::filesystem::path file = folder / "profile.json";
+  write_file_atomically(file, "{\"calls_s\": 3}");
+  EXPECT_NE(refused(model).find("damaged"), std::string::npos) << refused(model);
+  const nlohmann::json profile = {
+      {"calls_s", nlohmann::json::object()},
+      {"fingerprint", fingerprint(without_randomness(model.forward(1, model.context())))},
+      {"model", model.name()},
+      {"context", model.context()},
+      {"peak_flops_per_s", 1e9},
+      {"peak_bytes_per_s", 1e9},
+      {"threads", 1}};
+  write_file_atomically(file, profile.dump());
+  EXPECT_EQ(costs_for(wish(), model, 1).threads, 1);
+  EXPECT_NE(refused(other).find("a profile of another model"), std::string::npos) << refused(other);
+}
+
+// What fit wrote for one model says nothing of another.
+TEST(Fit, ResidencesOfWhatIsNotThereAreRefused) {
+  const BoundModel model = small_gpt2(2);
+  const auto refused = [&](const std::string& stack) {
+    return error_text([&] { training_step(model.forward(), {.stack = stack}); });
+  };
+  const std::string far = refused(R"(reside(kept=["block[0..2].up"]))");
+  EXPECT_EQ(far, "") << "blocks beyond the last are no mistake of a range";
+  const std::string said = refused(R"(reside(kept=["block[0..1].upp"]))");
+  EXPECT_NE(said.find("makes no 'block[0..1].upp'"), std::string::npos) << said;
+  EXPECT_NE(refused(R"(reside(again=["nothing"]))").find("'nothing'"), std::string::npos);
+  EXPECT_NE(refused(R"(reside(host=["block[7].up"]))").find("'block[7].up'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace adjoint
