@@ -16,7 +16,7 @@ namespace adjoint {
 namespace {
 
 constexpr size_t kMostGroups = 12;   // whose sets are all looked at; the largest ones
-constexpr size_t kMostOptions = 24;  // that are planned
+constexpr size_t kMostOptions = 16;  // that are planned
 
 // Per object: does the backward read it, or a view of it?
 std::vector<bool> seen_by_backward(const Scheme& scheme) {
@@ -384,7 +384,12 @@ class Reading {
 
 }  // namespace
 
-ChainProblem Blocks::measure(const std::function<TimedStep(const std::string&)>& build,
+ChainChoice Blocks::uniform(int option) const {
+  return {.option = std::vector<int>(chain_.length(), option),
+          .state = std::vector<StateChoice>(chain_.length(), StateChoice::kKept)};
+}
+
+ChainProblem Blocks::measure(const std::function<const TimedStep&(const std::string&)>& build,
                              const TimedStep& plain, double copies) const {
   CHECK(can_choose_, "residences that can be chosen");
   ChainProblem problem{.blocks = chain_.length()};
@@ -396,9 +401,7 @@ ChainProblem Blocks::measure(const std::function<TimedStep(const std::string&)>&
   }
   const auto count = [&](int b, int64_t each) { return b * (each + problem.state); };
   for (size_t o = 0; o < options_.size(); ++o) {
-    ChainChoice uniform{.option = std::vector<int>(problem.blocks, static_cast<int>(o)),
-                        .state = std::vector<StateChoice>(problem.blocks, StateChoice::kKept)};
-    const TimedStep step = build(print(uniform));
+    const TimedStep& step = build(print(uniform(static_cast<int>(o))));
     const Reading read(said_, chain_, step);
     const Option& said = options_[o];
     BlockOption option{.held = static_cast<int64_t>(said.held / parts)};

@@ -42,9 +42,12 @@ class Blocks {
   // A choice as arguments of the functor `reside`.
   std::string print(const ChainChoice& choice) const;
 
+  // Every block takes the same option, and every state is kept.
+  ChainChoice uniform(int option) const;
+
   // Reads the numbers of every option off the step that `build` gives for its `print`. Seconds
   // between tiers count `copies` of themselves, for they may be hidden.
-  ChainProblem measure(const std::function<TimedStep(const std::string&)>& build,
+  ChainProblem measure(const std::function<const TimedStep&(const std::string&)>& build,
                        const TimedStep& plain, double copies) const;
 
  private:

@@ -1,7 +1,10 @@
 #include "plan/fit.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
+#include <thread>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -13,15 +16,15 @@ namespace adjoint {
 
 namespace {
 
-constexpr int kTries = 16;        // of a solver's goal, downwards until the real plan fits
-constexpr int kTriesUp = 4;       // and upwards before
-constexpr int kHalvings = 4;      // of the last step down
-constexpr double kGrid = 1.002;   // between goals on the way down
-constexpr double kCoarse = 1.02;  // between goals below a budget that are looked at anyway,
-constexpr int kBelow = 3;         // so many
-constexpr double kNear = 1.015;   // the smallest is looked for up to this times the solver's
-constexpr size_t kMostParts = 8;  // numbers of parts that are looked at
-constexpr double kMargin = 0.03;  // recomputing may even save time: a lower bound is this uncertain
+constexpr int kTries = 16;         // of a solver's goal, downwards until the real plan fits
+constexpr int kTriesUp = 4;        // and upwards before
+constexpr int kHalvings = 4;       // of the last step down
+constexpr double kGrid = 1.002;    // between goals on the way down
+constexpr double kCoarse = 1.02;   // between goals below a budget that are looked at anyway,
+constexpr int kBelow = 3;          // so many
+constexpr double kNear = 1.015;    // the smallest is looked for up to this times the solver's
+constexpr size_t kMostParts = 8;   // numbers of parts that are looked at
+constexpr double kMargin = 0.002;  // by which a lower bound is uncertain
 constexpr const char* kByHand[] = {"checkpoint(block)", "checkpoint(sqrt)", "checkpoint(all)"};
 // How much of the seconds between tiers the solver counts: all, or as if they were hidden.
 constexpr double kHidden[] = {1, 0.05};
@@ -41,6 +44,30 @@ int64_t on_grid(int64_t bytes, double grid = kGrid) {
   if (bytes < 1) return 0;
   const double step = std::floor(std::log(static_cast<double>(bytes)) / std::log(grid));
   return std::min(bytes, static_cast<int64_t>(std::pow(grid, step)));
+}
+
+// Runs body(i) for all i on all cores; building and planning share nothing.
+template <class Body>
+void in_parallel(size_t count, const Body& body) {
+  std::atomic<size_t> next = 0;
+  std::vector<std::exception_ptr> failed(count);
+  const auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        failed[i] = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (size_t t = 1; t < std::min(cores, count); ++t) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  for (const std::exception_ptr& e : failed) {
+    if (e) std::rethrow_exception(e);
+  }
 }
 
 std::vector<int64_t> divisors(int64_t n) {
@@ -96,12 +123,28 @@ struct Fit::Search {
     }
     if (variants.empty()) fail("no stack beside '", options.step.stack, "' is legal");
     std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
-      return lower_bound(a) < lower_bound(b);
+      return plain_seconds(a) < plain_seconds(b);
     });
   }
 
-  static double lower_bound(const Variant& v) {
-    return std::min(v.plain.seconds, v.given.seconds) * (1 - kMargin);
+  static double plain_seconds(const Variant& v) {
+    return std::min(v.plain.seconds, v.given.seconds);
+  }
+
+  // Recomputing may even save a little time: what the fastest variant could save at most, any may.
+  double lower_bound(const Variant& v) {
+    if (!margin) {
+      Variant& first = variants[0];
+      prepare(first);
+      double saved = 0;
+      for (const Posed& posed : first.problems) {
+        for (const BlockOption& o : posed.problem.options) {
+          saved = std::max(saved, -o.cost * posed.problem.blocks);
+        }
+      }
+      margin = kMargin + saved / plain_seconds(first);
+    }
+    return plain_seconds(v) * (1 - *margin);
   }
 
   void say(const std::string& what) const {
@@ -118,10 +161,12 @@ struct Fit::Search {
     return built;
   }
 
-  // Seconds to the picosecond: the same calls in another order take the same time.
-  static FitPoint point_of(const std::string& stack, const TimedStep& built) {
+  // Seconds to the picosecond: the same calls in another order take the same time. Where there is
+  // one memory, what the next tier holds is in it, too.
+  FitPoint point_of(const std::string& stack, const TimedStep& built) const {
+    const bool one = options.costs.sheet.link <= 0;
     return {.stack = stack,
-            .peak = built.plan.arena,
+            .peak = one ? built.plan.arena + built.plan.host.size : built.plan.arena,
             .host = built.plan.host.size,
             .seconds = std::round(built.time.step * 1e12) / 1e12,
             .flops = built.time.flops,
@@ -182,20 +227,26 @@ struct Fit::Search {
     if (plain_stack(v.stack) != v.stack) pose(v, plain_stack(v.stack));
   }
 
+  // Every option is planned, as many at once as there are cores.
   void pose(Variant& v, const std::string& base) {
-    std::map<std::string, TimedStep> built;
-    const auto once = [&](const std::string& residences) {
-      auto found = built.find(residences);
-      if (found == built.end()) {
-        const std::string stack = joined(base, residences);
-        say(stack);
-        found = built.emplace(residences, build(stack)).first;
-        looked[stack] = point_of(stack, found->second);
-      }
-      return found->second;
+    std::map<std::string, std::optional<TimedStep>> built;
+    for (int o = 0; o < v.blocks->num_options(); ++o) {
+      built[v.blocks->print(v.blocks->uniform(o))];
+    }
+    std::vector<std::pair<const std::string, std::optional<TimedStep>>*> waiting;
+    for (auto& entry : built) waiting.push_back(&entry);
+    in_parallel(waiting.size(),
+                [&](size_t i) { waiting[i]->second = build(joined(base, waiting[i]->first)); });
+    for (const auto& [residences, step] : built) {
+      const std::string stack = joined(base, residences);
+      say(stack);
+      looked[stack] = point_of(stack, *step);
+    }
+    const auto known = [&](const std::string& residences) -> const TimedStep& {
+      return *built.at(residences);
     };
     for (const double hidden : kHidden) {
-      v.problems.push_back({base, v.blocks->measure(once, *v.plain_step, hidden)});
+      v.problems.push_back({base, v.blocks->measure(known, *v.plain_step, hidden)});
       if (options.costs.sheet.link <= 0) break;
     }
   }
@@ -392,6 +443,7 @@ struct Fit::Search {
   std::vector<Variant> variants;
   std::map<std::string, std::optional<FitPoint>> looked;
   std::vector<FitPoint> considered;
+  std::optional<double> margin;  // of lower bounds, a share
 };
 
 Fit::Fit(Scheme forward, FitOptions options)
