@@ -58,8 +58,8 @@ class LocalSearch {
     size_t tried = 0;
     for (const std::string& name : problem_.at_peak(here_.again)) {
       if (here_.again.count(name)) continue;
-      if (++tried > kWidth) break;
       pool_.insert(name);
+      if (++tried > kWidth) continue;
       Names more = here_.again;
       more.insert(name);
       const auto next = look(more);

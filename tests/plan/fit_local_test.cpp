@@ -6,6 +6,7 @@
 #include <iostream>
 #include <set>
 
+#include "analysis/structure.h"
 #include "models/small_models.h"
 #include "ops/op_def.h"
 #include "plan/fit.h"
@@ -15,7 +16,7 @@ namespace adjoint {
 namespace {
 
 constexpr const char* kStack = "accumulate(1) | -recompute_cheap";
-constexpr size_t kMost = 8;  // tensors of which all sets are planned
+constexpr size_t kMost = 9;  // tensors of which all sets are planned
 
 // Layers that narrow and widen, so that no two are alike.
 constexpr const char* kFunnel = R"(axes vocab=41 context=16
@@ -23,7 +24,7 @@ model tokens[batch, seq], targets[batch, seq]:
   x = embed(tokens, vocab, 24, name=wte)
   a = gelu(linear(x, 96, name=a))
   b = silu(linear(a, 56, name=b))
-  c = linear(b, 120, name=c)
+  c = gelu(linear(b, 120, name=c))
   loss = cross_entropy(linear(c, vocab, name=readout), targets)
 )";
 // Ways that part and meet, with rows of arithmetic between.
@@ -33,10 +34,11 @@ model tokens[batch, seq], targets[batch, seq]:
   n = rms_norm(x)
   u = silu(linear(n, 64, name=u)) * linear(n, 64, name=v)
   y = linear(u, 32, name=down) + x
-  loss = cross_entropy(linear(y, vocab, name=readout), targets)
+  loss = cross_entropy(linear(layer_norm(y), vocab, name=readout), targets)
 )";
 
 struct Found {
+  std::string stack;
   int64_t peak;
   double seconds, flops;
 };
@@ -45,12 +47,13 @@ Found planned(const Scheme& forward, const std::string& stack) {
   const Scheme step = training_step(forward, {.stack = stack});
   const Plan plan = make_plan(step, {});
   const StepTime time = predict_time(step, plan, {.sheet = flops_sheet()});
-  return {plan.arena.count, time.step, time.recomputed_flops};
+  return {stack, plan.arena.count, time.step, time.recomputed_flops};
 }
 
-// Tensors of the forward pass that the backward reads, largest first.
+// Tensors of the forward pass, made from data, that the backward reads, largest first.
 std::vector<std::string> choices(const Scheme& forward) {
   const Scheme step = training_step(forward, {.stack = kStack});
+  const std::vector<bool> from_data = depends_on_data(step);
   std::set<Value> read;
   for (const Morphism& m : step.morphisms) {
     if (m.phase != Phase::kForward) read.insert(m.inputs.begin(), m.inputs.end());
@@ -60,7 +63,7 @@ std::vector<std::string> choices(const Scheme& forward) {
     if (m.phase != Phase::kForward || op_named(m.op).view) continue;
     if (op_named(m.op).effect != Effect::kPure) continue;
     for (const Value out : m.outputs) {
-      if (read.count(out) && step[out].type.rank() > 0) {
+      if (read.count(out) && from_data[out] && step[out].type.rank() > 0) {
         named.emplace_back(-step[out].type.bytes().count, to_string(step[out].source));
       }
     }
@@ -89,7 +92,9 @@ TEST_P(FitLocally, ComesNearTheBestOfAllSets) {
                                        ? kStack
                                        : std::string(kStack) + " | reside(again=[" + again + "])"));
   }
-  Fit fit(forward, {.step = {.stack = kStack}, .costs = {.sheet = flops_sheet()}, .batch = 8});
+  const FitOptions options{
+      .step = {.stack = kStack}, .costs = {.sheet = flops_sheet()}, .batch = 8};
+  Fit fit(forward, options);
   ASSERT_EQ(fit.chain_problem(), nullptr) << "nothing repeats here";
   int64_t least = all[0].peak;
   for (const Found& f : all) least = std::min(least, f.peak);
@@ -105,11 +110,12 @@ TEST_P(FitLocally, ComesNearTheBestOfAllSets) {
     for (const Found& f : all) {
       if (f.peak <= budget && (!best || f.seconds < best->seconds)) best = &f;
     }
-    const auto found = fit.best({budget});
+    const auto found = Fit(forward, options).best({budget});  // anew: nothing is known before
     ASSERT_TRUE(found && best);
     EXPECT_LE(found->peak.count, budget);
     const double gap = found->seconds / best->seconds - 1;
     worst = std::max(worst, gap), sum += gap;
+    if (gap > 1e-6) std::cout << "  found " << found->stack << "\n  best  " << best->stack << "\n";
     std::cout << "  " << budget << " bytes: step " << 100 * gap << "% above the best, recomputed "
               << found->recomputed_flops << " FLOPs of " << best->flops << "\n";
   }
