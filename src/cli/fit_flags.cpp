@@ -102,12 +102,20 @@ std::string fit_table(const Fit& fit, const FitPoint& chosen, Bytes budget) {
 }  // namespace
 
 void FitFlags::add_to(CLI::App& command) {
-  command.add_option("--fit", wish.budget,
-                     "choose the fastest stack within this many bytes, such as 24GB or 512MiB");
+  // An empty size is refused like any other that is none.
+  command.add_option_function<std::string>(
+      "--fit", [this](const std::string& size) { wish.budget = size.empty() ? " " : size; },
+      "choose the fastest stack within this many bytes, such as 24GB or 512MiB");
   command.add_flag("--allow-approximating", wish.may_approximate,
                    "--fit may choose bf16, too, which is another function");
   command.add_option("--profile", wish.profile,
                      "a folder of `adjoint profile` of this model: costs as they were measured");
+}
+
+void FitFlags::check(bool chooses) const {
+  if (!chooses && wish.may_approximate) {
+    fail("--allow-approximating goes with --fit or --pareto: nothing else is chosen");
+  }
 }
 
 Chosen FitFlags::choose(const BoundModel& model, const StepOptions& step) const {
@@ -135,7 +143,7 @@ Chosen FitFlags::choose(const BoundModel& model, const StepOptions& step) const 
 }
 
 void ParetoFlags::add_to(CLI::App& command) {
-  command.add_flag("--pareto", wanted, "the curve of memory against time: what each budget costs");
+  command.add_flag("--pareto", asked, "the curve of memory against time: what each budget costs");
   command.add_option("--pareto-chart", file, "draw that curve into this .svg file")
       ->default_str("pareto.svg");
 }

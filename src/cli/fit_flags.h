@@ -20,17 +20,20 @@ struct FitFlags {
 
   void add_to(CLI::App& command);  // --fit --allow-approximating --profile
   bool wanted() const { return !wish.budget.empty(); }
+  // Flags that mean nothing without a choice are refused, not ignored.
+  void check(bool chooses) const;
   // With a progress bar. Refuses what cannot be met.
   Chosen choose(const BoundModel& model, const StepOptions& step) const;
 };
 
 // --pareto: the curve as a table, and as a picture.
 struct ParetoFlags {
-  bool wanted = false;
-  std::string file = {};  // .svg
+  bool asked = false;
+  std::string file = {};  // .svg; a file alone asks for it, too
   int64_t points = 24;
 
   void add_to(CLI::App& command);
+  bool wanted() const { return asked || !file.empty(); }
 };
 int run_pareto(const ParetoFlags& pareto, const FitFlags& fit, const StepFlags& flags, bool json);
 

@@ -42,7 +42,7 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
   options.stack = stack;
   PlannedStep step{.title = stack_title(stack),
                    .built = build_step(model.forward(), parse_stack(stack), options)};
-  const Costs costs = costs_for(flags.fit.wish, model, num_threads(), step.built.scheme);
+  const Costs costs = costs_for(flags.fit.wish, model, num_threads());
   step.plan = make_plan(step.built.scheme, plan_options(costs));
   step.time = predict_time(step.built.scheme, step.plan, costs);
   step.clock = costs.sheet.name;
@@ -92,11 +92,20 @@ std::string tables(const PlanFlags& flags, const PlannedStep& first,
 }
 
 int run(const PlanFlags& flags) {
-  if (flags.pareto.wanted && flags.fit.wanted()) {
+  if (flags.pareto.wanted() && flags.fit.wanted()) {
     fail("--fit and --pareto contradict each other: the curve is all budgets");
   }
-  if (flags.pareto.wanted) return run_pareto(flags.pareto, flags.fit, flags.step, flags.json);
+  flags.fit.check(flags.fit.wanted() || flags.pareto.wanted());
   flags.pictures.check();
+  if (flags.pareto.wanted()) {
+    const PictureFlags& p = flags.pictures;
+    if (flags.measure || p.compare || !p.chart.empty() || !p.trace.empty() || p.by != "category") {
+      fail(
+          "--pareto is a curve of many steps: --by, --chart, --compare, --trace and --measure are "
+          "of one");
+    }
+    return run_pareto(flags.pareto, flags.fit, flags.step, flags.json);
+  }
   const BoundModel model = flags.step.bound();
   std::optional<Chosen> chosen;
   if (flags.fit.wanted()) chosen = flags.fit.choose(model, flags.step.step);

@@ -35,6 +35,10 @@ int run(ProfileFlags flags) {
   if (flags.steps < 1 || flags.steps > kMostSteps) {
     fail("--steps: wanted 1 to ", kMostSteps, ", found ", flags.steps);
   }
+  flags.fit.check(flags.fit.wanted());
+  if (!flags.fit.wanted() && !flags.fit.wish.profile.empty()) {
+    fail("--profile goes with --fit: nothing else here is predicted by it");
+  }
   check_profile_folder(flags.out);
   const BoundModel model = flags.step.bound();
   std::string why;
@@ -45,7 +49,8 @@ int run(ProfileFlags flags) {
   }
   const BuiltStep built = flags.step.built(model);
   const Scheme& step = built.scheme;
-  const Plan plan = make_plan(step, {.threads = num_threads()});
+  const Plan plan =
+      make_plan(step, plan_options({.sheet = find_device("cpu"), .threads = num_threads()}));
   Measured measured;
   {
     Patience patience;

@@ -13,6 +13,8 @@ namespace adjoint {
 
 namespace {
 
+constexpr double kNoLink = 1e-300;  // what stands for none where a number is read
+
 // One sheet's text, key by key; whoever asks for all of them has read the sheet.
 class SheetReader {
  public:
@@ -115,7 +117,8 @@ DeviceSheet parse_device(std::string_view text, std::string_view file) {
   s.most_bandwidth = read.number("most_bandwidth", s.bandwidth);
   s.launch = read.number("launch", 1e-6);
   s.overlaps = read.yes("overlaps");
-  s.link = s.overlaps ? read.number("link") : 0;
+  s.link = read.number("link", s.overlaps ? 0 : kNoLink);
+  if (s.link == kNoLink) s.link = 0;
   s.workspace = read.bytes("workspace");
   read.refuse_unknown();
   return s;
@@ -139,7 +142,7 @@ std::string print(const DeviceSheet& s) {
   number("most_bandwidth", s.most_bandwidth);
   number("launch", s.launch);
   if (s.overlaps) out += "overlaps = true\n";
-  if (s.overlaps) number("link", s.link);
+  if (s.link > 0) number("link", s.link);
   out += "[products]\n";
   for (const auto& [dtype, rate] : s.products) number(dtype.c_str(), rate);
   return out;

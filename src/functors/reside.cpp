@@ -1,7 +1,8 @@
 // Where tensors stay between forward and backward, said by name: `kept` stay, `host` stay in the
 // next tier, `again` are computed again, and so is everything else inside the chain's blocks,
-// states between them included. What `--fit` chooses is written as this, for one model; a name is a
-// source path in which a range may stand for an index: "block[2..5].up".
+// states between them included, unless only `again` is said. What `--fit` chooses is written as
+// this, for one model; a name is a source path in which a range may stand for an index:
+// "block[2..5].up".
 #include <algorithm>
 
 #include "analysis/structure.h"
@@ -59,7 +60,9 @@ class Residing {
     say("kept", Residence::kKept, Tier::kDevice);
     say("host", Residence::kKept, Tier::kHost);
     say("again", Residence::kRecomputed, Tier::kDevice);
-    const Chain chain = find_chain(scheme_);
+    // Who only names what is computed again means no more than that.
+    const bool only_again = names_in("kept") + names_in("host") == 0 && names_in("again") > 0;
+    const Chain chain = only_again ? Chain{} : find_chain(scheme_);
     for (Value v = 0; v < static_cast<Value>(scheme_.objects.size()); ++v) {
       const bool inside = chain.length() > 0 && chain.block_of[v] >= 0 && v != chain.states.back();
       if (inside && made_forward_[v] && !named_[v]) {
@@ -70,6 +73,8 @@ class Residing {
   }
 
  private:
+  size_t names_in(std::string_view list) const { return application_.args.list(list).size(); }
+
   void say(std::string_view list, Residence residence, Tier tier) {
     for (const Term& name : application_.args.list(list)) {
       bool found = false;

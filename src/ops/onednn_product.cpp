@@ -199,13 +199,25 @@ Product piece_of(const Product& p, const Tile& tile, bool first) {
 
 bool is_native(const Product& p) { return primitive_for(p).has_value(); }
 
+// What a side is cut into: whole pieces, and maybe a last one.
+std::vector<int64_t> pieces(int64_t whole, int64_t part) {
+  return whole % part ? std::vector<int64_t>{part, whole % part} : std::vector<int64_t>{part};
+}
+
+// The most that a piece of any shape asks for: the last ones may go by another algorithm.
 Bytes native_workspace(const Product& p, const Tile& tile) {
   int64_t most = 0;
-  for (const bool first : {true, false}) {
-    if (!first && tile.k == p.k) continue;
-    const auto primitive = primitive_for(piece_of(p, tile, first));
-    CHECK(primitive, "oneDNN multiplies a part of what it multiplies");
-    most = std::max(most, scratchpad(*primitive));
+  for (const int64_t m : pieces(p.m, tile.m)) {
+    for (const int64_t n : pieces(p.n, tile.n)) {
+      for (const int64_t k : pieces(p.k, tile.k)) {
+        for (const bool first : {true, false}) {
+          if (!first && tile.k == p.k) continue;
+          const auto primitive = primitive_for(piece_of(p, {m, n, k}, first));
+          CHECK(primitive, "oneDNN multiplies a part of what it multiplies");
+          most = std::max(most, scratchpad(*primitive));
+        }
+      }
+    }
   }
   return {most};
 }
@@ -214,7 +226,7 @@ Bytes tile_workspace(const Product& p, const Tile& tile, bool native) {
   if (native) return native_workspace(p, tile);
   const Widened w = widen(piece_of(p, tile, true));
   Product wide = w.product;
-  wide.k = p.k;  // so that a part of k is known to be one
+  wide.m = p.m, wide.n = p.n, wide.k = p.k;  // so that a part of a side is known to be one
   return w.total() + native_workspace(wide, tile);
 }
 

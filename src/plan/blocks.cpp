@@ -80,7 +80,14 @@ struct Windows {
 }  // namespace
 
 Blocks::Blocks(Scheme said, const Costs& costs)
-    : said_(std::move(said)), costs_(costs), chain_(find_chain(said_)), made_by_(producers(said_)) {
+    : said_(std::move(said)),
+      priced_(said_),
+      costs_(costs),
+      chain_(find_chain(said_)),
+      made_by_(producers(said_)) {
+  for (Object& o : priced_.objects) {
+    if (const auto dtype = dtype_named(o.attributes.precision)) o.type.dtype = *dtype;
+  }
   const bool decided = std::any_of(said_.objects.begin(), said_.objects.end(), [](const Object& o) {
     return o.attributes.residence != Residence::kUnsaid;
   });
@@ -135,7 +142,7 @@ double Blocks::closure(const std::vector<Stay>& stays, bool state) const {
     if (i < 0 || counted[i] || chain_.block_of_morphism[i] != static_cast<int>(b)) continue;
     counted[i] = true;
     const Morphism& m = said_.morphisms[i];
-    if (!op_named(m.op).view) seconds += costs_.seconds(said_, m);
+    if (!op_named(m.op).view) seconds += costs_.seconds(priced_, m);
     for (const Value in : m.inputs) {
       if (!there[in]) wanted.push_back(made_by_[in]);
     }
@@ -414,12 +421,11 @@ ChainProblem Blocks::measure(const std::function<const TimedStep&(const std::str
     }
     const double blocks = problem.blocks;
     option.cost = (step.time.work - plain.time.work) / blocks;
-    if (said.cost > 0) {
-      const double scale = std::max(option.cost, 0.0) / said.cost;
-      option.through = option.cost + (said.through - said.cost) * scale;
-    } else {
-      option.through = option.cost + said.through * parts;
-    }
+    // What is recomputed on the way to the state, too, was only counted, not planned: it is scaled
+    // as the rest was found to be.
+    const bool seen = said.cost > 0 && option.cost > 0;
+    option.through =
+        option.cost + (said.through - said.cost) * (seen ? option.cost / said.cost : 1);
     const double moved = copies * (step.time.copies - plain.time.copies) / blocks;
     option.cost += moved;
     option.through += moved;

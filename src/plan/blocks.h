@@ -72,6 +72,7 @@ class Blocks {
   std::vector<std::string> patterns(const std::vector<std::vector<Value>>& per_block) const;
 
   Scheme said_;
+  Scheme priced_;  // the same with objects in the dtype that was said of them
   const Costs& costs_;
   Chain chain_;
   bool can_choose_ = false;

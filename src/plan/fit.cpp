@@ -70,6 +70,11 @@ void in_parallel(size_t count, const Body& body) {
   }
 }
 
+bool is_off(const std::string& stack, std::string_view functor) {
+  const std::vector<std::string> off = parse_stack(stack).off;
+  return std::find(off.begin(), off.end(), functor) != off.end();
+}
+
 std::vector<int64_t> divisors(int64_t n) {
   std::vector<int64_t> all;
   for (int64_t d = 1; d <= n; ++d) {
@@ -193,9 +198,7 @@ struct Fit::Search {
 
   // Everything kept, of this stack.
   std::string plain_stack(const std::string& stack) const {
-    const Stack parsed = parse_stack(stack);
-    const bool off = std::count(parsed.off.begin(), parsed.off.end(), "recompute_cheap") > 0;
-    return off ? stack : joined(stack, "-recompute_cheap");
+    return is_off(stack, "recompute_cheap") ? stack : joined(stack, "-recompute_cheap");
   }
 
   void add_variant(const std::string& stack) {
@@ -204,6 +207,8 @@ struct Fit::Search {
     if (!as_given) return;
     v.given = *as_given;
     v.plain = look_at(plain_stack(stack), &v.plain_step).value_or(v.given);
+    // Whole logits, where there is room for them and they save time.
+    if (!is_off(stack, "chunk_readout")) look_at(joined(plain_stack(stack), "-chunk_readout"));
     variants.push_back(std::move(v));
   }
 
@@ -471,8 +476,9 @@ FitPoint Fit::smallest() { return search_->smallest(); }
 const std::vector<FitPoint>& Fit::considered() const { return search_->considered; }
 
 std::vector<FitPoint> Fit::pareto(int points) {
-  const Bytes low = smallest().peak, high = std::max(plain().peak, given().peak);
-  std::vector<FitPoint> found = {smallest()};
+  const FitPoint least = smallest();
+  const Bytes low = least.peak, high = std::max(plain().peak, given().peak);
+  std::vector<FitPoint> found = {least};
   for (int k = 0; k <= points; ++k) {
     const double share = static_cast<double>(k) / points;
     const auto budget = static_cast<int64_t>(

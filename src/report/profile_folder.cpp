@@ -32,7 +32,17 @@ nlohmann::json read_profile(const fs::path& folder) {
 
 void check_profile_folder(const fs::path& folder) {
   if (folder.empty()) fail("--out: wanted a folder, found ''");
-  if (!fs::exists(folder)) return;
+  if (!fs::exists(folder)) {
+    // What can be made can be unmade: refused now, not after the run.
+    std::error_code error;
+    fs::path made = fs::absolute(folder);
+    while (made.has_parent_path() && !fs::exists(made.parent_path())) made = made.parent_path();
+    fs::create_directories(folder, error);
+    if (error) fail(folder.string(), ": cannot be made: ", error.message());
+    fs::remove_all(made, error);
+    return;
+  }
+  { AtomicFile probe(folder / kAbout); }
   if (!fs::is_directory(folder)) fail(folder.string(), ": --out wanted a folder, found a file");
   if (fs::is_empty(folder)) return;
   if (!fs::exists(folder / kAbout)) {

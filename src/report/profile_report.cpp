@@ -115,7 +115,12 @@ json full_profile_json(const Profile& p) {
   out["steps_s"] = p.measured.seconds;
   out["by_op"] = rows_json(time_by_op(p.scheme, p.plan, p.measured.call_seconds));
   out["by_block"] = rows_json(time_by_block(p.scheme, p.plan, p.measured.call_seconds));
-  out["calls_s"] = timings_of(p.scheme, p.plan, p.measured.call_seconds);
+  Costs costs{.sheet = measured_sheet(p.peak), .threads = p.peak.threads};
+  const Timings timings = timings_of(p.scheme, p.plan, p.measured.call_seconds);
+  costs.learn(p.scheme, timings);
+  out["calls_s"] = timings;
+  out["slower"] = costs.ratio;  // than a sheet of the machine's peak says, per op
+  out["about"] = p.step.title;
   return out;
 }
 

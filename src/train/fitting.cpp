@@ -12,6 +12,7 @@ using nlohmann::json;
 
 namespace {
 
+// profile.json of a folder that `adjoint profile` made of this model.
 json read_profile(const std::string& folder, const BoundModel& model) {
   const std::filesystem::path file = std::filesystem::path(folder) / "profile.json";
   std::error_code ignored;
@@ -19,18 +20,32 @@ json read_profile(const std::string& folder, const BoundModel& model) {
     fail("--profile: '", folder, "' is no folder of `adjoint profile` (no profile.json)");
   }
   const json profile = json::parse(read_file(file), nullptr, false);
-  const bool whole = profile.is_object() && profile.contains("calls_s") &&
-                     profile["calls_s"].is_object() && profile.contains("fingerprint") &&
-                     profile.value("peak_flops_per_s", 0.0) > 0 &&
-                     profile.value("peak_bytes_per_s", 0.0) > 0;
-  if (!whole) fail("--profile: '", file.string(), "' is damaged, or of another program");
+  const auto is = [&](const char* key, json::value_t type) {
+    return profile.contains(key) && profile[key].type() == type;
+  };
+  const auto is_rate = [&](const char* key) {
+    return profile.contains(key) && profile[key].is_number() && profile[key] > 0;
+  };
+  const bool whole = profile.is_object() && is("calls_s", json::value_t::object) &&
+                     is("slower", json::value_t::object) &&
+                     is("fingerprint", json::value_t::string) && is_rate("peak_flops_per_s") &&
+                     is_rate("peak_bytes_per_s") && is_rate("threads");
+  if (!whole) fail("--profile: '", file.string(), "' is damaged, or not of this program");
   const std::string own = fingerprint(without_randomness(model.forward(1, model.context())));
   if (profile["fingerprint"] != own) {
-    fail("--profile: '", folder, "' is a profile of another model, ",
-         profile.value("model", std::string("?")), " with context ", profile.value("context", 0),
-         "; this is ", model.name(), " with context ", model.context());
+    fail("--profile: '", folder, "' is a profile of another model: ", profile.value("about", "?"),
+         "; this is ", model.name(),
+         " with other parameters (vocabulary, context and settings count)");
   }
   return profile;
+}
+
+Timings numbers_of(const json& object) {
+  Timings numbers;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_number()) numbers[key] = value;
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -51,18 +66,11 @@ Costs costs_for(const FitWish& wish, const BoundModel& model, int threads) {
   const json profile = read_profile(wish.profile, model);
   const MachinePeak peak{.flops = profile["peak_flops_per_s"],
                          .bytes_per_second = profile["peak_bytes_per_s"],
-                         .threads = profile.value("threads", 1)};
-  return {.sheet = measured_sheet(peak), .threads = threads};
-}
-
-Costs costs_for(const FitWish& wish, const BoundModel& model, int threads, const Scheme& step) {
-  Costs costs = costs_for(wish, model, threads);
-  if (wish.profile.empty()) return costs;
-  Timings timings;
-  for (const auto& [key, seconds] : read_profile(wish.profile, model)["calls_s"].items()) {
-    if (seconds.is_number()) timings[key] = seconds;
-  }
-  costs.learn(step, timings);
+                         .threads = profile["threads"]};
+  Costs costs{.sheet = measured_sheet(peak), .threads = threads};
+  costs.ratio = numbers_of(profile["slower"]);
+  // With other threads a call takes another time; what its kind is beside the sheet remains.
+  if (peak.threads == threads) costs.measured = numbers_of(profile["calls_s"]);
   return costs;
 }
 
@@ -75,9 +83,8 @@ PlanOptions plan_options(const Costs& costs) {
 
 FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepOptions& step,
                        int threads) {
-  const Scheme given = training_step(model.forward(), step);
   FitOptions options{.step = step,
-                     .costs = costs_for(wish, model, threads, given),
+                     .costs = costs_for(wish, model, threads),
                      .may_approximate = wish.may_approximate,
                      .batch = model.batch()};
   options.plan = plan_options(options.costs);

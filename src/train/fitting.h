@@ -22,8 +22,6 @@ Bytes budget_of(const std::string& text);
 
 // Costs on the device, or those that a profile measured. Refuses a profile of another model.
 Costs costs_for(const FitWish& wish, const BoundModel& model, int threads);
-// The same, with calls learned from the profile as far as this stack's step has them.
-Costs costs_for(const FitWish& wish, const BoundModel& model, int threads, const Scheme& step);
 
 // How a step is planned for a device: workspaces within its sheet's cap.
 PlanOptions plan_options(const Costs& costs);

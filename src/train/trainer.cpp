@@ -157,11 +157,16 @@ Trainer::Trainer(ResolvedConfig resolved)
            "; go on with --resume, begin anew with --overwrite, or choose another --out");
     }
   }
-  if (!config_.wish.budget.empty()) fit_stack(forward);
+  if (!config_.wish.budget.empty()) {
+    fit_stack(forward);
+  } else if (!config_.wish.profile.empty() || config_.wish.may_approximate) {
+    fail("--profile and --allow-approximating go with --fit: nothing else is chosen");
+  }
   const Stack stack = parse_stack(config_.step.stack);
   saved_stack_ = localized_stack(config_.step.stack, functor_texts_);
   const Scheme step = build_step(forward, stack, config_.step).scheme;
-  const Plan plan = make_plan(step, {.threads = num_threads()});
+  const PlanOptions planned = plan_options({.sheet = find_device("cpu"), .threads = num_threads()});
+  const Plan plan = make_plan(step, planned);
   const Scheme evaluation = evaluation_scheme(forward, stack, config_.step);
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
   Plan train_plan = plan;
