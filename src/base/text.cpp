@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -58,18 +59,19 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
   std::string_view unit(end, text.data() + text.size() - end);
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   constexpr std::pair<std::string_view, double> units[] = {{"", 1},
-                                                           {"B", 1},
-                                                           {"kB", 1e3},
-                                                           {"KB", 1e3},
-                                                           {"MB", 1e6},
-                                                           {"GB", 1e9},
-                                                           {"TB", 1e12},
-                                                           {"KiB", 1024.0},
-                                                           {"MiB", 1048576.0},
-                                                           {"GiB", 1073741824.0},
-                                                           {"TiB", 1099511627776.0}};
+                                                           {"b", 1},
+                                                           {"kb", 1e3},
+                                                           {"mb", 1e6},
+                                                           {"gb", 1e9},
+                                                           {"tb", 1e12},
+                                                           {"kib", 1024.0},
+                                                           {"mib", 1048576.0},
+                                                           {"gib", 1073741824.0},
+                                                           {"tib", 1099511627776.0}};
+  std::string lower(unit);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const auto& [name, size] : units) {
-    if (unit != name) continue;
+    if (lower != name) continue;
     const double bytes = number * size;
     if (bytes > 9e18) return std::nullopt;
     return Bytes{static_cast<int64_t>(bytes)};

@@ -23,16 +23,13 @@ class Looking {
   std::function<void(const std::string&)> told() {
     return [this](const std::string&) {
       ++count_;
-      if (bar_.seconds() > 2) {
-        bar_.show(std::min<int64_t>(count_, kMost - 1), fmt::format("{} plans made", count_));
-      }
+      if (bar_.seconds() > 2) bar_.show(count_, "plans made");
     };
   }
   int64_t count() const { return count_; }
 
  private:
-  static constexpr int64_t kMost = 100;  // a guess, for the bar's sake
-  Progress bar_{kMost, 0};
+  Progress bar_{0, 0};
   int64_t count_ = 0;
 };
 
@@ -96,6 +93,7 @@ std::string fit_table(const Fit& fit, const FitPoint& chosen, Bytes budget) {
                        : p.peak > budget ? "  (too large)"
                                          : "");
   }
+  if (shown > kMostRows) out += fmt::format("{:>47}  and {} more\n", "", shown - kMostRows);
   return out;
 }
 

@@ -132,6 +132,8 @@ int run(const PlanFlags& flags) {
     if (second) {
       nlohmann::json& other = out["compare"] = memory_json(second->plan);
       other["stack"] = *flags.pictures.compare;
+      other["step_s"] = second->time.step;
+      other["recomputed_flops"] = second->time.recomputed_flops;
       add_owners(other, second->built.scheme, second->plan, by, flags.pictures.rows());
     }
     out["model"] = model.name();
@@ -165,6 +167,11 @@ int run(const PlanFlags& flags) {
   std::cout << fmt::format("{:<18} {:>9.1f} ms on {}, {:.4g} FLOPs of it recomputed\n",
                            "predicted step", 1e3 * first.time.step, first.clock,
                            first.time.recomputed_flops);
+  if (second) {
+    std::cout << fmt::format("{:<18} {:>9.1f} ms on {}, {:.4g} FLOPs of it recomputed\n",
+                             "B's step", 1e3 * second->time.step, second->clock,
+                             second->time.recomputed_flops);
+  }
   if (measured) {
     std::cout << fmt::format("{:<18} {:>9.1f} ms, {:.1f} GFLOP/s\n", "measured step",
                              1e3 * measured->step_seconds,

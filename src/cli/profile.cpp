@@ -89,7 +89,9 @@ int run(ProfileFlags flags) {
                  {"index.html", profile_page(profile, {{"Memory over the step", chart}})},
                  {"profile.json", full_profile_json(profile).dump(1) + "\n"}});
   if (flags.json) {
-    std::cout << profile_json(profile).dump(2) << "\n";
+    nlohmann::json out = profile_json(profile);
+    out["stack"] = profile.step.stack;
+    std::cout << out.dump(2) << "\n";
     return kDone;
   }
   std::cout << profile.step.title << "\n";

@@ -64,7 +64,9 @@ nlohmann::json flags_layer(const TrainFlags& flags) {
   nlohmann::json layer = nlohmann::json::object();
   for (const OptionSpec& option : train_options()) {
     const auto found = flags.given.find(std::string(option.name));
-    if (found != flags.given.end()) layer[found->first] = parse_value(option, found->second);
+    if (found == flags.given.end()) continue;
+    layer[found->first] = parse_value(option, found->second);
+    if (option.name == "fit") budget_of(found->second);  // an empty size is none
   }
   for (const std::string& setting : flags.set) layer["set"].update(parse_setting(setting));
   return layer;
@@ -84,6 +86,9 @@ int run(const TrainFlags& flags) {
         with_commas(static_cast<int64_t>(trainer.corpus().validation.size())),
         with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),
         num_threads(), human(trainer.run().plan().arena));
+    if (!c.wish.budget.empty()) {
+      std::cout << "--fit chose the stack '" << c.step.stack << "'\n";
+    }
     if (c.resume) std::cout << "resuming after step " << trainer.first_step() << "\n";
     std::cout << std::flush;
   }

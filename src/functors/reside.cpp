@@ -80,6 +80,7 @@ class Residing {
       bool found = false;
       for (Value v = 0; v < static_cast<Value>(scheme_.objects.size()); ++v) {
         if (!made_forward_[v] || !matches(name.word, scheme_[v].source)) continue;
+        if (named_[v]) application_.refuse("'", to_string(scheme_[v].source), "' is named twice");
         found = named_[v] = true;
         set(v, residence, tier);
       }

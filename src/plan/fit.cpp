@@ -5,6 +5,7 @@
 #include <cmath>
 #include <exception>
 #include <thread>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -364,8 +365,11 @@ struct Fit::Search {
     std::optional<FitPoint> best;
     for (const FitPoint& p : considered) {
       if (p.peak > budget) continue;
-      const bool better =
-          !best || p.seconds < best->seconds || (p.seconds == best->seconds && p.peak < best->peak);
+      // Of those that are equally fast the simplest.
+      const auto worth = [](const FitPoint& q) {
+        return std::tuple(q.seconds, q.host, q.stack.size(), q.peak);
+      };
+      const bool better = !best || worth(p) < worth(*best);
       if (better) best = p;
     }
     return best;

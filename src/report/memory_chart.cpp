@@ -188,8 +188,9 @@ MemoryChart chart_of(std::string title, std::string subtitle,
     if (tier == Tier::kHost && !host) continue;
     std::vector<MemoryPanel> row;
     for (const ChartedStep& s : steps) {
+      // The tier first: a long stack is cut at its end.
       std::string name = s.title;
-      if (host) name += tier == Tier::kHost ? ", host memory" : ", device memory";
+      if (host) name = (tier == Tier::kHost ? "host, " : "device, ") + name;
       row.push_back({name, make_timeline(s.scheme, s.plan,
                                          {.tier = tier, .seconds = s.seconds, .clock = s.clock})});
     }

@@ -312,7 +312,7 @@ void draw_sections(Svg& svg, const Timeline& t, const Frame& frame, double y) {
 void draw_time_axis(Svg& svg, const Timeline& t, const Frame& frame, double y) {
   const int wanted = static_cast<int>(frame.width / 90);
   const Scale scale =
-      t.in_seconds ? seconds_scale(0, t.length(), wanted) : count_scale(0, t.length(), wanted);
+      t.in_seconds ? seconds_scale(0, frame.span, wanted) : count_scale(0, frame.span, wanted);
   for (const Tick& tick : scale.ticks) {
     const double x = frame.x + frame.width * scale.at(tick.at);
     svg.line(x, y, x, y + 4, kFrame);

@@ -287,11 +287,15 @@ ResolvedConfig resolve_config(const json& toml, const json& flags) {
     fail(config.out, ": there is no run here to resume (no run.json)");
   }
   const json saved = saved_layer(paths);
-  const json layers[] = {saved, toml, flags};
+  const json about = read_json(paths.run());
+  json before = saved;
+  // Another budget is another choice, beside what was asked for and not beside the last choice.
+  const bool fits = flags.contains("fit") || toml.contains("fit");
+  if (fits && about.contains("asked_stack")) before["stack"] = about["asked_stack"];
+  const json layers[] = {before, toml, flags};
   config = make_config(layers);
   config.out = paths.folder.string();  // the folder may have been moved
   const bool same = config.model == saved.value("model", "");
-  const json about = read_json(paths.run());
   return {.config = config,
           .text = same ? saved_text(paths) : find_model(config.model),
           .data_print = about.value("data", ""),

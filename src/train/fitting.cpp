@@ -53,7 +53,8 @@ Timings numbers_of(const json& object) {
 Bytes budget_of(const std::string& text) {
   const auto bytes = parse_bytes(text);
   if (!bytes || bytes->count == 0) {
-    fail("--fit: wanted a size above 0 such as 24GB, 512MiB or 1000000000, found '", text, "'");
+    fail("--fit: wanted a size above 0 such as 24GB, 512MiB or 1000000000 (bytes), found '", text,
+         "'");
   }
   return *bytes;
 }
@@ -96,7 +97,7 @@ FitPoint fitted(Fit& fit, const FitWish& wish) {
   if (const auto point = fit.best(budget)) return *point;
   const FitPoint least = fit.smallest();
   if (least.peak <= budget) return least;
-  fail("--fit ", wish.budget, ": no choice needs so little; the smallest budget is ",
+  fail("--fit ", wish.budget, ": no choice needs so little; the smallest that --fit can choose is ",
        with_commas(least.peak.count), " bytes (", human(least.peak), "), with the stack \"",
        least.stack, "\"");
 }

@@ -32,11 +32,18 @@ std::string human_time(double seconds) {
 
 void Progress::show(int64_t done, const std::string& note) {
   const auto now = Clock::now();
-  if (!terminal_ || (drawn_ && done < total_ && now - last_ < std::chrono::milliseconds(100))) {
+  if (!terminal_ ||
+      (drawn_ && (total_ <= 0 || done < total_) && now - last_ < std::chrono::milliseconds(100))) {
     return;
   }
   last_ = now;
   drawn_ = true;
+  if (total_ <= 0) {  // nobody knows of how many
+    std::fprintf(stderr, "\r\033[K%ld %s, %s", static_cast<long>(done), note.c_str(),
+                 human_time(seconds()).c_str());
+    std::fflush(stderr);
+    return;
+  }
   constexpr int kWidth = 24;
   const int filled = static_cast<int>(kWidth * done / std::max<int64_t>(1, total_));
   std::string bar;

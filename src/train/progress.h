@@ -8,7 +8,7 @@ namespace adjoint {
 
 class Progress {
  public:
-  Progress(int64_t total, int64_t done);
+  Progress(int64_t total, int64_t done);  // a total of 0: nobody knows
   ~Progress();
   // Redraws at most ten times a second. `note` is what to say of this moment: a loss, a rate.
   void show(int64_t done, const std::string& note);

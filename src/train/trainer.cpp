@@ -173,7 +173,7 @@ Trainer::Trainer(ResolvedConfig resolved)
   train_plan.make_room_for(eval_plan);
   const Bytes needed = train_plan.arena + train_plan.host.size;  // one memory on a CPU
   if (!config_.wish.budget.empty() && needed > budget_of(config_.wish.budget)) {
-    fail("--fit ", config_.wish.budget, ": evaluation in the same memory needs ",
+    fail("--fit ", config_.wish.budget, ": with the evaluation in the same memory it takes ",
          with_commas(needed.count), " bytes; say at least that");
   }
   run_ = std::make_unique<Run>(step, train_plan);
@@ -198,14 +198,15 @@ Trainer::Trainer(ResolvedConfig resolved)
 }
 
 void Trainer::fit_stack(const Scheme& forward) {
-  Progress bar(100, 0);
+  Progress bar(0, 0);
   FitOptions options = fit_options(config_.wish, *model_, config_.step, num_threads());
   int64_t plans = 0;
   options.say = [&](const std::string&) {
     ++plans;
-    if (bar.seconds() > 2) bar.show(std::min<int64_t>(plans, 99), "choosing what to keep");
+    if (bar.seconds() > 2) bar.show(plans, "plans made");
   };
   Fit fit(forward, options);
+  asked_stack_ = config_.step.stack;
   config_.step.stack = fitted(fit, config_.wish).stack;
 }
 
@@ -231,6 +232,7 @@ void Trainer::begin_folder() {
   settings["options"]["data"] = fs::absolute(config_.data).string();
   if (!config_.init.empty()) settings["options"]["init"] = fs::absolute(config_.init).string();
   settings["options"]["stack"] = saved_stack_;
+  if (asked_stack_) settings["asked_stack"] = *asked_stack_;
   settings["options"]["fit"] = settings["options"]["profile"] = "";  // that stack was the answer
   settings["options"]["context"] = model_->context();
   settings["options"]["threads"] = num_threads();  // the bits of products depend on it

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <ostream>
 
 #include "data/batches.h"
@@ -53,6 +54,7 @@ class Trainer {
   SavePaths paths_;
   std::unique_ptr<FolderLock> lock_;
   std::string model_print_, data_print_;
+  std::optional<std::string> asked_stack_;            // before --fit chose
   std::string saved_stack_;                           // as the run's folder keeps it
   std::map<std::string, std::string> functor_texts_;  // its own functors, by file in the folder
   std::unique_ptr<Tokenizer> tokenizer_;
