@@ -15,8 +15,9 @@ namespace adjoint {
 
 namespace {
 
-constexpr size_t kMostGroups = 12;   // whose sets are all looked at; the largest ones
-constexpr size_t kMostOptions = 16;  // that are planned
+constexpr size_t kMostGroups = 12;  // whose sets are all looked at; the largest ones
+// That are planned. With a next tier there are more to choose from, and more stacks beside them.
+constexpr size_t kMostOptions = 24, kMostOptionsWithTiers = 16;
 
 // Per object: does the backward read it, or a view of it?
 std::vector<bool> seen_by_backward(const Scheme& scheme) {
@@ -201,12 +202,13 @@ void Blocks::find_options() {
     };
     if (std::none_of(options_.begin(), options_.end(), beats)) options_.push_back(o);
   }
-  if (options_.size() > kMostOptions) choose_options();
+  const size_t most = away ? kMostOptionsWithTiers : kMostOptions;
+  if (options_.size() > most) choose_options(most);
 }
 
 // Too many to plan each. A chain mixes options, so those that no mixture of two others beats come
 // first; then as many as there may be, evenly through the bytes.
-void Blocks::choose_options() {
+void Blocks::choose_options(size_t most) {
   const auto seconds = [&](const Option& o) {
     return o.cost + (o.away > 0 ? 2 * o.away / costs_.sheet.link : 0);
   };
@@ -229,7 +231,7 @@ void Blocks::choose_options() {
   }
   std::set<size_t> chosen;
   const auto add_evenly = [&](const std::vector<size_t>& from) {
-    const size_t room = std::min(kMostOptions - chosen.size(), from.size());
+    const size_t room = std::min(most - chosen.size(), from.size());
     for (size_t k = 0; k < room; ++k) {
       chosen.insert(from[room == 1 ? 0 : k * (from.size() - 1) / (room - 1)]);
     }
@@ -239,7 +241,7 @@ void Blocks::choose_options() {
   for (size_t o = 0; o < options_.size(); ++o) {
     if (!chosen.count(o)) rest.push_back(o);
   }
-  if (chosen.size() < kMostOptions) add_evenly(rest);
+  if (chosen.size() < most) add_evenly(rest);
   std::vector<Option> some;
   for (const size_t o : chosen) some.push_back(options_[o]);
   options_ = std::move(some);

@@ -66,7 +66,7 @@ class Blocks {
 
   void find_groups();
   void find_options();
-  void choose_options();
+  void choose_options(size_t most);
   Option option_of(const std::vector<Stay>& stays) const;
   double closure(const std::vector<Stay>& stays, bool state) const;
   std::vector<std::string> patterns(const std::vector<std::vector<Value>>& per_block) const;

@@ -42,8 +42,8 @@ void check_profile_folder(const fs::path& folder) {
     fs::remove_all(made, error);
     return;
   }
-  { AtomicFile probe(folder / kAbout); }
   if (!fs::is_directory(folder)) fail(folder.string(), ": --out wanted a folder, found a file");
+  { AtomicFile probe(folder / kAbout); }  // refused now, not after the run
   if (fs::is_empty(folder)) return;
   if (!fs::exists(folder / kAbout)) {
     fail(folder.string(), ": this folder holds something that is no profile: choose another --out");

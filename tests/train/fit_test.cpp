@@ -128,8 +128,9 @@ TEST(Fit, SmallerThanTheSmallestIsRefusedWithIt) {
     Fit fit = fit_of(model, stack, find_device("cpu"));
     least = fit.smallest().peak;
     const std::string said = error_text([&] { fitted(fit, wish({least.count - 1})); });
-    EXPECT_NE(said.find("the smallest budget is " + with_commas(least.count) + " bytes"),
-              std::string::npos)
+    EXPECT_NE(
+        said.find("the smallest that --fit can choose is " + with_commas(least.count) + " bytes"),
+        std::string::npos)
         << said;
   }
   // Asked anew, the number that was said is enough.
@@ -169,8 +170,13 @@ TEST(Fit, ProfilesOfOtherModelsAreRefused) {
   const std::filesystem::path file = folder / "profile.json";
   write_file_atomically(file, "{\"calls_s\": 3}");
   EXPECT_NE(refused(model).find("damaged"), std::string::npos) << refused(model);
+  // One product is known; the others are of its kind.
+  const Scheme step = training_step(model.forward(), {});
+  const auto product = std::find_if(step.morphisms.begin(), step.morphisms.end(),
+                                    [](const Morphism& m) { return is_product(m.op); });
   const nlohmann::json profile = {
-      {"calls_s", nlohmann::json::object()},
+      {"calls_s", {{call_key(step, *product), 7.0}}},
+      {"slower", {{product->op, 3.0}}},
       {"fingerprint", fingerprint(without_randomness(model.forward(1, model.context())))},
       {"model", model.name()},
       {"context", model.context()},
@@ -178,7 +184,10 @@ TEST(Fit, ProfilesOfOtherModelsAreRefused) {
       {"peak_bytes_per_s", 1e9},
       {"threads", 1}};
   write_file_atomically(file, profile.dump());
-  EXPECT_EQ(costs_for(wish(), model, 1).threads, 1);
+  EXPECT_EQ(costs_for(wish(), model, 1).seconds(step, *product), 7.0);
+  // With other threads a measured call says only how its kind is beside the sheet.
+  const Costs two = costs_for(wish(), model, 2);
+  EXPECT_DOUBLE_EQ(two.seconds(step, *product), 3 * two.by_sheet(step, *product));
   EXPECT_NE(refused(other).find("a profile of another model"), std::string::npos) << refused(other);
 }
 
