@@ -64,6 +64,20 @@ nlohmann::json fit_json(const FitPoint& p) {
           {"recomputed_flops", p.recomputed_flops}};
 }
 
+// What was chosen beside the user's own stack, and how much of the work is done again.
+std::string label_of(const FitPoint& p, const std::string& own) {
+  std::string label = kind_of(p.stack);
+  if (!own.empty() && label.starts_with(own)) label = label.substr(own.size());
+  if (label.starts_with(" | ")) label = label.substr(3);
+  if (const size_t at = label.find("reside(...)"); at != std::string::npos) {
+    const size_t cheap = label.find("-recompute_cheap | ");
+    if (cheap != std::string::npos) label.erase(cheap, 19);
+  }
+  if (label.empty()) label = "as given";
+  const double share = p.flops > 0 ? 100 * p.recomputed_flops / p.flops : 0;
+  return fmt::format("{}, {:.1f}% again", label, share);
+}
+
 std::string fit_table(const Fit& fit, const FitPoint& chosen, Bytes budget) {
   // The fastest that fits of each kind, and of those that do not fit the smallest.
   std::map<std::string, FitPoint> kinds;
@@ -166,7 +180,8 @@ int run_pareto(const ParetoFlags& pareto, const FitFlags& flags, const StepFlags
   nlohmann::json points = nlohmann::json::array();
   std::string table = header("stack");
   for (const FitPoint& p : curve) {
-    chart.points.push_back({.bytes = p.peak, .seconds = p.seconds, .label = kind_of(p.stack)});
+    chart.points.push_back(
+        {.bytes = p.peak, .seconds = p.seconds, .label = label_of(p, step.step.stack)});
     points.push_back(fit_json(p));
     table += fmt::format("{}  {}\n", point_line(p, curve.back().seconds),
                          shortened(kind_of(p.stack), 70));
