@@ -44,7 +44,7 @@ Dependencies dependencies(const Scheme& scheme) {
         if (reader == writer) continue;
         before[writer].insert(reader);
         const Morphism& m = scheme.morphisms[reader];
-        // Before the body there are no views of an accumulator, only copies (plan.cpp).
+        // Before the body there are no views of an accumulator, only copies (sharing.cpp).
         const bool copies = in_loop && m.section == Section::kPrologue;
         // Joined parameters may be a view of them, too; of anything else a concat is a copy.
         const auto is_parameter = [&](Value v) {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "cost/cost.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -148,17 +149,12 @@ class Finder {
   }
 
   std::string key_of(const Morphism& m) const {
-    std::string key = m.op;
-    for (const auto& [name, attr] : m.attrs) {
-      if (name != "key" && name != "from") key += "|" + name + "=" + to_string(attr);
-    }
-    for (const Value v : m.inputs) {
-      key += "|" + to_string(scheme_[v].type);
-      for (const int64_t stride : found_.places[v].strides) key += "," + std::to_string(stride);
-    }
-    for (const Value v : m.outputs) {
-      key += "|";
-      for (const int64_t stride : found_.places[v].strides) key += "," + std::to_string(stride);
+    std::string key = call_key(scheme_, m);
+    for (const std::vector<Value>* values : {&m.inputs, &m.outputs}) {
+      for (const Value v : *values) {
+        key += "|";
+        for (const int64_t stride : found_.places[v].strides) key += "," + std::to_string(stride);
+      }
     }
     return key;
   }

@@ -39,11 +39,6 @@ double median(std::vector<double> numbers) {
   return *middle;
 }
 
-bool is_state(const Object& object) {
-  return object.role == Role::kParameter || object.role == Role::kState ||
-         object.role == Role::kControl;
-}
-
 // Ids below this are in every row of logits. Kernels clamp what is outside a table.
 uint32_t ids_below(const Scheme& scheme) {
   int64_t classes = 0, rows = 0;
@@ -76,7 +71,7 @@ class Steps {
     number_ = 0;
     for (const Value in : scheme().inputs) {
       const Object& object = scheme()[in];
-      if (is_state(object)) std::memset(run_.data(in), 0, object.type.bytes().count);
+      if (is_state(object.role)) std::memset(run_.data(in), 0, object.type.bytes().count);
       if (object.role == Role::kControl && object.init) run_.set_number(in, 1);
     }
     initialize(run_, seed_);
@@ -265,7 +260,6 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
 
   Measured measured{.touched = {0}, .library = held_memory()};
   Run run(step, plan, {.reference = false, .poison = false});
-  run.set_poison(std::nullopt);
   Steps steps(run, options.seed);
   steps.begin();
   std::vector<std::vector<double>> calls(plan.calls.size());

@@ -38,6 +38,13 @@ inline Scheme apply_functor(std::string_view item, const Scheme& before,
   return scheme;
 }
 
+// A text with one of its parts another.
+inline std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return text.replace(at, what.size(), with);
+}
+
 // Text to text through one functor, with the verifier on both sides.
 inline std::string applied(std::string_view item, std::string_view text,
                            const StepOptions& options = {}) {

@@ -7,12 +7,6 @@
 namespace adjoint {
 namespace {
 
-std::string replaced(std::string text, const std::string& what, const std::string& with) {
-  const size_t at = text.find(what);
-  EXPECT_NE(at, std::string::npos) << what;
-  return text.replace(at, what.size(), with);
-}
-
 std::string realized(const std::string& text) {
   const Scheme before = parse_scheme(text);
   verify(before);

@@ -114,7 +114,7 @@ TEST(ResidenceLaw, CheapRecomputationIsExactThroughTheWholePipeline) {
   }
 }
 
-// With every stack: the same bits as without it, and no more memory.
+// With every stack: the same bits as without it.
 TEST(ResidenceLaw, CheapRecomputationIsExactInStacks) {
   const std::vector<SmallModel> models = small_models();
   const char* stacks[] = {"checkpoint(every=2)",
