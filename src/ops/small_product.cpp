@@ -40,10 +40,11 @@ void small_product(const SmallProduct& shape, const float* a, const float* b, fl
 }
 
 void small_product(const SmallProduct& s, const double* a, const double* b, double* c) {
-  for (int64_t r = 0; r < s.m; ++r) {
-    for (int64_t j = 0; j < s.n; ++j) {
+  for (int64_t j = 0; j < s.n; ++j) {
+    const double* panel = b + j / kPanel * s.b_panel + j % kPanel;
+    for (int64_t r = 0; r < s.m; ++r) {
       double sum = s.accumulate ? c[r * s.c_row + j] : 0;
-      for (int64_t i = 0; i < s.k; ++i) sum += a[r * s.a_row + i * s.a_k] * b[i * s.b_row + j];
+      for (int64_t i = 0; i < s.k; ++i) sum += a[r * s.a_row + i * s.a_k] * panel[i * s.b_row];
       c[r * s.c_row + j] = sum;
     }
   }
