@@ -1,5 +1,7 @@
 #include "device/buffer.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -7,6 +9,10 @@
 #include "base/error.h"
 
 namespace adjoint {
+
+namespace {
+constexpr Bytes kLargePage{2 << 20};
+}
 
 void Buffer::Free::operator()(std::byte* data) const { std::free(data); }
 
@@ -26,13 +32,17 @@ Buffer::Buffer(Bytes size) : size_(size) {
     throw MachineError("this needs " + human(size) + " (" + std::to_string(size.count) +
                        " bytes) of memory, the machine has " + human(*available) + " available");
   }
-  const Bytes rounded = round_up(size, kAlignment);
-  data_.reset(static_cast<std::byte*>(
-      std::aligned_alloc(kAlignment.count, std::max<int64_t>(rounded.count, kAlignment.count))));
+  const Bytes alignment = size >= kLargePage ? kLargePage : kAlignment;
+  const Bytes rounded = round_up(std::max(size, alignment), alignment);
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment.count, rounded.count)));
   if (!data_) {
     throw MachineError("the machine has no " + human(size) + " (" + std::to_string(size.count) +
                        " bytes) of memory to give");
   }
+#ifdef MADV_HUGEPAGE
+  // A wish, not a need: products that walk columns otherwise spend their time looking up pages.
+  if (alignment == kLargePage) madvise(data_.get(), rounded.count, MADV_HUGEPAGE);
+#endif
 }
 
 }  // namespace adjoint

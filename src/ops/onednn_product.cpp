@@ -31,10 +31,6 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-int64_t scratchpad(const dnnl::matmul::primitive_desc& primitive) {
-  return static_cast<int64_t>(primitive.scratchpad_desc().get_size());
-}
-
 struct Descriptions {
   dnnl::memory::desc a, b, bias, c;
 };
@@ -64,14 +60,26 @@ Descriptions describe(const Product& p, Dtype dtype, Dtype out_dtype) {
   return d;
 }
 
-// The first implementation for this shape on this machine whose scratchpad is within the cap, or
-// the one with the smallest; nothing where oneDNN has none for the dtype.
-std::optional<dnnl::matmul::primitive_desc> primitive_for(const Product& p) {
-  if (data_type(p.dtype) == dnnl::memory::data_type::undef ||
-      data_type(p.out_dtype) == dnnl::memory::data_type::undef) {
-    return std::nullopt;
+// Rows of a from which on b is worth laying out once, as oneDNN likes it best, rather than by every
+// thread as it goes: the product reads each element of b this many times.
+constexpr int64_t kPackedFrom = 2048;
+
+// How a product runs: its primitive, and where b is laid out anew before it.
+struct Native {
+  dnnl::matmul::primitive_desc multiply;
+  std::optional<dnnl::reorder::primitive_desc> pack = {};
+
+  static Bytes bytes(const dnnl::memory::desc& desc) {
+    return round_up({static_cast<int64_t>(desc.get_size())}, {64});
   }
-  const Descriptions d = describe(p, p.dtype, p.out_dtype);
+  Bytes packed() const { return pack ? bytes(multiply.weights_desc()) : Bytes{0}; }
+  Bytes workspace() const {
+    const Bytes packing = pack ? bytes(pack->scratchpad_desc()) : Bytes{0};
+    return packed() + std::max(packing, bytes(multiply.scratchpad_desc()));
+  }
+};
+
+dnnl::matmul::primitive_desc best_primitive(const Product& p, const Descriptions& d) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (p.accumulate) {
@@ -79,28 +87,54 @@ std::optional<dnnl::matmul::primitive_desc> primitive_for(const Product& p) {
     sum.append_sum(1.0f);
     attr.set_post_ops(sum);
   }
-  const auto first = [&] {
 #if DNNL_VERSION_MAJOR >= 3
-    return p.bias ? dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.bias, d.c, attr, true)
-                  : dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.c, attr, true);
+  return p.bias ? dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.bias, d.c, attr, true)
+                : dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.c, attr, true);
 #else
-    const dnnl::matmul::desc desc =
-        p.bias ? dnnl::matmul::desc(d.a, d.b, d.bias, d.c) : dnnl::matmul::desc(d.a, d.b, d.c);
-    return dnnl::matmul::primitive_desc(desc, attr, engine(), true);
+  const dnnl::matmul::desc desc =
+      p.bias ? dnnl::matmul::desc(d.a, d.b, d.bias, d.c) : dnnl::matmul::desc(d.a, d.b, d.c);
+  return dnnl::matmul::primitive_desc(desc, attr, engine(), true);
 #endif
-  };
-  dnnl::matmul::primitive_desc primitive = first();
-  if (!primitive) return std::nullopt;
-  int64_t least = scratchpad(primitive);
-  int best = 0, at = 0;
-  while (least > p.workspace_cap.count && primitive.next_impl()) {
-    ++at;
-    if (scratchpad(primitive) < least) least = scratchpad(primitive), best = at;
+}
+
+std::optional<Native> packed_for(const Product& p, const Descriptions& plain) {
+  if (!p.batch.empty() || p.m < kPackedFrom) return std::nullopt;
+  Descriptions d = plain;
+  d.b = {{p.k, p.n}, data_type(p.dtype), dnnl::memory::format_tag::any};
+  Native native{.multiply = best_primitive(p, d)};
+  if (!native.multiply) return std::nullopt;
+  // Where it likes plain rows best it reads columns as well.
+  const dnnl::memory::desc rows({p.k, p.n}, data_type(p.dtype), dnnl::memory::format_tag::ab);
+  const dnnl::memory::desc likes = native.multiply.weights_desc();
+  if (likes == plain.b || likes == rows) return std::nullopt;
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  native.pack = dnnl::reorder::primitive_desc(engine(), plain.b, engine(), likes, attr, true);
+  if (!*native.pack || native.workspace() > p.workspace_cap) return std::nullopt;
+  return native;
+}
+
+// The first way for this shape on this machine whose workspace is within the cap, or the one with
+// the smallest; nothing where oneDNN has none for the dtype.
+std::optional<Native> native_for(const Product& p) {
+  if (data_type(p.dtype) == dnnl::memory::data_type::undef ||
+      data_type(p.out_dtype) == dnnl::memory::data_type::undef) {
+    return std::nullopt;
   }
-  if (at == best) return primitive;
-  primitive = first();
-  for (int i = 0; i < best; ++i) primitive.next_impl();
-  return primitive;
+  const Descriptions d = describe(p, p.dtype, p.out_dtype);
+  if (auto packed = packed_for(p, d)) return packed;
+  Native native{.multiply = best_primitive(p, d)};
+  if (!native.multiply) return std::nullopt;
+  Bytes least = native.workspace();
+  int best = 0, at = 0;
+  while (least > p.workspace_cap && native.multiply.next_impl()) {
+    ++at;
+    if (native.workspace() < least) least = native.workspace(), best = at;
+  }
+  if (at == best) return native;
+  native.multiply = best_primitive(p, d);
+  for (int i = 0; i < best; ++i) native.multiply.next_impl();
+  return native;
 }
 
 // A dtype that oneDNN does not multiply on this machine is widened to float32 in the workspace,
@@ -197,7 +231,7 @@ Product piece_of(const Product& p, const Tile& tile, bool first) {
   return piece;
 }
 
-bool is_native(const Product& p) { return primitive_for(p).has_value(); }
+bool is_native(const Product& p) { return native_for(p).has_value(); }
 
 // What a side is cut into: whole pieces, and maybe a last one.
 std::vector<int64_t> pieces(int64_t whole, int64_t part) {
@@ -206,20 +240,20 @@ std::vector<int64_t> pieces(int64_t whole, int64_t part) {
 
 // The most that a piece of any shape asks for: the last ones may go by another algorithm.
 Bytes native_workspace(const Product& p, const Tile& tile) {
-  int64_t most = 0;
+  Bytes most{0};
   for (const int64_t m : pieces(p.m, tile.m)) {
     for (const int64_t n : pieces(p.n, tile.n)) {
       for (const int64_t k : pieces(p.k, tile.k)) {
         for (const bool first : {true, false}) {
           if (!first && tile.k == p.k) continue;
-          const auto primitive = primitive_for(piece_of(p, {m, n, k}, first));
-          CHECK(primitive, "oneDNN multiplies a part of what it multiplies");
-          most = std::max(most, scratchpad(*primitive));
+          const auto native = native_for(piece_of(p, {m, n, k}, first));
+          CHECK(native, "oneDNN multiplies a part of what it multiplies");
+          most = std::max(most, native->workspace());
         }
       }
     }
   }
-  return {most};
+  return most;
 }
 
 Bytes tile_workspace(const Product& p, const Tile& tile, bool native) {
@@ -258,36 +292,45 @@ std::optional<Product> unbatched(const Product& p, bool native) {
   return q;
 }
 
+// A primitive with its arguments as the C interface takes them: nothing to build in a step.
+struct Prepared {
+  dnnl::primitive primitive;
+  dnnl::stream stream{engine()};
+  std::vector<dnnl::memory> memories = {};
+  std::vector<dnnl_exec_arg_t> arguments = {};
+
+  void bind(int argument, const dnnl::memory::desc& desc, const void* data) {
+    memories.emplace_back(desc, engine(), const_cast<void*>(data));
+    arguments.push_back({argument, memories.back().get()});
+  }
+  void run() const {
+    const dnnl_status_t status = dnnl_primitive_execute(
+        primitive.get(), stream.get(), static_cast<int>(arguments.size()), arguments.data());
+    CHECK(status == dnnl_success, "a prepared product runs");
+    dnnl_stream_wait(stream.get());
+  }
+};
+
 Launch prepare_native(const Product& p, const void* a, const void* b, const void* bias, void* c,
                       void* workspace) {
-  const auto primitive = primitive_for(p);
-  CHECK(primitive, "oneDNN multiplies what it was asked for");
-  struct Prepared {
-    dnnl::matmul primitive;
-    dnnl::stream stream;
-    std::vector<dnnl::memory> memories;
-    std::vector<dnnl_exec_arg_t>
-        arguments;  // as the C interface takes them: nothing to build in a step
-  };
-  auto prepared = std::make_shared<Prepared>();
-  prepared->primitive = dnnl::matmul(*primitive);
-  prepared->stream = dnnl::stream(engine());
-  const auto bind = [&](int argument, const dnnl::memory::desc& desc, const void* data) {
-    prepared->memories.emplace_back(desc, engine(), const_cast<void*>(data));
-    prepared->arguments.push_back({argument, prepared->memories.back().get()});
-  };
+  const auto native = native_for(p);
+  CHECK(native, "oneDNN multiplies what it was asked for");
   const Descriptions d = describe(p, p.dtype, p.out_dtype);
-  bind(DNNL_ARG_SRC, d.a, a);
-  bind(DNNL_ARG_WEIGHTS, d.b, b);
-  bind(DNNL_ARG_DST, d.c, c);
-  if (p.bias) bind(DNNL_ARG_BIAS, d.bias, bias);
-  bind(DNNL_ARG_SCRATCHPAD, primitive->scratchpad_desc(), workspace);
-  return [prepared] {
-    const dnnl_status_t status = dnnl_primitive_execute(
-        prepared->primitive.get(), prepared->stream.get(),
-        static_cast<int>(prepared->arguments.size()), prepared->arguments.data());
-    CHECK(status == dnnl_success, "a prepared product runs");
-    dnnl_stream_wait(prepared->stream.get());
+  void* scratch = static_cast<std::byte*>(workspace) + native->packed().count;
+  auto multiply = std::make_shared<Prepared>(Prepared{dnnl::matmul(native->multiply)});
+  multiply->bind(DNNL_ARG_SRC, d.a, a);
+  multiply->bind(DNNL_ARG_WEIGHTS, native->multiply.weights_desc(), native->pack ? workspace : b);
+  multiply->bind(DNNL_ARG_DST, d.c, c);
+  if (p.bias) multiply->bind(DNNL_ARG_BIAS, d.bias, bias);
+  multiply->bind(DNNL_ARG_SCRATCHPAD, native->multiply.scratchpad_desc(), scratch);
+  if (!native->pack) return [multiply] { multiply->run(); };
+  auto pack = std::make_shared<Prepared>(Prepared{dnnl::reorder(*native->pack)});
+  pack->bind(DNNL_ARG_FROM, d.b, b);
+  pack->bind(DNNL_ARG_TO, native->multiply.weights_desc(), workspace);
+  pack->bind(DNNL_ARG_SCRATCHPAD, native->pack->scratchpad_desc(), scratch);
+  return [pack, multiply] {
+    pack->run();
+    multiply->run();
   };
 }
 

@@ -65,6 +65,24 @@ TEST(WorkspaceCap, Products) {
   }
 }
 
+// From 2048 rows on the second operand may be laid out anew, within the cap only.
+TEST(WorkspaceCap, LongProducts) {
+  const std::pair<const char*, Sample> calls[] = {
+      {"linear", {.inputs = {of({2, 1025, 70}), of({131, 70}), of({131})}}},
+      {"contract", product({of({2, 1025, 131}), of({131, 70})}, "bso,oi->bsi")},
+      {"contract", product({of({2050, 64}), of({64, 96}), of({2050, 96})}, "mk,kn->mn")}};
+  for (const auto& [op, sample] : calls) {
+    for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
+      for (const Bytes cap : {kNoCap, Bytes{48 << 10}}) {
+        SCOPED_TRACE(std::string(op) + " " + std::string(name(dtype)));
+        const Capped c = capped(op, sample, dtype, cap);
+        EXPECT_LE(c.with, cap);
+        EXPECT_LT(c.error, dtype == Dtype::kF32 ? 1e-6 : 5e-3);
+      }
+    }
+  }
+}
+
 // A piece of a sum is never rounded to 16 bits on its way: with 2000 terms that would show.
 TEST(WorkspaceCap, SumsInPiecesStayWide) {
   const Sample sample{.inputs = {of({1, 4000}), of({1, 4000})},
