@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 #include "device/parallel.h"
+#include "ops/body_loops.h"
 #include "ops/builder.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
-#include "ops/vector_math.h"
 
 namespace adjoint {
 
@@ -36,25 +36,79 @@ void grad(GradCall& g) {
                      {{"ignore", g.call.integer("ignore", -1)}});
 }
 
-ADJOINT_SIMD double log_sum_exp(const float* x, int64_t n) {
-  float highest = -INFINITY;
-  for (int64_t i = 0; i < n; ++i) highest = highest < x[i] ? x[i] : highest;
-  float lanes[16] = {};
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    for (int k = 0; k < 16; ++k) lanes[k] += fast_exp(x[i + k] - highest);
+constexpr int kLanes = 16;  // of a reduction, whatever the vector width is
+
+// What is left of a row past its last whole vector, filled up with what adds nothing.
+struct Tail {
+  float x[kLanes];
+  ADJOINT_INLINE Tail(const float* from, int64_t n) {
+    for (int k = 0; k < kLanes; ++k) x[k] = k < n ? from[k] : -INFINITY;
   }
-  for (int k = 0; i < n; ++i, ++k) lanes[k] += fast_exp(x[i] - highest);
+};
+
+ADJOINT_SIMD float highest_of(const float* x, int64_t n) {
+  float lanes[2 * kLanes];  // two vectors of them: one would wait for itself
+  for (float& lane : lanes) lane = -INFINITY;
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    for (int k = 0; k < 2 * kLanes; ++k) lanes[k] = lanes[k] < x[i + k] ? x[i + k] : lanes[k];
+  }
+  for (; i < n; i += kLanes) {
+    const Tail tail(x + i, n - i);
+    for (int k = 0; k < kLanes; ++k) lanes[k] = lanes[k] < tail.x[k] ? tail.x[k] : lanes[k];
+  }
+  for (int half = kLanes; half > 0; half /= 2) {
+    for (int k = 0; k < half; ++k)
+      lanes[k] = lanes[k] < lanes[k + half] ? lanes[k + half] : lanes[k];
+  }
+  return lanes[0];
+}
+
+ADJOINT_SIMD double sum_of_exp(const float* x, int64_t n, float shift) {
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int k = 0; k < kLanes; ++k) lanes[k] += softmax_exp(x[i + k] - shift);
+  }
+  if (i < n) {
+    const Tail tail(x + i, n - i);
+    for (int k = 0; k < kLanes; ++k) lanes[k] += softmax_exp(tail.x[k] - shift);
+  }
+  double sums[kLanes / 2];
+  for (int k = 0; k < kLanes / 2; ++k) sums[k] = double{lanes[k]} + lanes[k + kLanes / 2];
+  for (int half = kLanes / 4; half > 0; half /= 2) {
+    for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
+  }
+  return sums[0];
+}
+
+// One block at a time: the sum so far is scaled whenever a higher logit comes.
+template <class T>
+double log_sum_exp(const T* row, int64_t n) {
   double sum = 0;
-  for (const float lane : lanes) sum += lane;
+  float highest = -INFINITY, widened[kClassBlock];
+  for (int64_t first = 0; first < n; first += kClassBlock) {
+    const int64_t size = std::min(kClassBlock, n - first);
+    const float* x = widened;
+    if constexpr (std::is_same_v<T, float>) {
+      x = row + first;
+    } else {
+      gather_any(widened, row, kNarrow<T>, first, 1, size);
+    }
+    const float most = highest_of(x, size);
+    if (highest < most) {
+      sum *= std::exp(static_cast<double>(highest) - most);
+      highest = most;
+    }
+    sum += sum_of_exp(x, size, highest == -INFINITY ? 0.0f : highest);
+  }
   return highest + std::log(sum);
 }
 
-template <class T>
-double log_sum_exp(const T* x, int64_t n) {
+double log_sum_exp(const double* x, int64_t n) {
   double highest = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < n; ++i) highest = std::max(highest, static_cast<double>(x[i]));
-  for (int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(x[i]) - highest);
+  for (int64_t i = 0; i < n; ++i) highest = std::max(highest, x[i]);
+  for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - highest);
   return highest + std::log(sum);
 }
 

@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "device/parallel.h"
+#include "ops/body_loops.h"
 #include "ops/builder.h"
 #include "ops/cross_entropy.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
-#include "ops/vector_math.h"
 
 namespace adjoint {
 
@@ -25,18 +25,20 @@ std::vector<Type> infer(const OpCall& call) {
 
 // y may be x.
 ADJOINT_SIMD void scaled_softmax(float* y, const float* x, int64_t n, float lse, float scale) {
-  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) y[i] = scale * fast_exp(x[i] - lse);
+  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) y[i] = scale * softmax_exp(x[i] - lse);
 }
 template <class T>
-void scaled_softmax(T* y, const T* x, int64_t n, double lse, double scale) {
-  for (int64_t i = 0; i < n; ++i) {
-    const double p = scale * std::exp(static_cast<double>(x[i]) - lse);
-    if constexpr (std::is_same_v<T, double>) {
-      y[i] = p;
-    } else {
-      y[i] = T(static_cast<float>(p));
-    }
+void scaled_softmax(T* y, const T* x, int64_t n, float lse, float scale) {
+  float block[kClassBlock];
+  for (int64_t first = 0; first < n; first += kClassBlock) {
+    const int64_t size = std::min(kClassBlock, n - first);
+    gather_any(block, x, kNarrow<T>, first, 1, size);
+    scaled_softmax(block, block, size, lse, scale);
+    scatter_any(y, kNarrow<T>, block, first, 1, size);
   }
+}
+void scaled_softmax(double* y, const double* x, int64_t n, double lse, double scale) {
+  for (int64_t i = 0; i < n; ++i) y[i] = scale * std::exp(x[i] - lse);
 }
 
 template <class T>
