@@ -20,6 +20,7 @@ ORDER = [
     {"train"},
     {"laws"},
     {"report"},
+    {"bench"},
     {"cli"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

@@ -20,6 +20,7 @@ void add_generate(CLI::App& app, Action& action);
 void add_merge(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
 void add_functors(CLI::App& app, Action& action);

@@ -11,7 +11,7 @@ class Patience {
   // How much of how much is done, and what is being done.
   auto told() {
     return [this](int64_t done, int64_t of, const std::string& what) {
-      if (!bar_) bar_.emplace(of, 0);
+      if (!bar_ || of != of_) bar_.emplace(of_ = of, 0);  // another stretch of the work
       if (since_.seconds() > 2) bar_->show(done, what);
     };
   }
@@ -19,6 +19,7 @@ class Patience {
  private:
   Progress since_{1, 0};
   std::optional<Progress> bar_;
+  int64_t of_ = 0;
 };
 
 }  // namespace adjoint

@@ -30,19 +30,6 @@ std::string short_name(const std::string& source) {
   return path + facet.substr(0, facet.find('.'));
 }
 
-std::string op_label(const Morphism& m) {
-  const auto from = m.attrs.find("from");
-  if (m.op != "map") return m.op;
-  if (from == m.attrs.end()) return "map (" + short_name(to_string(m.source)) + ")";
-  std::istringstream sources(std::get<std::string>(from->second));
-  std::vector<std::string> names;
-  for (std::string source; sources >> source;) {
-    const std::string name = short_name(source);
-    if (!std::count(names.begin(), names.end(), name)) names.push_back(name);
-  }
-  return "map (" + join(names, ", ") + ")";
-}
-
 std::string block_label(const Morphism& m) {
   const std::string block = block_of(m.source);
   return block.empty() ? m.source.path.substr(0, m.source.path.find('.')) : block;
@@ -69,6 +56,19 @@ std::vector<TimeRow> rows_by(const Scheme& scheme, const Plan& plan,
 }
 
 }  // namespace
+
+std::string op_label(const Morphism& m) {
+  const auto from = m.attrs.find("from");
+  if (m.op != "map") return m.op;
+  if (from == m.attrs.end()) return "map (" + short_name(to_string(m.source)) + ")";
+  std::istringstream sources(std::get<std::string>(from->second));
+  std::vector<std::string> names;
+  for (std::string source; sources >> source;) {
+    const std::string name = short_name(source);
+    if (!std::count(names.begin(), names.end(), name)) names.push_back(name);
+  }
+  return "map (" + join(names, ", ") + ")";
+}
 
 TimeRow time_of_step(const Scheme& scheme, const Plan& plan, const std::vector<double>& seconds) {
   const auto rows = rows_by(scheme, plan, seconds, [](const Morphism&) { return "step"; });

@@ -21,7 +21,9 @@ struct TimeRow {
 
 // Of seconds per execution of every planned call. A step's parts count as often as they run.
 TimeRow time_of_step(const Scheme& scheme, const Plan& plan, const std::vector<double>& seconds);
-// The longest first. What was fused is called by what it was fused from.
+// The op, and of a body what it came from: what was fused is called by what it was fused from.
+std::string op_label(const Morphism& morphism);
+// By label, the longest first.
 std::vector<TimeRow> time_by_op(const Scheme& scheme, const Plan& plan,
                                 const std::vector<double>& seconds);
 // In the order of the step. A block is a source path up to its first index; what is in none is

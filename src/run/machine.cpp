@@ -38,18 +38,6 @@ double shortest_of(const F& call) {
   return best;
 }
 
-double product_rate() {
-  const std::string text = fmt::format(
-      "scheme product:\n  input %0 x: f32[b={0}, i={0}]\n  parameter %1 w: f32[o={0}, i={0}]\n"
-      "  %2 y: f32[b={0}, o={0}] = linear(%0, %1) @y\n  return %2\n",
-      kWidth);
-  const Scheme product = parse_scheme(text);
-  Run run(product, make_plan(product, {.threads = num_threads()}),
-          {.reference = false, .poison = false});
-  const auto flops = static_cast<double>(count_flops(call_of(product, product.morphisms[0])));
-  return flops / shortest_of([&] { run.step(); });
-}
-
 // McCalpin's triad.
 ADJOINT_SIMD void triad(float* __restrict a, const float* __restrict b, const float* __restrict c,
                         int64_t n) {
@@ -76,8 +64,22 @@ double stream_rate() {
 
 }  // namespace
 
+double product_rate(Dtype dtype) {
+  const std::string text = fmt::format(
+      "scheme product:\n  input %0 x: {1}[b={0}, i={0}]\n  parameter %1 w: {1}[o={0}, i={0}]\n"
+      "  %2 y: {1}[b={0}, o={0}] = linear(%0, %1) @y\n  return %2\n",
+      kWidth, name(dtype));
+  const Scheme product = parse_scheme(text);
+  Run run(product, make_plan(product, {.threads = num_threads()}),
+          {.reference = false, .poison = false});
+  const auto flops = static_cast<double>(count_flops(call_of(product, product.morphisms[0])));
+  return flops / shortest_of([&] { run.step(); });
+}
+
 MachinePeak measure_machine() {
-  return {.flops = product_rate(), .bytes_per_second = stream_rate(), .threads = num_threads()};
+  return {.flops = product_rate(Dtype::kF32),
+          .bytes_per_second = stream_rate(),
+          .threads = num_threads()};
 }
 
 DeviceSheet measured_sheet(const MachinePeak& peak) {

@@ -13,6 +13,9 @@ struct MachinePeak {
 };
 
 MachinePeak measure_machine();
+// FLOPs per second of a large product of this dtype; one that the machine does not multiply is
+// widened, as in a step.
+double product_rate(Dtype dtype);
 
 // The sheet of a CPU with this one's rates.
 DeviceSheet measured_sheet(const MachinePeak& peak);

@@ -8,14 +8,11 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 
 #include "base/error.h"
-#include "base/philox.h"
 #include "device/parallel.h"
-#include "ops/builder.h"
-#include "ops/elements.h"
+#include "run/random_steps.h"
 
 namespace adjoint {
 
@@ -30,121 +27,6 @@ constexpr int kPoisonedSteps = 2;
 // The first is a NaN in every floating dtype, the second a large number: what a NaN would hide (a
 // maximum, a comparison, an id out of range) the other shows.
 constexpr std::byte kPoisons[] = {std::byte{0xff}, std::byte{0x7e}};
-constexpr double kRate = 1e-3;
-
-double median(std::vector<double> numbers) {
-  if (numbers.empty()) return 0;
-  const auto middle = numbers.begin() + static_cast<int64_t>(numbers.size() / 2);
-  std::nth_element(numbers.begin(), middle, numbers.end());
-  return *middle;
-}
-
-// Ids below this are in every row of logits. Kernels clamp what is outside a table.
-uint32_t ids_below(const Scheme& scheme) {
-  int64_t classes = 0, rows = 0;
-  for (const Morphism& m : scheme.morphisms) {
-    if (m.op == "cross_entropy") classes = std::max(classes, scheme[m.inputs[0]].type.dim(-1));
-    if (m.op == "embed") rows = std::max(rows, scheme[m.inputs[1]].type.dim(0));
-  }
-  const int64_t below = classes ? classes : rows ? rows : 64;
-  return static_cast<uint32_t>(std::min<int64_t>(below, INT32_MAX));
-}
-
-// A hash of all bytes, eight at a time.
-uint64_t hash_of(const void* data, int64_t size) {
-  const auto* bytes = static_cast<const char*>(data);
-  uint64_t h = 0xcbf29ce484222325, word;
-  for (; size >= 8; size -= 8, bytes += 8) {
-    std::memcpy(&word, bytes, 8);
-    h = std::rotl(h ^ word, 29) * 0x9E3779B97F4A7C15;
-  }
-  return random_key(h, {bytes, static_cast<size_t>(size)});
-}
-
-// Steps from the same beginning on the same data, as often as one likes.
-class Steps {
- public:
-  Steps(Run& run, uint64_t seed) : run_(run), seed_(seed), ids_below_(ids_below(run.scheme())) {}
-
-  // Everything that a run holds from step to step, in an arena that may hold anything.
-  void begin() {
-    number_ = 0;
-    for (const Value in : scheme().inputs) {
-      const Object& object = scheme()[in];
-      if (is_state(object.role)) std::memset(run_.data(in), 0, object.type.bytes().count);
-      if (object.role == Role::kControl && object.init) run_.set_number(in, 1);
-    }
-    initialize(run_, seed_);
-  }
-
-  void feed() {
-    for (const Value in : scheme().inputs) {
-      const Object& object = scheme()[in];
-      if (object.role == Role::kInput) {
-        feed_data(in);
-      } else if (object.role == Role::kControl && object.source.path == "rate") {
-        run_.set_number(in, kRate);
-      } else if (object.role == Role::kControl && object.source.path == kRandomCounter) {
-        write_numbers(run_, in, {static_cast<double>(seed_), static_cast<double>(number_), 0});
-      }
-    }
-  }
-
-  // Its seconds; after feed().
-  double step() {
-    const auto before = Clock::now();
-    run_.step();
-    const auto after = Clock::now();
-    ++number_;
-    return std::chrono::duration<double>(after - before).count();
-  }
-
-  double loss() const {
-    const std::vector<Value>& out = scheme().outputs;
-    return out.empty() || scheme()[out[0]].type.rank() > 0 ? 0 : run_.number(out[0]);
-  }
-
-  // Of everything that leaves a step, by object.
-  std::vector<uint64_t> hashes() const {
-    std::vector<uint64_t> all;
-    for (const Value v : left()) all.push_back(hash_of(run_.data(v), bytes_of(v)));
-    return all;
-  }
-  const Object& object_left(size_t i) const { return scheme()[left()[i]]; }
-
- private:
-  const Scheme& scheme() const { return run_.scheme(); }
-
-  std::vector<Value> left() const {
-    std::vector<Value> all = scheme().outputs;
-    for (const Carry& c : scheme().carries) all.push_back(c.in);
-    // What strides scatter among other objects, and padding that may hold anything, is not looked
-    // at.
-    std::erase_if(all, [&](Value v) {
-      const Type& type = scheme()[v].type;
-      return run_.plan().places[v].strides != dense_strides(type) ||
-             type.bytes() != type.num_elements() * size_of(type.dtype);
-    });
-    return all;
-  }
-  int64_t bytes_of(Value v) const { return scheme()[v].type.bytes().count; }
-
-  void feed_data(Value in) {
-    const Object& object = scheme()[in];
-    const RandomStream stream{random_key(seed_, object.source.path + ":data"),
-                              static_cast<uint64_t>(number_)};
-    const Dtype dtype = object.type.dtype;
-    const bool ids = !is_float(dtype);
-    for (int64_t i = 0; i < object.type.num_elements(); ++i) {
-      store_element(run_.data(in), dtype, i, ids ? stream.bits(i) % ids_below_ : stream.normal(i));
-    }
-  }
-
-  Run& run_;
-  uint64_t seed_;
-  uint32_t ids_below_;
-  int64_t number_ = 0;
-};
 
 // Seconds of every call in one step, summed over its executions.
 class CallClock {
@@ -200,7 +82,7 @@ void check_fits(const Plan& plan) {
                                 " available: take a smaller --batch, or plan without running"));
 }
 
-void check_same(const Steps& steps, int number, std::byte poison, double loss, double plain,
+void check_same(const RandomSteps& steps, int number, std::byte poison, double loss, double plain,
                 const std::vector<uint64_t>& found, const std::vector<uint64_t>& wanted) {
   const auto wrong = [&](const std::string& what) {
     fail("the plan of this step is wrong, which is a mistake of Adjoint's and not yours: ", what,
@@ -228,6 +110,13 @@ Bytes resident_memory() {
   std::ifstream statm("/proc/self/statm");
   if (statm >> number >> number) return {number * ::sysconf(_SC_PAGESIZE)};
   return {0};
+}
+
+double median(std::vector<double> numbers) {
+  if (numbers.empty()) return 0;
+  const auto middle = numbers.begin() + static_cast<int64_t>(numbers.size() / 2);
+  std::nth_element(numbers.begin(), middle, numbers.end());
+  return *middle;
 }
 
 int times_in_step(const Scheme& scheme, const Plan& plan, int call) {
@@ -260,7 +149,7 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
 
   Measured measured{.touched = {0}, .library = held_memory()};
   Run run(step, plan, {.reference = false, .poison = false});
-  Steps steps(run, options.seed);
+  RandomSteps steps(run, options.seed);
   steps.begin();
   std::vector<std::vector<double>> calls(plan.calls.size());
   std::vector<std::vector<uint64_t>> hashes;

@@ -45,6 +45,9 @@ Timings timings_of(const Scheme& scheme, const Plan& plan, const std::vector<dou
 // Resident memory of this process.
 Bytes resident_memory();
 
+// The upper of the two in the middle; 0 of none.
+double median(std::vector<double> numbers);
+
 // How often a planned call runs in a step.
 int times_in_step(const Scheme& scheme, const Plan& plan, int call);
 

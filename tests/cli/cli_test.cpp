@@ -58,7 +58,8 @@ class Cli : public testing::Test {
 
 TEST_F(Cli, HelpAndUsage) {
   for (const char* command :
-       {"", "train", "generate", "merge", "plan", "profile", "verify", "show", "ops", "functors"}) {
+       {"", "train", "generate", "merge", "plan", "profile", "bench", "bench ops", "bench step",
+        "bench sweep", "verify", "show", "ops", "functors"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
@@ -116,6 +117,67 @@ TEST_F(Cli, PlanRefusesBadPicturesBeforeWorking) {
   refused(plan + "--chart " + at("folder.svg"), "is a folder");
   refused("plan --model char --compare 'chekpoint'", "checkpoint");
   EXPECT_FALSE(std::filesystem::exists(at("m.svg.new")));
+}
+
+// One block: batch 2, 8 tokens, 16 wide.
+constexpr const char* kSmallBench =
+    " --model char --batch 2 --context 8 --set layers=1 hidden=16 heads=2 --steps 3 --threads 1 ";
+
+TEST_F(Cli, BenchesSteps) {
+  const Outcome o = run("bench step --json --warmup 1" + std::string(kSmallBench));
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  EXPECT_EQ(json["steps_s"].size(), 3u);
+  EXPECT_LE(json["fastest_s"], json["step_s"]);
+  EXPECT_LE(json["step_s"], json["slowest_s"]);
+  EXPECT_NEAR(json["tokens_per_s"].get<double>() * json["step_s"].get<double>(), 16, 1e-6);
+  EXPECT_EQ(json["measured_peak_bytes"], json["predicted_peak_bytes"]);
+  EXPECT_GT(json["peak_resident_bytes"], json["measured_peak_bytes"]);
+  EXPECT_GT(json["model_utilization"], 0);
+}
+
+TEST_F(Cli, BenchesOps) {
+  const Outcome o = run("bench ops --json --filter '^linear.* 48x16,'" + std::string(kSmallBench));
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  ASSERT_EQ(json["calls"].size(), 1u) << o.text;
+  const auto& call = json["calls"][0];
+  EXPECT_EQ(call["call"], "linear f32 2x8x16, 48x16, 48 -> 2x8x48");
+  EXPECT_EQ(call["times"], 1);
+  EXPECT_EQ(call["flops"], 2 * (2 * 8) * 16 * 48);
+  EXPECT_EQ(call["bytes"], 4 * (2 * 8 * 16 + 48 * 16 + 48 + 2 * 8 * 48));
+  for (const char* seconds : {"in_step_s", "alone_s", "bare_s", "floor_s"}) {
+    EXPECT_GT(call[seconds], 0) << seconds;
+  }
+  EXPECT_EQ(json["products"]["calls"], 1);
+}
+
+TEST_F(Cli, BenchSweeps) {
+  const Outcome o =
+      run("bench sweep --json --batches 1,2 --contexts 8,16" + std::string(kSmallBench));
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  ASSERT_EQ(json["batches"].size(), 2u);
+  ASSERT_EQ(json["contexts"].size(), 2u);
+  EXPECT_EQ(json["batches"][0]["s_per_token_to_first"], 1);
+  EXPECT_EQ(json["batches"][1]["batch"], 2);
+  // The update is shared by more tokens.
+  EXPECT_LT(json["batches"][1]["flops_per_token_to_first"], 1);
+  EXPECT_EQ(json["contexts"][1]["batch"], 2);
+  EXPECT_EQ(json["contexts"][1]["context"], 16);
+}
+
+TEST_F(Cli, BenchRefuses) {
+  const std::string flags = kSmallBench;
+  refused("bench ops --filter '('" + flags, "--filter: '(' is no regular expression");
+  refused("bench ops --filter nothing" + flags, "--filter: no call of this step is like");
+  refused("bench step --model char --steps 0", "--steps: wanted 1 to");
+  refused("bench step --model char --warmup -1", "--warmup: wanted 0 to");
+  refused("bench step --model charr", "charr");
+  refused("bench sweep" + flags, "--batches");
+  refused("bench sweep --batches 4,0" + flags, "--batches: wanted numbers of at least 1, found 0");
+  EXPECT_EQ(run("bench").code, 2);
+  EXPECT_EQ(run("bench sweep --batches 4,x").code, 2);
 }
 
 TEST_F(Cli, TrainsThenGenerates) {

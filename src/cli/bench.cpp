@@ -1,0 +1,207 @@
+// adjoint bench: how fast the calls of a step and whole steps are, beside what the machine gives.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "bench/op_bench.h"
+#include "bench/step_bench.h"
+#include "cli/command.h"
+#include "cli/patience.h"
+#include "cli/step_flags.h"
+#include "device/parallel.h"
+#include "train/fitting.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr int64_t kMostSteps = 100000;
+
+struct BenchFlags {
+  StepFlags step;
+  int64_t steps = 10, warmup = 3;
+  std::string filter;                      // of ops
+  std::vector<int64_t> batches, contexts;  // of a sweep
+  bool json = false;
+
+  BenchFlags() {  // the step that our CPU numbers are about
+    step.model.model = "ref";
+    step.model.batch = 8;
+  }
+};
+
+void check_steps(const BenchFlags& flags) {
+  if (flags.steps < 1 || flags.steps > kMostSteps) {
+    fail("--steps: wanted 1 to ", kMostSteps, ", found ", flags.steps);
+  }
+  if (flags.warmup < 0 || flags.warmup > kMostSteps) {
+    fail("--warmup: wanted 0 to ", kMostSteps, ", found ", flags.warmup);
+  }
+}
+
+BenchedStep described(const StepFlags& flags, const BoundModel& model) {
+  std::string title = flags.describe(model);
+  if (!flags.step.stack.empty()) title += ", " + flags.step.stack;
+  return {.model = model.name(),
+          .stack = flags.step.stack,
+          .title = title + fmt::format(", {} threads", num_threads()),
+          .batch = model.batch(),
+          .context = model.context(),
+          .threads = num_threads()};
+}
+
+Plan planned(const Scheme& step) {
+  return make_plan(step, plan_options({.sheet = find_device("cpu"), .threads = num_threads()}));
+}
+
+void print_json(const nlohmann::json& out) { std::cout << out.dump(2) << "\n"; }
+
+int run_ops(const BenchFlags& flags) {
+  check_steps(flags);
+  const BoundModel model = flags.step.bound();
+  const BuiltStep built = flags.step.built(model);
+  OpBench bench;
+  {
+    Patience patience;
+    bench = bench_ops(
+        described(flags.step, model), built.scheme, planned(built.scheme),
+        {.steps = static_cast<int>(flags.steps), .filter = flags.filter, .told = patience.told()});
+  }
+  if (flags.json) {
+    print_json(op_bench_json(bench));
+  } else {
+    std::cout << bench.step.title << "\n" << op_bench_table(bench);
+  }
+  return kDone;
+}
+
+StepBench benched(const BenchFlags& flags, bool touched) {
+  const BoundModel model = flags.step.bound();
+  const BuiltStep built = flags.step.built(model);
+  Patience patience;
+  return bench_step(described(flags.step, model), built.scheme, planned(built.scheme),
+                    {.steps = static_cast<int>(flags.steps),
+                     .warmup = static_cast<int>(flags.warmup),
+                     .touched = touched,
+                     .told = patience.told()});
+}
+
+int run_step(const BenchFlags& flags) {
+  check_steps(flags);
+  StepBench bench = benched(flags, true);
+  // After the step: the product that it times has memory of its own.
+  bench.products = product_rate(bench.dtype);
+  if (flags.json) {
+    print_json(step_bench_json(bench));
+  } else {
+    std::cout << bench.step.title << "\n\n" << step_bench_table(bench);
+  }
+  return kDone;
+}
+
+// Along one of the two sizes, the other as it was said.
+std::vector<StepBench> swept(BenchFlags flags, int64_t ModelFlags::*size,
+                             const std::vector<int64_t>& values) {
+  std::vector<StepBench> rows;
+  for (const int64_t value : values) {
+    flags.step.model.*size = value;
+    rows.push_back(benched(flags, false));
+    rows.back().resident = {0};  // the process has held other steps before
+  }
+  return rows;
+}
+
+int run_sweep(const BenchFlags& flags) {
+  check_steps(flags);
+  if (flags.batches.empty() && flags.contexts.empty()) {
+    fail("a sweep goes along a size: say --batches 4,8,16 or --contexts 512,1024,2048");
+  }
+  for (const int64_t batch : flags.batches) {
+    if (batch < 1) fail("--batches: wanted numbers of at least 1, found ", batch);
+  }
+  for (const int64_t context : flags.contexts) {
+    if (context < 1) fail("--contexts: wanted numbers of at least 1, found ", context);
+  }
+  const auto by_batch = swept(flags, &ModelFlags::batch, flags.batches);
+  const auto by_context = swept(flags, &ModelFlags::context, flags.contexts);
+  if (flags.json) {
+    nlohmann::json out = nlohmann::json::object();
+    if (!by_batch.empty()) out["batches"] = sweep_json(by_batch);
+    if (!by_context.empty()) out["contexts"] = sweep_json(by_context);
+    print_json(out);
+    return kDone;
+  }
+  for (const auto& rows : {by_batch, by_context}) {
+    if (rows.empty()) continue;
+    std::cout << rows.front().step.title << ", and then:\n\n" << sweep_table(rows) << "\n";
+  }
+  return kDone;
+}
+
+CLI::App* add_kind(CLI::App& bench, Action& action, const std::string& name,
+                   const std::string& help, int (*run)(const BenchFlags&),
+                   const std::shared_ptr<BenchFlags>& flags) {
+  CLI::App* command = bench.add_subcommand(name, help);
+  flags->step.add_to(*command);
+  command->add_option("--steps", flags->steps, "steps that are timed")->capture_default_str();
+  command->add_flag("--json", flags->json, "as JSON");
+  command->callback([flags, run, &action] { action = [flags, run] { return run(*flags); }; });
+  return command;
+}
+
+void add_warmup(CLI::App& command, BenchFlags& flags) {
+  command.add_option("--warmup", flags.warmup, "steps before them that are not")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  CLI::App* bench = app.add_subcommand("bench", "how fast calls and steps are, beside the peak");
+  bench->require_subcommand(1);
+  bench->footer(
+      "Examples:\n"
+      "  adjoint bench step --model ref --batch 8 --threads 2\n"
+      "  adjoint bench ops --model ref --batch 8 --threads 2\n"
+      "  adjoint bench sweep --model ref --batches 4,8,16,32,64");
+
+  auto of_ops = std::make_shared<BenchFlags>();
+  CLI::App* ops = add_kind(*bench, action, "ops",
+                           "every distinct call of a step: inside it, alone, and as a bare loop "
+                           "over oneDNN",
+                           run_ops, of_ops);
+  ops->add_option("--filter", of_ops->filter, "only calls whose text has this regular expression");
+  ops->footer(
+      "'ms' is of a whole step; 'of floor' is the larger of FLOPs over the measured peak and "
+      "bytes\n"
+      "over the measured bandwidth, as a share of the time; 'of bare' is what a product inside "
+      "the\n"
+      "step reaches of a loop over the same oneDNN primitive on hot buffers.\n"
+      "Examples:\n"
+      "  adjoint bench ops --model ref --batch 8 --threads 2\n"
+      "  adjoint bench ops --model ref --batch 32 --stack bf16 --filter 'linear|contract' --json");
+
+  auto of_step = std::make_shared<BenchFlags>();
+  CLI::App* step = add_kind(*bench, action, "step", "whole steps of training, without the disk",
+                            run_step, of_step);
+  add_warmup(*step, *of_step);
+  step->footer(
+      "Examples:\n"
+      "  adjoint bench step --model ref --batch 8 --threads 2\n"
+      "  adjoint bench step --model char --batch 12 --threads 2 --steps 200 --json");
+
+  auto of_sweep = std::make_shared<BenchFlags>();
+  CLI::App* sweep =
+      add_kind(*bench, action, "sweep", "steps of growing batch or context", run_sweep, of_sweep);
+  add_warmup(*sweep, *of_sweep);
+  sweep->add_option("--batches", of_sweep->batches, "such as 4,8,16,32,64")->delimiter(',');
+  sweep->add_option("--contexts", of_sweep->contexts, "such as 512,1024,2048,4096")->delimiter(',');
+  sweep->footer(
+      "Examples:\n"
+      "  adjoint bench sweep --model ref --batches 4,8,16,32,64\n"
+      "  adjoint bench sweep --model ref --batch 4 --contexts 512,1024,2048,4096 --json");
+}
+
+}  // namespace adjoint

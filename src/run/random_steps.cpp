@@ -1,0 +1,113 @@
+#include "run/random_steps.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+
+#include "base/philox.h"
+#include "ops/builder.h"
+#include "ops/elements.h"
+
+namespace adjoint {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kRate = 1e-3;
+
+// A hash of all bytes, eight at a time.
+uint64_t hash_of(const void* data, int64_t size) {
+  const auto* bytes = static_cast<const char*>(data);
+  uint64_t h = 0xcbf29ce484222325, word;
+  for (; size >= 8; size -= 8, bytes += 8) {
+    std::memcpy(&word, bytes, 8);
+    h = std::rotl(h ^ word, 29) * 0x9E3779B97F4A7C15;
+  }
+  return random_key(h, {bytes, static_cast<size_t>(size)});
+}
+
+}  // namespace
+
+uint32_t ids_below(const Scheme& scheme) {
+  int64_t classes = 0, rows = 0;
+  for (const Morphism& m : scheme.morphisms) {
+    if (m.op == "cross_entropy") classes = std::max(classes, scheme[m.inputs[0]].type.dim(-1));
+    if (m.op == "embed") rows = std::max(rows, scheme[m.inputs[1]].type.dim(0));
+  }
+  const int64_t below = classes ? classes : rows ? rows : 64;
+  return static_cast<uint32_t>(std::min<int64_t>(below, INT32_MAX));
+}
+
+RandomSteps::RandomSteps(Run& run, uint64_t seed)
+    : run_(run), seed_(seed), ids_below_(ids_below(run.scheme())) {}
+
+void RandomSteps::begin() {
+  number_ = 0;
+  for (const Value in : scheme().inputs) {
+    const Object& object = scheme()[in];
+    if (is_state(object.role)) std::memset(run_.data(in), 0, object.type.bytes().count);
+    if (object.role == Role::kControl && object.init) run_.set_number(in, 1);
+  }
+  initialize(run_, seed_);
+}
+
+void RandomSteps::feed() {
+  for (const Value in : scheme().inputs) {
+    const Object& object = scheme()[in];
+    if (object.role == Role::kInput) {
+      feed_data(in);
+    } else if (object.role == Role::kControl && object.source.path == "rate") {
+      run_.set_number(in, kRate);
+    } else if (object.role == Role::kControl && object.source.path == kRandomCounter) {
+      write_numbers(run_, in, {static_cast<double>(seed_), static_cast<double>(number_), 0});
+    }
+  }
+}
+
+double RandomSteps::step() {
+  const auto before = Clock::now();
+  run_.step();
+  const auto after = Clock::now();
+  ++number_;
+  return std::chrono::duration<double>(after - before).count();
+}
+
+double RandomSteps::loss() const {
+  const std::vector<Value>& out = scheme().outputs;
+  return out.empty() || scheme()[out[0]].type.rank() > 0 ? 0 : run_.number(out[0]);
+}
+
+std::vector<uint64_t> RandomSteps::hashes() const {
+  std::vector<uint64_t> all;
+  for (const Value v : left()) {
+    all.push_back(hash_of(run_.data(v), scheme()[v].type.bytes().count));
+  }
+  return all;
+}
+
+std::vector<Value> RandomSteps::left() const {
+  std::vector<Value> all = scheme().outputs;
+  for (const Carry& c : scheme().carries) all.push_back(c.in);
+  // What strides scatter among other objects, and padding that may hold anything, is not looked at.
+  std::erase_if(all, [&](Value v) {
+    const Type& type = scheme()[v].type;
+    return run_.plan().places[v].strides != dense_strides(type) ||
+           type.bytes() != type.num_elements() * size_of(type.dtype);
+  });
+  return all;
+}
+
+void RandomSteps::feed_data(Value in) {
+  const Object& object = scheme()[in];
+  const RandomStream stream{random_key(seed_, object.source.path + ":data"),
+                            static_cast<uint64_t>(number_)};
+  const Dtype dtype = object.type.dtype;
+  const bool ids = !is_float(dtype);
+  for (int64_t i = 0; i < object.type.num_elements(); ++i) {
+    store_element(run_.data(in), dtype, i, ids ? stream.bits(i) % ids_below_ : stream.normal(i));
+  }
+}
+
+}  // namespace adjoint
