@@ -22,6 +22,8 @@ namespace {
 // Both are multiples of every row tile of small_product (4, 6, 12), kKeys of kPanel, too.
 constexpr int64_t kQueries = 48, kKeys = 96;
 
+using Triangle = SmallProduct::Triangle;
+
 int64_t padded(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
 
 // A row's part of the softmax: what was seen before, updated.
@@ -287,7 +289,7 @@ void forward_block(const AttentionShape& s, const ForwardSpace<W>& at, int64_t f
   Running<W> running[kQueries];
   std::fill(at.result, at.result + rows * wide, W{0});
   for (int64_t key = 0; key < seen; key += kKeys) {
-    const int64_t keys = std::min(kKeys, seen - key);
+    const int64_t keys = std::min(kKeys, seen - key), visible = seen_by_first(s, first, key);
     small_product({.m = rows,
                    .n = padded(keys),
                    .k = s.size,
@@ -295,10 +297,11 @@ void forward_block(const AttentionShape& s, const ForwardSpace<W>& at, int64_t f
                    .a_k = 1,
                    .b_row = kPanel,
                    .b_panel = kPanel * s.size,
-                   .c_row = kKeys},
+                   .c_row = kKeys,
+                   .triangle = Triangle::kResult,
+                   .visible = visible},
                   at.queries, at.keys_t + key * s.size, at.scores);
-    weigh_block(at.scores, rows, seen_by_first(s, first, key), keys, scale, running, at.result,
-                wide);
+    weigh_block(at.scores, rows, visible, keys, scale, running, at.result, wide);
     small_product({.m = rows,
                    .n = wide,
                    .k = keys,
@@ -307,7 +310,9 @@ void forward_block(const AttentionShape& s, const ForwardSpace<W>& at, int64_t f
                    .b_row = wide,
                    .b_panel = kPanel,
                    .c_row = wide,
-                   .accumulate = true},
+                   .accumulate = true,
+                   .triangle = Triangle::kLeft,
+                   .visible = visible},
                   at.scores, at.values + key * wide, at.result);
   }
   for (int64_t r = 0; r < rows; ++r) {
@@ -382,7 +387,7 @@ void backward_block(const AttentionShape& s, const BackwardSpace<W>& at, int64_t
   }
   std::fill(at.dqueries, at.dqueries + rows * wide, W{0});
   for (int64_t key = 0; key < seen; key += kKeys) {
-    const int64_t keys = std::min(kKeys, seen - key);
+    const int64_t keys = std::min(kKeys, seen - key), visible = seen_by_first(s, first, key);
     const SmallProduct columns_of_keys{.m = rows,
                                        .n = padded(keys),
                                        .k = s.size,
@@ -390,11 +395,12 @@ void backward_block(const AttentionShape& s, const BackwardSpace<W>& at, int64_t
                                        .a_k = 1,
                                        .b_row = kPanel,
                                        .b_panel = kPanel * s.size,
-                                       .c_row = kKeys};
+                                       .c_row = kKeys,
+                                       .triangle = Triangle::kResult,
+                                       .visible = visible};
     small_product(columns_of_keys, at.queries, at.keys_t + key * s.size, at.scores);
     small_product(columns_of_keys, at.douts, at.values_t + key * s.size, at.dscores);
-    weigh_block_back(at.scores, at.dscores, rows, seen_by_first(s, first, key), keys, scale, lse,
-                     delta);
+    weigh_block_back(at.scores, at.dscores, rows, visible, keys, scale, lse, delta);
     small_product({.m = rows,
                    .n = wide,
                    .k = keys,
@@ -403,7 +409,9 @@ void backward_block(const AttentionShape& s, const BackwardSpace<W>& at, int64_t
                    .b_row = wide,
                    .b_panel = kPanel,
                    .c_row = wide,
-                   .accumulate = true},
+                   .accumulate = true,
+                   .triangle = Triangle::kLeft,
+                   .visible = visible},
                   at.dscores, at.keys + key * wide, at.dqueries);
     const SmallProduct rows_of_keys{.m = keys,
                                     .n = wide,
@@ -413,7 +421,9 @@ void backward_block(const AttentionShape& s, const BackwardSpace<W>& at, int64_t
                                     .b_row = wide,
                                     .b_panel = kPanel,
                                     .c_row = wide,
-                                    .accumulate = true};
+                                    .accumulate = true,
+                                    .triangle = Triangle::kLeftTransposed,
+                                    .visible = visible};
     small_product(rows_of_keys, at.scores, at.douts, at.dvalues + key * wide);
     small_product(rows_of_keys, at.dscores, at.queries, at.dkeys + key * wide);
   }

@@ -13,6 +13,30 @@ struct SmallProduct {
   int64_t m, n, k;
   int64_t a_row, a_k, b_row, b_panel, c_row;
   bool accumulate = false;
+  // Of a triangle, whose row r has its first `visible` + r columns, tiles that lie outside are
+  // skipped. The result may be one (what is outside then keeps what it had), or a, or a transposed
+  // (where a must hold zeros outside).
+  enum class Triangle : uint8_t { kNone, kResult, kLeft, kLeftTransposed };
+  Triangle triangle = Triangle::kNone;
+  int64_t visible = 0;
+
+  // What of k the rows [row, row + rows) of the result need, if anything.
+  struct Span {
+    int64_t begin, end;
+  };
+  Span needed(int64_t row, int64_t rows, int64_t column) const {
+    const int64_t last = visible + row + rows - 1;  // columns of its longest row
+    switch (triangle) {
+      case Triangle::kResult:
+        return {0, column < last ? k : 0};
+      case Triangle::kLeft:
+        return {0, last < 0 ? 0 : last < k ? last : k};
+      case Triangle::kLeftTransposed:
+        return {row < visible ? 0 : row - visible + 1, k};
+      default:
+        return {0, k};
+    }
+  }
 };
 void small_product(const SmallProduct& shape, const float* a, const float* b, float* c);
 void small_product(const SmallProduct& shape, const double* a, const double* b, double* c);

@@ -89,7 +89,8 @@ TEST(WorkspaceCap, SumsInPiecesStayWide) {
                       .attrs = {{"map", std::string("mk,nk->mn")}},
                       .fills = {Sample::Fill::kOne, Sample::Fill::kOne}};
   const Capped c = capped("contract", sample, Dtype::kBF16, {4 << 10});
-  EXPECT_LE(c.with.count, 4 << 10);
+  // Where bf16 is multiplied natively its sum cannot be cut, and the least there is may be more.
+  EXPECT_LE(c.with, std::max(c.without, Bytes{4 << 10}));
   EXPECT_LT(c.error, 4e-3) << "4000 rounded once";
 }
 
