@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/body_jit.h"
 #include "ops/body_readings.h"
 
 namespace adjoint {
@@ -93,7 +94,6 @@ static void assign_slots(Layout& layout, const std::vector<Type>& in_types) {
     if (!in_place) free_operands();
     if (last[i] < 0 && layout.slot[i] >= 0) free_slots.push_back(layout.slot[i]);
   }
-  layout.num_slots += 3;  // scalars that `select` or an output needs as rows
 }
 
 Layout lay_out(const KernelCall& call) {
@@ -175,6 +175,10 @@ Layout lay_out(const KernelCall& call) {
     layout.varies.push_back(varies);
   }
   assign_slots(layout, call.call.inputs);
+  layout.tile = cut_into_segments(layout, call.call.inputs, call.outputs);
+  layout.tile_bytes = tile_args(layout).bytes();
+  // Three more for scalars that `select` or an output needs as rows.
+  layout.num_slots = std::max(layout.num_slots, layout.tile.num_slots) + 3;
   layout.piece = whole ? layout.row() : std::min(layout.row(), piece_for(layout.num_slots));
   return layout;
 }

@@ -1,6 +1,7 @@
 // How the CPU walks a body's iteration space: which axes are one, where every value lives, how sums
 // over leading axes are shared out. Known from shapes alone, so the plan can ask for its workspace.
 #pragma once
+#include "ops/body_segments.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -19,7 +20,9 @@ struct Layout {
   std::vector<bool> varies;      // per node: along the row
   std::vector<int> slot;         // per node: its register, or -1
   int num_slots = 0;
-  int64_t piece = 0;  // elements of a register
+  TilePlan tile;           // how generated code runs it
+  int64_t tile_bytes = 0;  // of the arguments of generated code
+  int64_t piece = 0;       // elements of a register
   bool sums = false, by_column = false;
   // Blocks of summed rows: how many depends on the shape and on `leading` alone, so a body gives
   // the same bits alone and joined to others.
@@ -35,7 +38,7 @@ struct Layout {
   // Bytes of one thread's registers.
   Bytes thread_bytes() const {
     const int64_t nodes = static_cast<int64_t>(body.nodes.size());
-    Bytes bytes = round_up({nodes * 16}, {64});
+    Bytes bytes = round_up({tile_bytes}, {64}) + round_up({nodes * 8}, {64});
     bytes += {int64_t{num_slots} * round_up({piece * 4}, {64}).count};
     if (by_column) bytes += {kPiece * num_summed() * (4 + 8)};  // of a block, and of all blocks
     return bytes;

@@ -81,9 +81,18 @@ ADJOINT_SIMD float reduce_sum(const float* a, int64_t n) {
 }
 
 ADJOINT_SIMD float reduce_max(const float* a, int64_t n) {
-  float all = -INFINITY;
-  for (int64_t i = 0; i < n; ++i) all = all < a[i] ? a[i] : all;
-  return all;
+  float lanes[kLanes];
+  for (float& lane : lanes) lane = -INFINITY;
+  const auto see = [](float& lane, float x) { lane = lane < x ? x : lane; };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int k = 0; k < kLanes; ++k) see(lanes[k], a[i + k]);
+  }
+  for (int k = 0; i < n; ++i, ++k) see(lanes[k], a[i]);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int k = 0; k < half; ++k) see(lanes[k], lanes[k + half]);
+  }
+  return lanes[0];
 }
 
 ADJOINT_SIMD void accumulate(float* sum, const float* a, int64_t n) {
