@@ -2,16 +2,23 @@
 """Times one training step of the same model in PyTorch: the peer that bench/compare.py sets beside Adjoint.
 
 Plain modern PyTorch, as a careful user writes it: scaled_dot_product_attention, fused AdamW where the device has it,
-set_to_none, clipping to norm 1, and torch.compile unless --eager. bf16 is autocast over float32 parameters."""
+set_to_none, clipping to norm 1, and torch.compile unless --eager. bf16 is autocast over float32 parameters.
+With --serve it compiles and warms up once, says so in a line of JSON, and then times --steps more for every line that it
+reads, so that its rounds can stand between another program's; between them it waits for input and computes nothing."""
 import argparse
 import json
 import resource
 import statistics
+import sys
 import time
 
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+except ModuleNotFoundError:
+    sys.stderr.write("torch_step: PyTorch is not installed for this Python\n")
+    sys.exit(4)  # compare.py then goes on without a peer
 
 MODELS = {  # name: (kind, blocks, width, heads, kv heads, feed-forward width, context, vocabulary)
     "ref": ("gpt2", 4, 256, 4, 4, 1024, 512, 4096),
@@ -115,6 +122,7 @@ def main():
     args.add_argument("--warmup", type=int, default=3)
     args.add_argument("--bf16", action="store_true", help="autocast to bf16 over float32 parameters")
     args.add_argument("--eager", action="store_true", help="without torch.compile")
+    args.add_argument("--serve", action="store_true", help="a round of steps for every line of standard input")
     a = args.parse_args()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
@@ -139,19 +147,29 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         return loss.item()
 
-    seconds = []
-    for i in range(a.warmup + a.steps):
-        before = time.perf_counter()
-        loss = step()
-        if i >= a.warmup:
+    def timed(count):
+        """One round: the seconds of `count` steps, and what they say of the whole."""
+        seconds = []
+        for _ in range(count):
+            before = time.perf_counter()
+            loss = step()
             seconds.append(time.perf_counter() - before)
-    median = statistics.median(seconds)
-    print(json.dumps({
-        "what": "torch " + torch.__version__ + (" eager" if a.eager else " compiled") + (" bf16" if a.bf16 else " f32"),
-        "model": a.model, "batch": a.batch, "context": context, "threads": a.threads, "loss": loss,
-        "parameters": sum(p.numel() for p in model.parameters()), "step_s": median, "steps_s": seconds,
-        "tokens_per_s": a.batch * context / median, "peak_resident_bytes": peak_resident()}))
+        median = statistics.median(seconds)
+        return {"what": "torch " + torch.__version__ + (" eager" if a.eager else " compiled") +
+                        (" bf16" if a.bf16 else " f32"),
+                "model": a.model, "batch": a.batch, "context": context, "threads": a.threads, "loss": loss,
+                "parameters": sum(p.numel() for p in model.parameters()), "step_s": median, "steps_s": seconds,
+                "tokens_per_s": a.batch * context / median, "peak_resident_bytes": peak_resident()}
 
+    for _ in range(a.warmup):
+        step()
+    if not a.serve:
+        print(json.dumps(timed(a.steps)))
+        return
+    print(json.dumps({"ready": True}), flush=True)
+    for _ in sys.stdin:
+        step()  # caches are another program's by now
+        print(json.dumps(timed(a.steps)), flush=True)
 
 if __name__ == "__main__":
     main()
