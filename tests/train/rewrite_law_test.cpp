@@ -178,10 +178,10 @@ TEST(RewriteLaw, WhatBecomesOfALlamaBlock) {
   }
   EXPECT_EQ(copies, 0) << "nothing is copied";
   // Joined gradients of gate and up exist together, where single ones came one after the other;
-  // chunks of the logits make up for it.
+  // chunks of the logits make up for it. (A model this small is a fair part workspaces.)
   const Plan plain = make_plan(traced(model, kPlain), {.threads = num_threads()});
   EXPECT_LT(static_cast<double>(plan.live_peak.count),
-            1.01 * static_cast<double>(plain.live_peak.count));
+            1.02 * static_cast<double>(plain.live_peak.count));
 }
 
 // Evaluation is chunked too, and gives the same pair.
