@@ -32,6 +32,7 @@ enum class ExprKind : uint8_t {
   kLog,
   kSqrt,
   kTanh,
+  kSigmoid,  // 1 / (1 + exp(-a)): nothing overflows, and no gradient is 0 * infinity
   kErf,
   kSin,
   kCos,
@@ -113,6 +114,7 @@ inline Expr log(Expr a) { return apply(ExprKind::kLog, a); }
 inline Expr sqrt(Expr a) { return apply(ExprKind::kSqrt, a); }
 inline Expr rsqrt(Expr a) { return 1.0 / sqrt(a); }
 inline Expr tanh(Expr a) { return apply(ExprKind::kTanh, a); }
+inline Expr sigmoid(Expr a) { return apply(ExprKind::kSigmoid, a); }
 inline Expr erf(Expr a) { return apply(ExprKind::kErf, a); }
 inline Expr sin(Expr a) { return apply(ExprKind::kSin, a); }
 inline Expr cos(Expr a) { return apply(ExprKind::kCos, a); }
@@ -124,11 +126,6 @@ inline Expr equal(Expr a, Expr b) { return apply(ExprKind::kEqual, a, b); }
 inline Expr row_sum(Expr a) { return apply(ExprKind::kRowSum, a); }
 inline Expr row_max(Expr a) { return apply(ExprKind::kRowMax, a); }
 inline Expr rotate(Expr a) { return apply(ExprKind::kRotate, a); }
-// With exp of a negative number only: nothing overflows, and no gradient is 0 * infinity.
-inline Expr sigmoid(Expr a) {
-  const Expr e = exp(-max(a, -a));
-  return select(less(a, constant(*a.body, 0)), e, constant(*a.body, 1)) / (e + 1.0);
-}
 
 // As text, for a morphism's attribute: print(parse(t)) == t.
 std::string print(const Body& body);

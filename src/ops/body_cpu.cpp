@@ -21,6 +21,13 @@
 
 namespace adjoint {
 
+namespace {
+
+// Elements worth a thread: some microseconds, as much as waking it takes.
+constexpr int64_t kGrain = 16384;
+
+}  // namespace
+
 BodyProgram::Registers BodyProgram::registers(int thread) const {
   const int64_t nodes = static_cast<int64_t>(layout.body.nodes.size());
   std::byte* base = partials() + round_up(layout.block_bytes(), {64}).count +
@@ -50,13 +57,15 @@ void BodyProgram::run() const {
     run_by_block();
   } else {
     const int64_t pieces = (layout.row() + layout.piece - 1) / layout.piece;
-    const int64_t grain = std::max<int64_t>(1, 8192 / layout.piece);
+    const int64_t grain = std::max<int64_t>(1, kGrain / layout.piece);
     parallel_for(layout.rows * pieces, grain, [&](int64_t begin, int64_t end, int thread) {
       const Registers r = registers(thread);
-      for (int64_t unit = begin, count = 1; unit < end; unit += count) {
+      for (int64_t unit = begin, units = 1; unit < end; unit += units) {
         const int64_t row = unit / pieces, first = unit % pieces * layout.piece;
-        const int64_t n = std::min(layout.piece, layout.row() - first);
-        if (pieces == 1) count = run_of_rows(row, end);
+        if (pieces == 1) units = run_of_rows(row, end);
+        if (pieces > 1 && any_length()) units = std::min(end - unit, pieces - unit % pieces);
+        const int64_t n = std::min((pieces > 1 ? units : 1) * layout.piece, layout.row() - first);
+        const int64_t count = pieces == 1 ? units : 1;
         run_piece(r, {.row = row, .count = count, .first = first, .n = n});
       }
     });
@@ -66,8 +75,11 @@ void BodyProgram::run() const {
 void BodyProgram::run_by_block() const {
   const int64_t suffix_rows = layout.rows / layout.summed_rows;
   const int64_t total = layout.total_sums();
+  const int64_t piece = any_length() ? layout.row() : layout.piece;
+  const int64_t block_elements = layout.rows * layout.row() / layout.blocks;
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(block_elements, 1));
   auto* partial = reinterpret_cast<float*>(partials());
-  parallel_for(layout.blocks, 1, [&](int64_t begin, int64_t end, int thread) {
+  parallel_for(layout.blocks, grain, [&](int64_t begin, int64_t end, int thread) {
     const Registers r = registers(thread);
     for (int64_t block = begin; block < end; ++block) {
       float* sums = partial + block * total;
@@ -75,9 +87,9 @@ void BodyProgram::run_by_block() const {
       const int64_t from = layout.summed_rows * block / layout.blocks * suffix_rows;
       const int64_t to = layout.summed_rows * (block + 1) / layout.blocks * suffix_rows;
       for (int64_t row = from, count = 1; row < to; row += count) {
-        if (layout.piece == layout.row()) count = run_of_rows(row, to);
-        for (int64_t first = 0; first < layout.row(); first += layout.piece) {
-          const int64_t n = std::min(layout.piece, layout.row() - first);
+        if (piece == layout.row()) count = run_of_rows(row, to);
+        for (int64_t first = 0; first < layout.row(); first += piece) {
+          const int64_t n = std::min(piece, layout.row() - first);
           run_piece(r, {.row = row,
                         .count = count,
                         .first = first,

@@ -107,6 +107,9 @@ class Reverse {
       case ExprKind::kTanh:
         give(0, g * (1.0 - y * y));
         return;
+      case ExprKind::kSigmoid:
+        give(0, g * (y * (1.0 - y)));
+        return;
       case ExprKind::kErf:
         give(0, g * 1.1283791670955126 * exp(-(arg(0) * arg(0))));
         return;

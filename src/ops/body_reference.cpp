@@ -63,6 +63,8 @@ struct Reference {
         return std::sqrt(a);
       case ExprKind::kTanh:
         return std::tanh(a);
+      case ExprKind::kSigmoid:
+        return 1 / (1 + std::exp(-a));
       case ExprKind::kErf:
         return std::erf(a);
       case ExprKind::kSin:

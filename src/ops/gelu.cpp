@@ -17,10 +17,11 @@ extern const OpDef op_gelu = {
           }
           Body body;
           const Expr x = input(body, 0);
+          // (1 + tanh(u)) / 2 is sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
           const Expr y =
               kind == "none"
                   ? 0.5 * x * (1.0 - (-erf(x * 0.7071067811865476)))
-                  : 0.5 * x * (1.0 - (-tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))));
+                  : x * sigmoid(x * (0.07135481627260025 * (x * x) + 1.5957691216057308));
           body.outputs = {{.node = y.node}};
           return body;
         },

@@ -32,6 +32,9 @@ void TileGenerator::emit(int i) {
     case ExprKind::kTanh:
       with_temps(5, [&](const Vec& y, const Vec& x, const Vec* t) { hyperbolic_tangent(y, x, t); });
       break;
+    case ExprKind::kSigmoid:
+      with_temps(5, [&](const Vec& y, const Vec& x, const Vec* t) { logistic(y, x, t); });
+      break;
     case ExprKind::kFinite:
       with_temps(1, [&](const Vec& y, const Vec& x, const Vec* t) {
         vsubps(t[0], x, x);
@@ -57,9 +60,10 @@ void TileGenerator::emit(int i) {
       emit_binary(i);
   }
   if (layout_.varies[i]) return;
-  const Vec y = vec(regs_->where(i));
-  vmovups(home(i), y);
-  if (plan_.exported[i]) vmovss(ptr[rdi + args_.scalar(i)], Xbyak::Xmm(y.getIdx()));
+  const int y = regs_->where(i);
+  if (plan_.exported[i]) vmovss(ptr[rdi + args_.scalar(i)], vec(y));
+  vbroadcastss(whole(y), vec(y));
+  vmovups(home(i), whole(y));
 }
 
 void TileGenerator::emit_binary(int i) {

@@ -178,7 +178,9 @@ void TileGenerator::scalars(const Segment& s) {
   scalar_pins_.clear();
   count_ = num_registers;
   const Block block = block_of_scalars(s);
+  for_scalars = true;
   iteration(block, 0, false);
+  for_scalars = false;
 }
 
 void TileGenerator::loop(const Segment& s) {

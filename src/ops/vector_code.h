@@ -32,7 +32,11 @@ class VectorCode : public Xbyak::CodeGenerator {
   const bool wide;
   const int lanes, num_registers;
 
-  Vec vec(int i) const { return wide ? Vec(Xbyak::Zmm(i)) : Vec(Xbyak::Ymm(i)); }
+  // All of a register, and what code works on: one number a row needs no more than a quarter, and
+  // short divisions and roots take half the time of long ones.
+  Vec whole(int i) const { return wide ? Vec(Xbyak::Zmm(i)) : Vec(Xbyak::Ymm(i)); }
+  Vec vec(int i) const { return for_scalars ? Vec(i) : whole(i); }
+  bool for_scalars = false;
 
   // A constant as an operand: 64 bytes of it lie in memory, and the hottest in registers.
   const Xbyak::Operand& constant(float value) { return bits(std::bit_cast<uint32_t>(value)); }

@@ -35,6 +35,9 @@ ADJOINT_INLINE float fast_exp(float x) {
   return x < kLowest ? 0.0f : y;
 }
 
+// Where exp(-x) is infinite this is 0.
+ADJOINT_INLINE float fast_sigmoid(float x) { return 1.0f / (fast_exp(-x) + 1.0f); }
+
 ADJOINT_INLINE float fast_tanh(float x) {
   const float a = std::fabs(x);
   const float z = x * x;

@@ -173,6 +173,7 @@ TEST(BodyJit, EveryKindAtEveryShortLength) {
                          "log(x0)",
                          "sqrt(x0)",
                          "tanh(x0)",
+                         "sigmoid(x0)",
                          "erf(x0)",
                          "sin(x0)",
                          "cos(x0)",
@@ -260,8 +261,8 @@ class RandomTrial {
     const bool both = a.varies || b.varies;
     constexpr ExprKind kTwo[] = {ExprKind::kAdd, ExprKind::kSub, ExprKind::kMul,  ExprKind::kDiv,
                                  ExprKind::kMin, ExprKind::kMax, ExprKind::kLess, ExprKind::kEqual};
-    constexpr ExprKind kOne[] = {ExprKind::kNeg, ExprKind::kExp, ExprKind::kSqrt, ExprKind::kTanh,
-                                 ExprKind::kFinite};
+    constexpr ExprKind kOne[] = {ExprKind::kNeg,  ExprKind::kExp,     ExprKind::kSqrt,
+                                 ExprKind::kTanh, ExprKind::kSigmoid, ExprKind::kFinite};
     switch (below(12)) {
       case 0:
         return know(select(less(a.e, b.e), c.e, a.e), true);
@@ -279,7 +280,7 @@ class RandomTrial {
         if (below(3)) break;
         return know(apply(below(2) ? ExprKind::kSin : ExprKind::kErf, a.e), a.varies);
       case 7:
-        return know(apply(kOne[below(5)], a.e), a.varies);
+        return know(apply(kOne[below(6)], a.e), a.varies);
       default:
         break;
     }

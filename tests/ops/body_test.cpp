@@ -79,19 +79,33 @@ TEST(BodyText, EveryKindHasAText) {
   const std::string text = print(body);
   EXPECT_EQ(print(parse_body(text)), text);
   EXPECT_EQ(parse_body(text).outputs.size(), body.outputs.size());
-  for (const std::string wanted : {"x0",           "0.25",
-                                   "index0",       "random3'path'",
-                                   "add(x0, x1)",  "sub(x0, x1)",
-                                   "mul(x0, x1)",  "div(x0, x1)",
-                                   "min(x0, x1)",  "max(x0, x1)",
-                                   "less(x0, x1)", "equal(x0, x1)",
-                                   "neg(x0)",      "exp(x0)",
-                                   "log(x0)",      "sqrt(x0)",
-                                   "tanh(x0)",     "erf(x0)",
-                                   "sin(x0)",      "cos(x0)",
-                                   "finite(x0)",   "select(x0, x1, x2)",
-                                   "round2(x0)",   "rowsum(x0)",
-                                   "rowmax(x0)",   "rotate(x0)"}) {
+  for (const std::string wanted : {"x0",
+                                   "0.25",
+                                   "index0",
+                                   "random3'path'",
+                                   "add(x0, x1)",
+                                   "sub(x0, x1)",
+                                   "mul(x0, x1)",
+                                   "div(x0, x1)",
+                                   "min(x0, x1)",
+                                   "max(x0, x1)",
+                                   "less(x0, x1)",
+                                   "equal(x0, x1)",
+                                   "neg(x0)",
+                                   "exp(x0)",
+                                   "log(x0)",
+                                   "sqrt(x0)",
+                                   "tanh(x0)",
+                                   "sigmoid(x0)",
+                                   "erf(x0)",
+                                   "sin(x0)",
+                                   "cos(x0)",
+                                   "finite(x0)",
+                                   "select(x0, x1, x2)",
+                                   "round2(x0)",
+                                   "rowsum(x0)",
+                                   "rowmax(x0)",
+                                   "rotate(x0)"}) {
     EXPECT_NE((", " + text + ", ").find(", " + wanted + ", "), std::string::npos) << wanted;
   }
 }
@@ -305,6 +319,7 @@ TEST(BodyGradient, OfOneOperand) {
   EXPECT_DOUBLE_EQ(slope("log(x0)", 4), 0.25);
   EXPECT_DOUBLE_EQ(slope("sqrt(x0)", 4), 0.25);
   EXPECT_DOUBLE_EQ(slope("tanh(x0)", 0), 1);
+  EXPECT_DOUBLE_EQ(slope("sigmoid(x0)", 0), 0.25);
   EXPECT_DOUBLE_EQ(slope("erf(x0)", 0), 2 / std::sqrt(M_PI));
   EXPECT_DOUBLE_EQ(slope("sin(x0)", 0), 1);
   EXPECT_DOUBLE_EQ(slope("cos(x0)", 0.5), -std::sin(0.5));
@@ -320,9 +335,10 @@ TEST(BodyGradient, OfOneOperand) {
 
 // Every smooth function against central differences, away from where it bends.
 TEST(BodyGradient, IsTheSlope) {
-  for (const char* text : {"exp(x0)", "log(x0)", "sqrt(x0)", "tanh(x0)", "erf(x0)", "sin(x0)",
-                           "cos(x0)", "div(sin(x0), exp(x0))", "mul(tanh(x0), sub(x0, log(x0)))",
-                           "t0 = mul(x0, x0); add(mul(t0, t0), div(t0, add(1, t0)))"}) {
+  for (const char* text :
+       {"exp(x0)", "log(x0)", "sqrt(x0)", "tanh(x0)", "sigmoid(x0)", "erf(x0)", "sin(x0)",
+        "cos(x0)", "div(sin(x0), exp(x0))", "mul(tanh(x0), sub(x0, log(x0)))",
+        "t0 = mul(x0, x0); add(mul(t0, t0), div(t0, add(1, t0)))"}) {
     const auto at = [&](double x) { return run_body(text, {of({1})}, {{x}}, true)[0][0]; };
     for (const double x : {0.3, 0.9, 1.7}) {
       const double h = 1e-5;

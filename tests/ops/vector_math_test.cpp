@@ -125,5 +125,27 @@ TEST(FastTanh, IsOddAndNeverBeyondOne) {
   });
 }
 
+// Two roundings beside the exponential's, while the result is a normal number.
+TEST(FastSigmoid, RelativeErrorOverAllNormalResults) {
+  Worst worst;
+  const auto see = [&](float x) {
+    const double want = 1 / (1 + std::exp(-static_cast<double>(x)));
+    if (want >= kSmallestNormal) worst.see(x, fast_sigmoid(x), want);
+  };
+  for_many_floats(see);
+  for_floats_between(0.03f, 90.0f, see);
+  EXPECT_LE(worst.error, kTanhBound) << "at " << worst.at;
+  EXPECT_GT(worst.error, 0) << "something was measured";
+}
+
+TEST(FastSigmoid, Extremes) {
+  EXPECT_EQ(fast_sigmoid(kInfinity), 1.0f);
+  EXPECT_EQ(fast_sigmoid(-kInfinity), 0.0f);
+  EXPECT_EQ(fast_sigmoid(-1e30f), 0.0f);
+  EXPECT_EQ(fast_sigmoid(0.0f), 0.5f);
+  EXPECT_EQ(fast_sigmoid(-0.0f), 0.5f);
+  EXPECT_TRUE(std::isnan(fast_sigmoid(kNan)));
+}
+
 }  // namespace
 }  // namespace adjoint
