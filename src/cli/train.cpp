@@ -78,14 +78,16 @@ int run(const TrainFlags& flags) {
   const TrainConfig& c = trainer.config();
   const Scheme& step = trainer.run().scheme();
   if (!flags.json) {
+    const Bytes copied = trainer.copied_to_save();
     std::cout << fmt::format(
         "{}: {} parameters; {} tokens to train on, {} to validate, {} in the vocabulary\n"
-        "batch {} x {} tokens, {} threads, memory {} (predicted)\n",
+        "batch {} x {} tokens, {} threads, memory {} (predicted){}\n",
         trainer.model().name(), with_commas(num_parameters(step)),
         with_commas(static_cast<int64_t>(trainer.corpus().train.size())),
         with_commas(static_cast<int64_t>(trainer.corpus().validation.size())),
         with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),
-        num_threads(), human(trainer.run().plan().arena));
+        num_threads(), human(trainer.run().plan().arena),
+        copied.count > 0 ? ", and " + human(copied) + " to copy what a save writes" : "");
     if (!c.wish.budget.empty()) {
       std::cout << "--fit chose the stack '" << c.step.stack << "'\n";
     }

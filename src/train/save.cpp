@@ -249,16 +249,57 @@ std::map<std::string, std::string> metadata_of(std::span<const SafetensorView> t
 }
 }  // namespace
 
-void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model) {
-  const auto parameters = views(run, Role::kParameter), states = views(run, Role::kState);
-  check_finite(parameters);
-  check_finite(states);
+namespace {
+// Both files are complete on disk before either takes its place.
+void write_state(const SavePaths& paths, std::span<const SafetensorView> parameters,
+                 std::span<const SafetensorView> states, int64_t step, const std::string& model) {
   AtomicFile new_model(paths.model()), new_optimizer(paths.optimizer());
   write_safetensors(new_model, parameters, metadata_of(parameters, step, model));
   write_safetensors(new_optimizer, states, metadata_of(states, step, model));
   new_model.finish();
   new_optimizer.commit();
   new_model.commit();
+}
+}  // namespace
+
+void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model) {
+  const auto parameters = views(run, Role::kParameter), states = views(run, Role::kState);
+  check_finite(parameters);
+  check_finite(states);
+  write_state(paths, parameters, states, step, model);
+}
+
+StateCopy::StateCopy(const Run& run)
+    : parameters_(views(run, Role::kParameter)), states_(views(run, Role::kState)) {
+  for (const auto* tensors : {&parameters_, &states_}) {
+    for (const SafetensorView& t : *tensors) size_ += t.size;
+  }
+}
+
+// By all threads, for the next step waits; what follows is the background's, alone.
+void StateCopy::take() {
+  check_finite(parameters_);
+  check_finite(states_);
+  if (!bytes_) bytes_ = std::make_unique_for_overwrite<std::byte[]>(size_.count);
+  std::byte* next = bytes_.get();
+  const auto copied = [&](const std::vector<SafetensorView>& from) {
+    std::vector<SafetensorView> to = from;
+    for (SafetensorView& t : to) {
+      const auto* data = static_cast<const std::byte*>(t.data);
+      parallel_for(t.size.count, 1 << 20, [&](int64_t begin, int64_t end, int) {
+        std::memcpy(next + begin, data + begin, end - begin);
+      });
+      t.data = next;
+      next += t.size.count;
+    }
+    return to;
+  };
+  copied_parameters_ = copied(parameters_);
+  copied_states_ = copied(states_);
+}
+
+void StateCopy::save(const SavePaths& paths, int64_t step, const std::string& model) const {
+  write_state(paths, copied_parameters_, copied_states_, step, model);
 }
 
 void save_model(const SavePaths& paths, std::span<const SafetensorView> parameters, int64_t step,

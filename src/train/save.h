@@ -55,6 +55,24 @@ std::optional<int64_t> saved_step(const SavePaths& paths);
 // finite is an Error, and nothing is written.
 void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model);
 
+// A copy of what a save holds, made between two steps and written while the next ones run.
+class StateCopy {
+ public:
+  explicit StateCopy(const Run& run);  // takes no memory yet
+  Bytes size() const { return size_; }
+  bool held() const { return bytes_ != nullptr; }  // once taken, its memory stays
+  // As the run stands now. State that is not finite is an Error.
+  void take();
+  // What save_state would have written when the copy was taken; on any thread.
+  void save(const SavePaths& paths, int64_t step, const std::string& model) const;
+
+ private:
+  std::vector<SafetensorView> parameters_, states_;  // of the run
+  std::vector<SafetensorView> copied_parameters_, copied_states_;
+  Bytes size_;
+  std::unique_ptr<std::byte[]> bytes_;
+};
+
 // Fills the run's parameters and, if asked, the optimizer's state; returns the step. A damaged save
 // (its checksum tells) and a save of another model are refused. Nothing is changed unless all fits.
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer, const std::string& model);

@@ -14,6 +14,7 @@
 #include "functors/functor_text.h"
 #include "ops/builder.h"
 #include "train/progress.h"
+#include "train/saver.h"
 
 namespace adjoint {
 
@@ -172,9 +173,13 @@ Trainer::Trainer(ResolvedConfig resolved)
   Plan train_plan = plan;
   train_plan.make_room_for(eval_plan);
   const Bytes needed = train_plan.arena + train_plan.host.size;  // one memory on a CPU
-  if (!config_.wish.budget.empty() && needed > budget_of(config_.wish.budget)) {
-    fail("--fit ", config_.wish.budget, ": with the evaluation in the same memory it takes ",
-         with_commas(needed.count), " bytes; say at least that");
+  if (!config_.wish.budget.empty()) {
+    const Bytes budget = budget_of(config_.wish.budget);
+    if (needed > budget) {
+      fail("--fit ", config_.wish.budget, ": with the evaluation in the same memory it takes ",
+           with_commas(needed.count), " bytes; say at least that");
+    }
+    room_to_save_ = budget - needed;
   }
   run_ = std::make_unique<Run>(step, train_plan);
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
@@ -251,6 +256,12 @@ void Trainer::begin_folder() {
   write_file_atomically(paths_.run(), text);
 }
 
+Bytes Trainer::copied_to_save() const {
+  const bool saves = config_.save_every > 0 && config_.save_every < config_.steps;
+  const Bytes size = StateCopy(*run_).size();
+  return saves && size <= room_to_save_ ? size : Bytes{0};
+}
+
 void Trainer::set_control(int64_t step) {
   run_->set_number(rate_, schedule_.rate(step));
   if (counter_ >= 0) {
@@ -307,18 +318,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const int64_t last =
       config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
   TrainResult result{.step = first_step_, .predicted = run_->plan().arena};
-  int64_t saved_at = config_.resume ? first_step_ : -1;
-  const auto save = [&](int64_t step) {
-    if (saved_at == step) return;
-    try {
-      save_state(paths_, *run_, step, model_print_);
-    } catch (const Error& e) {
-      const std::string kept = saved_at >= 0 ? fmt::format("; the save of step {} stays", saved_at)
-                                             : "; nothing was saved yet";
-      fail(e.what(), kept);
-    }
-    saved_at = step;
-  };
+  Saver saver(paths_, *run_, model_print_, config_.resume ? first_step_ : -1, room_to_save_);
   Prefetcher data(*batches_, first_step_);
   std::ofstream metrics(paths_.metrics(), std::ios::app);
   Progress progress(last, first_step_);
@@ -328,6 +328,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   int skipped = 0;
   const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
   for (int64_t step = first_step_; step < last && !stop; ++step) {
+    saver.check();
     const Batch& batch = data.next();
     std::memcpy(tokens, batch.tokens.data(), batch.tokens.size() * sizeof(int32_t));
     std::memcpy(targets, batch.targets.data(), batch.targets.size() * sizeof(int32_t));
@@ -340,7 +341,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     skipped = std::isfinite(norm) ? 0 : skipped + 1;
     if (!std::isfinite(result.loss) || skipped == kSkipsInARow) {
       progress.clear();
-      save(result.step);
+      saver.save(result.step);
       fail("at step ", result.step, " the ", skipped == kSkipsInARow ? "gradient" : "loss",
            " is no longer a number (rate ", schedule_.rate(step), "; ", skipped,
            " updates skipped in a row): try a lower --lr; saved what there is");
@@ -379,14 +380,14 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       logged_step = result.step;
     }
     if (!ends && config_.save_every > 0 && result.step % config_.save_every == 0) {
-      save(result.step);
+      saver.save_behind(result.step);
     }
     progress.show(result.step,
                   fmt::format("loss {:.4f}  {:.0f} tokens/s", result.loss, tokens_per_s));
   }
   progress.clear();
   result.interrupted = stop;
-  save(result.step);
+  saver.save(result.step);
   return result;
 }
 

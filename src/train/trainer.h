@@ -40,6 +40,8 @@ class Trainer {
   const TrainConfig& config() const { return config_; }
   const BoundModel& model() const { return *model_; }
   const Run& run() const { return *run_; }
+  // What a save that is written behind the steps takes beside the arenas; 0: none will be.
+  Bytes copied_to_save() const;
   int64_t first_step() const { return first_step_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Corpus& corpus() const { return corpus_; }
@@ -63,6 +65,7 @@ class Trainer {
   std::unique_ptr<Batches> batches_, val_batches_;
   std::unique_ptr<Run> run_, eval_;
   Schedule schedule_;
+  Bytes room_to_save_ = kNoCap;  // for a copy of the state, beside the arenas
   int64_t first_step_ = 0;
   Value rate_ = -1, counter_ = -1;
 };
