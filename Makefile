@@ -2,7 +2,7 @@
 PRESET ?= release
 BUILD = build/$(PRESET)
 
-.PHONY: all setup build test test-long demo format check clean
+.PHONY: all setup build test test-long sanitize asan tsan demo format check clean
 all: build
 
 setup:
@@ -20,6 +20,13 @@ test: build
 
 test-long: build
 	ctest --test-dir $(BUILD) --output-on-failure --label-regex long
+
+# Memory and undefined behaviour on the fast tests; races on the kernels, the loader and the saver.
+sanitize: asan tsan
+asan tsan: setup
+	@test -f build/$@/build.ninja || cmake --preset $@
+	@cmake --build --preset $@
+	ctest --preset $@
 
 demo: build
 	@scripts/demo.sh $(BUILD)/adjoint
