@@ -1,0 +1,75 @@
+// A step allocates nothing: every `new` of the process is counted, call by call. oneDNN's own small
+// ones, inside its products, are not ours to avoid.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <new>
+
+#include "functors/functor.h"
+#include "models/small_models.h"
+#include "run/random_steps.h"
+
+#if !ADJOINT_NO_CLONES  // sanitizers have a `new` of their own
+
+static std::atomic<int64_t> g_allocations{0};
+
+void* operator new(size_t size) {
+  ++g_allocations;
+  if (void* p = std::malloc(size ? size : 1)) return p;
+  throw std::bad_alloc();
+}
+void* operator new(size_t size, std::align_val_t alignment) {
+  ++g_allocations;
+  const auto a = static_cast<size_t>(alignment);
+  if (void* p = std::aligned_alloc(a, (size + a - 1) / a * a)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace adjoint {
+namespace {
+
+std::map<std::string, int64_t> allocations_by_op(const std::string& model,
+                                                 const std::string& stack) {
+  const Scheme forward = elaborate_preset(
+      model, {{"batch", 4}, {"seq", 16}, {"layers", 2}, {"hidden", 32}, {"dropout", 0.1}});
+  const Scheme step = build_step(forward, parse_stack(stack), {}).scheme;
+  const Plan plan = make_plan(step, {.threads = num_threads()});
+  Run run(step, plan, {.reference = false, .poison = false});
+  RandomSteps steps(run, 1);
+  steps.begin();
+  steps.feed();
+  run.step();  // threads are made here
+  steps.feed();
+  std::map<std::string, int64_t> by_op;
+  for (const Morphism& m : step.morphisms) by_op[m.op] = 0;
+  int64_t before = 0;
+  run.after_call = [&](int at) {
+    by_op.find(step.morphisms[plan.calls[at].morphism].op)->second += g_allocations - before;
+    before = g_allocations;
+  };
+  before = g_allocations;
+  run.step();
+  return by_op;
+}
+
+TEST(Allocation, AStepAllocatesNothing) {
+  for (const char* model : {"char", "llama-tiny"}) {
+    for (const char* stack : {"", "bf16 | accumulate(2)", "checkpoint(block)", "fp16"}) {
+      for (const auto& [op, count] : allocations_by_op(model, stack)) {
+        if (op == "linear" || op == "contract" || op == "linear_act") continue;
+        EXPECT_EQ(count, 0) << op << " in " << model << " with \"" << stack << "\"";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace adjoint
+
+#endif
