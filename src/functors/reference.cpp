@@ -22,7 +22,7 @@ void widen_attrs(Morphism& m) {
     auto& word = std::get<std::string>(found->second);
     if (const auto dtype = dtype_named(word)) word = widened(*dtype);
   }
-  if (m.op != "map") return;
+  if (m.op != "map" && (m.op != "gang" || !m.attrs.count("body"))) return;
   auto& text = std::get<std::string>(m.attrs["body"]);
   Body body = parse_body(text);
   for (BodyOutput& out : body.outputs) {

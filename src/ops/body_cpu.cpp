@@ -29,9 +29,12 @@ constexpr int64_t kGrain = 16384;
 }  // namespace
 
 BodyProgram::Registers BodyProgram::registers(int thread) const {
+  return registers_at(partials() + round_up(layout.block_bytes(), {64}).count +
+                      thread * layout.thread_bytes().count);
+}
+
+BodyProgram::Registers BodyProgram::registers_at(std::byte* base) const {
   const int64_t nodes = static_cast<int64_t>(layout.body.nodes.size());
-  std::byte* base = partials() + round_up(layout.block_bytes(), {64}).count +
-                    thread * layout.thread_bytes().count;
   Registers r;
   r.args = base;
   base += round_up({tile_args(layout).bytes()}, {64}).count;
@@ -56,19 +59,22 @@ void BodyProgram::run() const {
   } else if (layout.sums) {
     run_by_block();
   } else {
-    const int64_t pieces = (layout.row() + layout.piece - 1) / layout.piece;
     const int64_t grain = std::max<int64_t>(1, kGrain / layout.piece);
-    parallel_for(layout.rows * pieces, grain, [&](int64_t begin, int64_t end, int thread) {
-      const Registers r = registers(thread);
-      for (int64_t unit = begin, units = 1; unit < end; unit += units) {
-        const int64_t row = unit / pieces, first = unit % pieces * layout.piece;
-        if (pieces == 1) units = run_of_rows(row, end);
-        if (pieces > 1 && any_length()) units = std::min(end - unit, pieces - unit % pieces);
-        const int64_t n = std::min((pieces > 1 ? units : 1) * layout.piece, layout.row() - first);
-        const int64_t count = pieces == 1 ? units : 1;
-        run_piece(r, {.row = row, .count = count, .first = first, .n = n});
-      }
+    parallel_for(num_units(), grain, [&](int64_t begin, int64_t end, int thread) {
+      run_units(registers(thread), begin, end);
     });
+  }
+}
+
+void BodyProgram::run_units(const Registers& r, int64_t begin, int64_t end) const {
+  const int64_t pieces = pieces_of_row();
+  for (int64_t unit = begin, units = 1; unit < end; unit += units) {
+    const int64_t row = unit / pieces, first = unit % pieces * layout.piece;
+    if (pieces == 1) units = run_of_rows(row, end);
+    if (pieces > 1 && any_length()) units = std::min(end - unit, pieces - unit % pieces);
+    const int64_t n = std::min((pieces > 1 ? units : 1) * layout.piece, layout.row() - first);
+    const int64_t count = pieces == 1 ? units : 1;
+    run_piece(r, {.row = row, .count = count, .first = first, .n = n});
   }
 }
 
@@ -163,7 +169,8 @@ Bytes body_workspace(const KernelCall& call) {
   return round_up(layout.block_bytes(), {64}) + int64_t{call.threads} * layout.thread_bytes();
 }
 
-Launch prepare_body_cpu(const KernelCall& call, const Pointers& at) {
+namespace {
+std::shared_ptr<BodyProgram> prepare_program(const KernelCall& call, const Pointers& at) {
   auto program = std::make_shared<BodyProgram>();
   program->layout = lay_out(call);
   program->in_types = call.call.inputs;
@@ -174,7 +181,30 @@ Launch prepare_body_cpu(const KernelCall& call, const Pointers& at) {
   for (size_t a = 1; a < space.size(); ++a) program->sample *= space[a].size;
   program->find_direct();
   program->prepare_code();
-  return [program] { program->run(); };
+  return program;
+}
+}  // namespace
+
+Launch prepare_body_cpu(const KernelCall& call, const Pointers& at) {
+  return [program = prepare_program(call, at)] { program->run(); };
+}
+
+bool runs_in_units(const Body& body) {
+  return std::none_of(body.outputs.begin(), body.outputs.end(), is_sum) &&
+         std::none_of(body.nodes.begin(), body.nodes.end(),
+                      [](const ExprNode& n) { return n.kind == ExprKind::kRandom; });
+}
+
+Bytes body_unit_registers(const KernelCall& call) { return lay_out(call).thread_bytes(); }
+
+BodyUnits prepare_body_units(const KernelCall& call, const Pointers& at) {
+  const auto program = prepare_program(call, at);
+  CHECK(!program->layout.sums, "a body in units sums nothing");
+  return {.count = program->num_units(),
+          .elements = program->layout.piece,
+          .run = [program](int64_t begin, int64_t end, std::byte* registers) {
+            program->run_units(program->registers_at(registers), begin, end);
+          }};
 }
 
 }  // namespace adjoint

@@ -29,6 +29,7 @@ struct BodyProgram {
     float* slot(int i) const { return slots + i * slot_floats; }
   };
   Registers registers(int thread) const;
+  Registers registers_at(std::byte* base) const;
   std::byte* partials() const { return static_cast<std::byte*>(at.workspace); }
 
   // Offset of operand or output `strides` at row `row`.
@@ -78,6 +79,11 @@ struct BodyProgram {
   void begin_code(const Registers& r) const;
   void run_code(const Registers& r, const Piece& piece) const;
   void run_piece(const Registers& r, const Piece& piece) const;
+
+  // A body that sums nothing, in units: pieces of rows, in order.
+  int64_t pieces_of_row() const { return (layout.row() + layout.piece - 1) / layout.piece; }
+  int64_t num_units() const { return layout.rows * pieces_of_row(); }
+  void run_units(const Registers& r, int64_t begin, int64_t end) const;
 
   void run() const;
   void run_by_block() const;

@@ -11,6 +11,16 @@ Launch prepare_body_reference(const KernelCall& call, const Pointers& at);
 Launch prepare_body_cpu(const KernelCall& call, const Pointers& at);
 Bytes body_workspace(const KernelCall& call);
 
+// A body that sums nothing and draws nothing, in units that may run in any order and at the same
+// time, each on registers that nobody else uses meanwhile.
+struct BodyUnits {
+  int64_t count = 0, elements = 0;  // elements of one unit
+  std::function<void(int64_t begin, int64_t end, std::byte* registers)> run = {};
+};
+BodyUnits prepare_body_units(const KernelCall& call, const Pointers& at);
+Bytes body_unit_registers(const KernelCall& call);
+bool runs_in_units(const Body& body);
+
 // The strides of an operand of type `type` along each axis of `space`, 0 where it is stretched.
 Strides stretch(const Strides& strides, const Type& type, const std::vector<Axis>& space);
 // The strides of an output, 0 along the axes that it sums or drops.

@@ -115,6 +115,7 @@ struct OpDef {
   std::optional<Strides> (*view)(const OpCall&, const Strides&, int64_t& offset) = nullptr;
   bool wants_dense = false;                             // its kernels take no strided views
   std::vector<std::pair<int, int>> may_overwrite = {};  // (output, operand)
+  std::vector<std::pair<int, int>> (*overwrites)(const OpCall&) = nullptr;  // where calls differ
   std::vector<Value> (*meaning)(Builder&, std::span<const Value>, const Attrs&) = nullptr;
   Launch (*reference)(const KernelCall&, const Pointers&) = nullptr;  // float64, plain loops
   Launch (*cpu)(const KernelCall&, const Pointers&) = nullptr;

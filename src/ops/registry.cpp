@@ -140,6 +140,7 @@ IndexMap index_map_of(const OpCall& call) {
 
 std::vector<std::pair<int, int>> overwrites(const OpCall& call) {
   const OpDef& def = op_named(call.op);
+  if (def.overwrites) return def.overwrites(call);
   if (def.body) return body_may_overwrite(call);
   std::vector<std::pair<int, int>> pairs;
   for (const auto& pair : def.may_overwrite) {

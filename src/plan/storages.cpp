@@ -223,9 +223,14 @@ class Planner {
       if (!dies || !same) continue;
       const auto taken = [&](Value other) { return plan_.places[other].storage == place.storage; };
       // Not when another operand lies in the same bytes differently, or another result took them.
+      const bool read_elsewhere = [&] {
+        for (size_t i = 0; i < m.inputs.size(); ++i) {
+          if (m.inputs[i] == in ? !is_stated(facts, o, i) : taken(m.inputs[i])) return true;
+        }
+        return false;
+      }();
       const bool shared =
-          std::any_of(m.inputs.begin(), m.inputs.end(),
-                      [&](Value other) { return other != in && taken(other); }) ||
+          read_elsewhere ||
           std::any_of(m.outputs.begin(), m.outputs.begin() + static_cast<int64_t>(o), taken);
       if (!shared) return in;
     }
@@ -273,12 +278,24 @@ class Planner {
   // may be overwritten. All other readers of `in` have run: the order sees to that.
   bool may_write(const Morphism& m, size_t o, Value in, const CallFacts& facts) const {
     for (size_t i = 0; i < m.inputs.size(); ++i) {
-      if (plan_.places[m.inputs[i]].storage != plan_.places[in].storage) continue;
-      const std::pair<int, int> pair(static_cast<int>(o), static_cast<int>(i));
-      const bool stated = std::count(facts.overwrites.begin(), facts.overwrites.end(), pair) > 0;
-      if (m.inputs[i] != in || !stated) return false;
+      if (!overlap(m.inputs[i], in)) continue;
+      if (m.inputs[i] != in || !is_stated(facts, o, i)) return false;
     }
     return true;
+  }
+
+  static bool is_stated(const CallFacts& facts, size_t o, size_t operand) {
+    const std::pair<int, int> pair(static_cast<int>(o), static_cast<int>(operand));
+    return std::count(facts.overwrites.begin(), facts.overwrites.end(), pair) > 0;
+  }
+
+  // Parameters that a concat joins lie in one storage, each in bytes of its own.
+  bool overlap(Value a, Value b) const {
+    const Place &x = plan_.places[a], &y = plan_.places[b];
+    if (x.storage != y.storage) return false;
+    const Type &of_a = scheme_[a].type, &of_b = scheme_[b].type;
+    if (x.strides != dense_strides(of_a) || y.strides != dense_strides(of_b)) return true;
+    return x.offset < y.offset + of_b.bytes() && y.offset < x.offset + of_a.bytes();
   }
 
   // Live bytes over the order; an arena must hold at least their maximum.

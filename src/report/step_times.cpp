@@ -59,6 +59,7 @@ std::vector<TimeRow> rows_by(const Scheme& scheme, const Plan& plan,
 
 std::string op_label(const Morphism& m) {
   const auto from = m.attrs.find("from");
+  if (m.op == "gang") return "gang (" + std::get<std::string>(m.attrs.at("op")) + ")";
   if (m.op != "map") return m.op;
   if (from == m.attrs.end()) return "map (" + short_name(to_string(m.source)) + ")";
   std::istringstream sources(std::get<std::string>(from->second));

@@ -317,9 +317,13 @@ void expect_base_at_first(const Scheme& forward, bool defaults) {
   Scheme step = build_step(forward, stack_of("lora(rank=3)", defaults), {}).scheme;
   std::map<std::string, Value> gradients;
   for (const Morphism& m : step.morphisms) {
-    if (m.op != "adamw") continue;
-    gradients[step[m.inputs[0]].source.path] = m.inputs[1];
-    step.outputs.push_back(m.inputs[1]);
+    if (m.op != "adamw" && m.op != "gang") continue;
+    const int64_t calls = m.op == "gang" ? std::get<int64_t>(m.attrs.at("calls")) : 1;
+    const size_t own = (m.inputs.size() - 4) / calls;  // p, g, m, v; four numbers are shared
+    for (size_t k = 0; k + 4 < m.inputs.size(); k += own) {
+      gradients[step[m.inputs[k]].source.path] = m.inputs[k + 1];
+      step.outputs.push_back(m.inputs[k + 1]);
+    }
   }
   FirstStep adapted(step);
   const double loss = base.run.number(base.run.scheme().outputs[0]);

@@ -15,7 +15,9 @@
 namespace adjoint {
 namespace {
 
-constexpr const char* kStack = "accumulate(1) | -recompute_cheap";
+// Updates one by one: in one pass all gradients live to the same call, and how well so few tensors
+// pack then hides what the search is asked about.
+constexpr const char* kStack = "accumulate(1) | -recompute_cheap | -gang_updates";
 constexpr size_t kMost = 9;  // tensors of which all sets are planned
 
 // Layers that narrow and widen, so that no two are alike.

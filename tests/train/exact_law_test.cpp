@@ -75,9 +75,9 @@ TEST(ExactLaw, DefaultsChangeNoBitOfAStep) {
     for (const int count : {1, 2}) {
       set_num_threads(count);
       set_grain(1);  // small as it is, the work is shared
-      const Scheme plain = step_of(model, "-fuse | -simplify");
+      const Scheme plain = step_of(model, "-fuse | -simplify | -gang_updates");
       const auto want = left_behind(plain, model.vocab);
-      for (const char* stack : {"-fuse", "-simplify", ""}) {
+      for (const char* stack : {"-fuse", "-simplify", "-gang_updates", ""}) {
         const Scheme step = step_of(model, stack);
         EXPECT_LE(step.morphisms.size(), plain.morphisms.size());
         const auto got = left_behind(step, model.vocab);
@@ -87,6 +87,23 @@ TEST(ExactLaw, DefaultsChangeNoBitOfAStep) {
               << model.preset << ", stack '" << stack << "', " << count << " threads: " << name;
         }
       }
+    }
+  }
+  set_grain(0);
+  set_num_threads(threads);
+}
+
+TEST(ExactLaw, UpdatesInOnePassChangeNoBit) {
+  const int threads = num_threads();
+  set_num_threads(2);
+  set_grain(1);
+  for (const Model& model : tiny_models()) {
+    for (const std::string stack : {"bf16", "fp16", "accumulate(3)", "lora(rank=2)"}) {
+      const Scheme step = step_of(model, stack);
+      EXPECT_TRUE(std::any_of(step.morphisms.begin(), step.morphisms.end(),
+                              [](const Morphism& m) { return m.op == "gang"; }));
+      const auto want = left_behind(step_of(model, stack + " | -gang_updates"), model.vocab);
+      EXPECT_TRUE(left_behind(step, model.vocab) == want) << model.preset << " " << stack;
     }
   }
   set_grain(0);
