@@ -24,7 +24,7 @@ void BodyProgram::prepare_code() {
 }
 
 int64_t BodyProgram::run_of_rows(int64_t row, int64_t end) const {
-  if (!code || !layout.tile.all_generated() || layout.dims.size() < 2) return 1;
+  if (!code || !layout.tile.all_generated || layout.dims.size() < 2) return 1;
   const int64_t inner = layout.dims[layout.dims.size() - 2];
   return layout.dims.size() == 2 ? end - row : std::min(end - row, inner - row % inner);
 }
@@ -84,7 +84,7 @@ void BodyProgram::run_code(const Registers& r, const Piece& piece) const {
     stream = sums + piece.at_suffix % layout.sum_size[k];
     sums += piece.compact_sums ? kPiece : layout.sum_size[k];
   }
-  if (layout.tile.all_generated()) {
+  if (layout.tile.all_generated) {
     code->functions[0](r.args);
     return;
   }

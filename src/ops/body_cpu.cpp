@@ -112,14 +112,20 @@ void BodyProgram::run_by_block() const {
     const bool whole = layout.body.outputs[k].row == BodyOutput::Row::kWhole;
     const int64_t row = whole ? layout.row() : 1;
     parallel_for(size, 4096, [&](int64_t begin, int64_t end, int) {
-      for (int64_t c = begin; c < end; ++c) {
-        double sum = 0;
+      constexpr int64_t kColumns = 512;
+      double sums[kColumns];
+      for (int64_t from = begin; from < end; from += kColumns) {
+        const int64_t count = std::min(kColumns, end - from);
+        std::fill(sums, sums + count, 0.0);
         for (int64_t block = 0; block < layout.blocks; ++block) {
-          sum += partial[block * total + base + c];
+          accumulate(sums, partial + block * total + base + from, count);
         }
-        const int64_t offset =
-            row_offset(layout.dims, layout.out[k], c / row) + c % row * layout.out[k].back();
-        store_element(at.out[k], out_types[k].dtype, offset, sum);
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t c = from + i;
+          const int64_t offset = row_offset(layout.dims, layout.out[k], row == 1 ? c : c / row) +
+                                 c % row * layout.out[k].back();
+          store_element(at.out[k], out_types[k].dtype, offset, sums[i]);
+        }
       }
     });
     base += size;
@@ -149,7 +155,7 @@ void BodyProgram::run_by_column() const {
                         .sums = r.columns,
                         .compact_sums = true});
         }
-        for (int64_t c = 0; c < sums; ++c) r.totals[c] += r.columns[c];
+        accumulate(r.totals, r.columns, sums);
       }
       for (int64_t c = 0; c < sums; ++c) r.columns[c] = static_cast<float>(r.totals[c]);
       const float* from = r.columns;

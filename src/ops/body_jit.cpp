@@ -74,16 +74,10 @@ TileIsa best_tile_isa() {
   return avx2 && __builtin_cpu_supports("bmi2") ? TileIsa::kAvx2 : TileIsa::kNone;
 }
 
-std::shared_ptr<const TileCode> generate_tile(const Layout& layout,
-                                              const std::vector<Type>& in_types,
-                                              const std::vector<Type>& out_types) {
-  const TileIsa isa = chosen_isa();
-  if (isa == TileIsa::kNone) return nullptr;
-  static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<const TileCode>> known;
-  const std::string key = key_of(layout, in_types, out_types, isa);
-  const std::lock_guard lock(mutex);
-  if (auto code = known[key].lock()) return code;
+// Throws Xbyak::Error where the system gives no memory that can be executed.
+std::shared_ptr<const TileCode> compile_tile(const Layout& layout,
+                                             const std::vector<Type>& in_types,
+                                             const std::vector<Type>& out_types, TileIsa isa) {
   struct Memory {
     TileGenerator generator;
     std::vector<VectorCode::Line> constants;
@@ -100,13 +94,38 @@ std::shared_ptr<const TileCode> generate_tile(const Layout& layout,
   }
   code->constants = memory->constants.data();
   code->memory = memory;
-  known[key] = code;
   return code;
+}
+
+std::shared_ptr<const TileCode> generate_tile(const Layout& layout,
+                                              const std::vector<Type>& in_types,
+                                              const std::vector<Type>& out_types) {
+  const TileIsa isa = chosen_isa();
+  if (isa == TileIsa::kNone) return nullptr;
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<const TileCode>> known;
+  const std::string key = key_of(layout, in_types, out_types, isa);
+  const std::lock_guard lock(mutex);
+  if (auto code = known[key].lock()) return code;
+  try {
+    const auto code = compile_tile(layout, in_types, out_types, isa);
+    known[key] = code;
+    return code;
+  } catch (const Xbyak::Error& error) {
+    const int what = error;
+    if (what == Xbyak::ERR_CANT_ALLOC || what == Xbyak::ERR_CANT_PROTECT) return nullptr;
+    throw;
+  }
 }
 
 #else
 
 TileIsa best_tile_isa() { return TileIsa::kNone; }
+
+std::shared_ptr<const TileCode> compile_tile(const Layout&, const std::vector<Type>&,
+                                             const std::vector<Type>&, TileIsa) {
+  return nullptr;
+}
 
 std::shared_ptr<const TileCode> generate_tile(const Layout&, const std::vector<Type>&,
                                               const std::vector<Type>&) {

@@ -28,6 +28,8 @@ struct TileArgs {
 };
 TileArgs tile_args(const Layout& layout);
 
+enum class TileIsa : uint8_t { kNone, kAvx2, kAvx512 };
+
 struct TileCode {
   using Function = void (*)(void* args);
   // One per group of segments: a group begins where the interpreter has something to make.
@@ -42,8 +44,12 @@ std::shared_ptr<const TileCode> generate_tile(const Layout& layout,
                                               const std::vector<Type>& in_types,
                                               const std::vector<Type>& out_types);
 
+// The code for any processor, to be run on this one or not.
+std::shared_ptr<const TileCode> compile_tile(const Layout& layout,
+                                             const std::vector<Type>& in_types,
+                                             const std::vector<Type>& out_types, TileIsa isa);
+
 // For tests: which way calls that are prepared from now on will run.
-enum class TileIsa : uint8_t { kNone, kAvx2, kAvx512 };
 TileIsa best_tile_isa();
 void set_tile_isa(TileIsa isa);  // at most the best
 

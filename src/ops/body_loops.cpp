@@ -51,16 +51,35 @@ BINARY(less, x < y ? 1.0f : 0.0f)
 BINARY(equal, x == y ? 1.0f : 0.0f)
 UNARY(neg, -x)
 UNARY(exp, fast_exp(x))
-UNARY(log, std::log(x))
+UNARY(log, fast_log(x))
 UNARY(sqrt, std::sqrt(x))
 UNARY(tanh, fast_tanh(x))
 UNARY(sigmoid, fast_sigmoid(x))
-UNARY(erf, std::erf(x))
-UNARY(sin, std::sin(x))
-UNARY(cos, std::cos(x))
+UNARY(erf, fast_erf(x))
 UNARY(finite, x - x == 0.0f ? 1.0f : 0.0f)
 UNARY(round_bf16, float(BFloat16(x)))
 UNARY(round_f16, float(Float16(x)))
+
+// Angles so large that the polynomial cannot have them go to libm, one by one.
+#define ANGLE(name)                                                           \
+  ADJOINT_SIMD void name(float* y, const float* a, int64_t n) {               \
+    for (int64_t from = 0; from < n; from += kLanes) {                        \
+      const int64_t count = n - from < kLanes ? n - from : kLanes;            \
+      float x[kLanes] = {}, result[kLanes];                                   \
+      for (int64_t i = 0; i < count; ++i) x[i] = a[from + i];                 \
+      int large = 0;                                                          \
+      for (int i = 0; i < kLanes; ++i) {                                      \
+        result[i] = fast_##name(x[i]);                                        \
+        large |= !(std::fabs(x[i]) <= kLargestAngle);                         \
+      }                                                                       \
+      for (int i = 0; large && i < kLanes; ++i) {                             \
+        if (!(std::fabs(x[i]) <= kLargestAngle)) result[i] = std::name(x[i]); \
+      }                                                                       \
+      for (int64_t i = 0; i < count; ++i) y[from + i] = result[i];            \
+    }                                                                         \
+  }
+ANGLE(sin)
+ANGLE(cos)
 
 }  // namespace
 
@@ -97,6 +116,9 @@ ADJOINT_SIMD float reduce_max(const float* a, int64_t n) {
 }
 
 ADJOINT_SIMD void accumulate(float* sum, const float* a, int64_t n) {
+  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) sum[i] += a[i];
+}
+ADJOINT_SIMD void accumulate(double* sum, const float* a, int64_t n) {
   _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) sum[i] += a[i];
 }
 

@@ -20,6 +20,7 @@ UnaryLoop unary_loop(const ExprNode& node);  // nullptr: the identity
 
 void choose(float* y, const float* a, const float* b, const float* c, int64_t n);
 void accumulate(float* sum, const float* a, int64_t n);
+void accumulate(double* sum, const float* a, int64_t n);
 float reduce_sum(const float* a, int64_t n);
 float reduce_max(const float* a, int64_t n);
 // Uniform in [0, 1): elements first, first + 1, ... of the stream (base/philox.h).

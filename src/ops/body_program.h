@@ -74,7 +74,7 @@ struct BodyProgram {
   int64_t run_of_rows(int64_t row, int64_t end) const;
   // Nothing is kept between loops, so that a piece may be as long as a row.
   bool any_length() const {
-    return code && layout.tile.all_generated() && layout.tile.num_slots == 0;
+    return code && layout.tile.all_generated && layout.tile.num_slots == 0;
   }
   void begin_code(const Registers& r) const;
   void run_code(const Registers& r, const Piece& piece) const;

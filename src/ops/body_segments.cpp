@@ -25,6 +25,10 @@ class Cutter {
     std::vector<bool> last(body_.outputs.size(), false);
     while (!place(last)) {
     }
+    plan_.all_generated =
+        std::none_of(plan_.maker.begin(), plan_.maker.end(),
+                     [](Maker m) { return m == Maker::kCalled; }) &&
+        std::all_of(plan_.stored.begin(), plan_.stored.end(), [](bool by_code) { return by_code; });
     return plan_;
   }
 
@@ -67,8 +71,6 @@ class Cutter {
       case ExprKind::kIndex:
       case ExprKind::kRandom:
       case ExprKind::kRotate:
-      case ExprKind::kLog:
-      case ExprKind::kErf:
       case ExprKind::kSin:
       case ExprKind::kCos:
         return Maker::kCalled;
@@ -247,12 +249,6 @@ class Cutter {
 };
 
 }  // namespace
-
-bool TilePlan::all_generated() const {
-  return std::all_of(segments.begin(), segments.end(),
-                     [](const Segment& s) { return s.calls.empty(); }) &&
-         std::all_of(stored.begin(), stored.end(), [](bool by_code) { return by_code; });
-}
 
 TilePlan cut_into_segments(const Layout& layout, const std::vector<Type>& in_types,
                            const std::vector<Type>& out_types) {

@@ -41,8 +41,7 @@ struct TilePlan {
   std::vector<bool> folded;    // per comparison: its one reader, a select, does it
   std::vector<bool> stored;    // per output: by generated code
   int num_slots = 0;
-  // Nothing but generated code runs, so that it may walk the rows itself.
-  bool all_generated() const;
+  bool all_generated = false;  // nothing else runs, so that it may walk the rows itself
 };
 
 TilePlan cut_into_segments(const Layout& layout, const std::vector<Type>& in_types,

@@ -35,6 +35,12 @@ void TileGenerator::emit(int i) {
     case ExprKind::kSigmoid:
       with_temps(5, [&](const Vec& y, const Vec& x, const Vec* t) { logistic(y, x, t); });
       break;
+    case ExprKind::kErf:
+      with_temps(5, [&](const Vec& y, const Vec& x, const Vec* t) { error_function(y, x, t); });
+      break;
+    case ExprKind::kLog:
+      with_temps(5, [&](const Vec& y, const Vec& x, const Vec* t) { logarithm(y, x, t); });
+      break;
     case ExprKind::kFinite:
       with_temps(1, [&](const Vec& y, const Vec& x, const Vec* t) {
         vsubps(t[0], x, x);

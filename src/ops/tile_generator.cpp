@@ -144,7 +144,7 @@ void TileGenerator::function(size_t from, size_t to) {
   Xbyak::Label next_row;
   L(next_row);
   for (size_t s = from; s < to; ++s) segment(plan_.segments[s]);
-  if (plan_.all_generated()) {
+  if (plan_.all_generated) {
     for (int64_t s = 0; s < args_.num_streams(); ++s) {
       if (!used[s]) continue;
       const auto p = pointers_.find(s);

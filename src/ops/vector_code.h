@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -98,11 +99,9 @@ class VectorCode : public Xbyak::CodeGenerator {
     vsubps(n, s, constant(12582912.0f));
     vfmadd231ps(r, n, constant(-0.693359375f));
     vfmadd231ps(r, n, constant(2.12194440e-4f));
-    load(p, constant(1.9875691500e-4f));
-    for (const float c : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
-                          5.0000001201e-1f, 1.0f, 1.0f}) {
-      vfmadd213ps(p, r, constant(c));
-    }
+    polynomial(p, r,
+               {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                1.6666665459e-1f, 5.0000001201e-1f, 1.0f, 1.0f});
     if (wide) {
       mask(p, x, constant(-87.3365f), Compare::kNotLess);
       vscalefps(y | k2 | T_z, p, n);
@@ -146,16 +145,85 @@ class VectorCode : public Xbyak::CodeGenerator {
     vorps(far, far, t[0]);
     const Vec &z = t[0], &p = t[1];
     vmulps(z, x, x);
-    load(p, constant(-5.70498872745e-3f));
-    for (const float c :
-         {2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f}) {
-      vfmadd213ps(p, z, constant(c));
-    }
+    polynomial(p, z,
+               {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                -3.33332819422e-1f});
     vmulps(z, z, x);
     vfmadd213ps(p, z, x);
     vandps(t[2], x, bits(0x7fffffff));
     mask(t[2], t[2], constant(0.625f), Compare::kLess);
     masked_or(y, t[2], p, far);
+  }
+
+  // y = erf(x); t are 5 registers.
+  void error_function(const Vec& y, const Vec& x, const Vec* t) {
+    const Vec &far = t[4], &a = t[0], &p = t[1];
+    vandps(a, x, bits(0x7fffffff));
+    load(far, constant(4.0f));
+    vminps(a, far, a);
+    polynomial(far, a,
+               {-1.72853470e-5f, 3.83197126e-4f, -3.88396438e-3f, 2.42546219e-2f, -1.06777877e-1f,
+                -6.34846687e-1f, -1.28717512e-1f});
+    vfmsub213ps(far, a, a);
+    exponential(far, far, t);
+    load(p, constant(1.0f));
+    vsubps(far, p, far);
+    vandps(far, far, bits(0x7fffffff));
+    vandps(p, x, bits(0x80000000));
+    vorps(far, far, p);
+    const Vec& z = t[0];
+    vmulps(z, x, x);
+    polynomial(p, z,
+               {-5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f, -3.76125336e-1f,
+                1.28379166e-1f});
+    vfmadd213ps(p, x, x);
+    vandps(z, x, bits(0x7fffffff));
+    mask(z, z, constant(0.927734375f), Compare::kLess);
+    masked_or(y, z, p, far);
+  }
+
+  // y = log(x); t are 5 registers.
+  void logarithm(const Vec& y, const Vec& x, const Vec* t) {
+    const Vec &f = t[0], &n = t[1], &z = t[2], &p = t[3], &s = t[4];
+    vmulps(f, x, constant(0x1p23f));
+    mask(s, x, constant(0x1p-126f), Compare::kLess);
+    masked_or(f, s, f, x);
+    masked_or_zero(z, s, constant(23.0f));
+    vpsubd(n, f, bits(0x3f3504f3));
+    vpsrad(n, n, 23);
+    vpslld(p, n, 23);
+    vpsubd(f, f, p);
+    vcvtdq2ps(n, n);
+    vsubps(n, n, z);
+    vsubps(f, f, constant(1.0f));
+    vmulps(z, f, f);
+    polynomial(
+        p, f,
+        {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+         -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f});
+    vmulps(s, f, z);
+    vmulps(p, s, p);
+    vfmadd231ps(p, n, constant(-2.12194440e-4f));
+    vfmadd231ps(p, z, constant(-0.5f));
+    vaddps(p, f, p);
+    vfmadd231ps(p, n, constant(0.693359375f));
+    mask(s, x, constant(INFINITY), Compare::kLess);
+    masked_or(p, s, p, x);
+    // 0 and below: minus infinity, and no number.
+    load(n, bits(0x7fc00000));
+    mask(s, x, constant(0.0f), Compare::kEqual);
+    masked_or(n, s, constant(-INFINITY), n);
+    load(z, constant(0.0f));
+    mask(s, z, x, Compare::kLess);
+    masked_or(y, s, p, n);
+  }
+
+  // y = the polynomial in x with these coefficients, the highest power's first.
+  void polynomial(const Vec& y, const Vec& x, std::initializer_list<float> coefficients) {
+    load(y, constant(*coefficients.begin()));
+    for (auto c = coefficients.begin() + 1; c != coefficients.end(); ++c) {
+      vfmadd213ps(y, x, constant(*c));
+    }
   }
 
   // The nearest bfloat16 in the upper half of each word, anything in the lower; y is not x.

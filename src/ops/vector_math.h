@@ -51,4 +51,80 @@ ADJOINT_INLINE float fast_tanh(float x) {
   return a < 0.625f ? near_zero : far;
 }
 
+// Near 0 an odd polynomial; else 1 - exp of one, which is near -x^2.
+ADJOINT_INLINE float fast_erf(float x) {
+  const float a = std::fabs(x), z = x * x;
+  float p = -5.96761703e-4f;
+  p = std::fma(p, z, 4.99119423e-3f);
+  p = std::fma(p, z, -2.67681349e-2f);
+  p = std::fma(p, z, 1.12819925e-1f);
+  p = std::fma(p, z, -3.76125336e-1f);
+  p = std::fma(p, z, 1.28379166e-1f);
+  const float near_zero = std::fma(p, x, x);
+  const float t = 4.0f < a ? 4.0f : a;  // 1 from here on
+  float q = -1.72853470e-5f;
+  q = std::fma(q, t, 3.83197126e-4f);
+  q = std::fma(q, t, -3.88396438e-3f);
+  q = std::fma(q, t, 2.42546219e-2f);
+  q = std::fma(q, t, -1.06777877e-1f);
+  q = std::fma(q, t, -6.34846687e-1f);
+  q = std::fma(q, t, -1.28717512e-1f);
+  const float far = std::copysign(1.0f - fast_exp(std::fma(q, t, -t)), x);
+  return a < 0.927734375f ? near_zero : far;
+}
+
+// log(x) = n ln(2) + log(m), sqrt(1/2) <= m < sqrt(2).
+ADJOINT_INLINE float fast_log(float x) {
+  constexpr uint32_t kRootHalf = 0x3f3504f3;
+  const bool tiny = x < 0x1p-126f;  // not normal: 23 bits up, and down again at the end
+  const uint32_t u = std::bit_cast<uint32_t>(tiny ? x * 0x1p23f : x);
+  const int32_t power = static_cast<int32_t>(u - kRootHalf) >> 23;
+  const float n = static_cast<float>(power) - (tiny ? 23.0f : 0.0f);
+  const float f = std::bit_cast<float>(u - (static_cast<uint32_t>(power) << 23)) - 1.0f;
+  const float z = f * f;
+  float p = 7.0376836292e-2f;
+  p = std::fma(p, f, -1.1514610310e-1f);
+  p = std::fma(p, f, 1.1676998740e-1f);
+  p = std::fma(p, f, -1.2420140846e-1f);
+  p = std::fma(p, f, 1.4249322787e-1f);
+  p = std::fma(p, f, -1.6668057665e-1f);
+  p = std::fma(p, f, 2.0000714765e-1f);
+  p = std::fma(p, f, -2.4999993993e-1f);
+  p = std::fma(p, f, 3.3333331174e-1f);
+  float y = std::fma(n, -2.12194440e-4f, f * z * p);
+  y = std::fma(-0.5f, z, y);
+  y = std::fma(n, 0.693359375f, f + y);
+  // Not below infinity: infinity and what is no number, as they are.
+  y = x < INFINITY ? y : x;
+  return x > 0.0f ? y : x == 0.0f ? -INFINITY : std::bit_cast<float>(0x7fc00000);
+}
+
+// The sine of x + quarter * pi / 2, for |x| up to kLargestAngle; beyond, the three parts of pi / 2
+// no longer cancel what they should, and callers ask libm.
+inline constexpr float kLargestAngle = 48000.0f;
+ADJOINT_INLINE float fast_sine(float x, uint32_t quarter) {
+  constexpr float kShift = 12582912.0f;
+  const float shifted = std::fma(x, 0.636619747f, kShift);
+  const float n = shifted - kShift;
+  float r = std::fma(n, -1.57079601e+00f, x);
+  r = std::fma(n, -3.13916473e-07f, r);
+  r = std::fma(n, -5.39030253e-15f, r);
+  const uint32_t q = std::bit_cast<uint32_t>(shifted) + quarter;
+  const float z = r * r;
+  float s = 2.86567956e-6f;
+  s = std::fma(s, z, -1.98559923e-4f);
+  s = std::fma(s, z, 8.33338592e-3f);
+  s = std::fma(s, z, -1.66666672e-1f);
+  s = std::fma(s, r * z, r);
+  float c = 2.44677067e-5f;
+  c = std::fma(c, z, -1.38877297e-3f);
+  c = std::fma(c, z, 4.16666567e-2f);
+  c = std::fma(c, z, -0.5f);
+  c = std::fma(c, z, 1.0f);
+  const float y = q & 1 ? c : s;
+  return q & 2 ? -y : y;
+}
+ADJOINT_INLINE float fast_sin(float x) { return fast_sine(x, 0); }
+ADJOINT_INLINE float fast_cos(float x) { return fast_sine(x, 1); }
+
 }  // namespace adjoint

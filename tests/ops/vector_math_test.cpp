@@ -147,5 +147,72 @@ TEST(FastSigmoid, Extremes) {
   EXPECT_TRUE(std::isnan(fast_sigmoid(kNan)));
 }
 
+TEST(FastErf, RelativeErrorOverAllFloats) {
+  Worst worst;
+  const auto see = [&](float x) {
+    if (std::fabs(x) >= kSmallestNormal) {
+      worst.see(x, fast_erf(x), std::erf(static_cast<double>(x)));
+    }
+  };
+  for_many_floats(see);
+  for_floats_between(0.03f, 5.0f, see);
+  EXPECT_LE(worst.error, kTanhBound) << "at " << worst.at;
+  EXPECT_GT(worst.error, 0) << "something was measured";
+}
+
+TEST(FastErf, Extremes) {
+  EXPECT_EQ(fast_erf(kInfinity), 1.0f);
+  EXPECT_EQ(fast_erf(-kInfinity), -1.0f);
+  EXPECT_EQ(fast_erf(1e30f), 1.0f);
+  EXPECT_EQ(fast_erf(0.0f), 0.0f);
+  EXPECT_TRUE(std::signbit(fast_erf(-0.0f)));
+  EXPECT_TRUE(std::isnan(fast_erf(kNan)));
+  for_many_floats([](float x) {
+    ASSERT_EQ(fast_erf(-x), -fast_erf(x)) << x;
+    ASSERT_LE(std::fabs(fast_erf(x)), 1.0f) << x;
+  });
+}
+
+TEST(FastLog, RelativeErrorOverAllFloats) {
+  Worst worst;
+  const auto see = [&](float x) {
+    if (x > 0 && x != 1) worst.see(x, fast_log(x), std::log(static_cast<double>(x)));
+  };
+  for_many_floats(see);  // subnormal numbers too
+  for_floats_between(0.5f, 2.0f, see);
+  EXPECT_LE(worst.error, kExpBound) << "at " << worst.at;
+  EXPECT_GT(worst.error, 0) << "something was measured";
+}
+
+TEST(FastLog, Extremes) {
+  EXPECT_EQ(fast_log(1.0f), 0.0f);
+  EXPECT_EQ(fast_log(0.0f), -kInfinity);
+  EXPECT_EQ(fast_log(-0.0f), -kInfinity);
+  EXPECT_EQ(fast_log(kInfinity), kInfinity);
+  EXPECT_TRUE(std::isnan(fast_log(-1.0f)));
+  EXPECT_TRUE(std::isnan(fast_log(-1e-40f)));
+  EXPECT_TRUE(std::isnan(fast_log(-kInfinity)));
+  EXPECT_TRUE(std::isnan(fast_log(kNan)));
+}
+
+// Held to the unit circle: where they cross 0 they are as near as the reduced angle is.
+TEST(FastSine, ErrorUpToTheLargestAngle) {
+  double sine = 0, cosine = 0;
+  const auto see = [&](float x) {
+    if (std::fabs(x) > kLargestAngle) return;
+    const double s = std::sin(static_cast<double>(x)), c = std::cos(static_cast<double>(x));
+    sine = std::max(sine, std::abs(fast_sin(x) - s));
+    cosine = std::max(cosine, std::abs(fast_cos(x) - c));
+  };
+  for_many_floats(see);
+  for_floats_between(0.5f, 400.0f, see);
+  EXPECT_LE(sine, kExpBound);
+  EXPECT_LE(cosine, kExpBound);
+  EXPECT_GT(sine, 0) << "something was measured";
+  EXPECT_EQ(fast_sin(0.0f), 0.0f);
+  EXPECT_EQ(fast_cos(0.0f), 1.0f);
+  EXPECT_EQ(fast_sin(1e-30f), 1e-30f);
+}
+
 }  // namespace
 }  // namespace adjoint
