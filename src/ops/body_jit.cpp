@@ -41,8 +41,11 @@ std::string key_of(const Layout& layout, const std::vector<Type>& in_types,
       add_all(*list);
     }
   }
+  for (const Maker m : plan.maker) {
+    if (m == Maker::kTurned) add(layout.row());
+  }
   add_all(layout.varies);
-  add_all(plan.maker), add_all(plan.slot), add_all(plan.kept_in);
+  add_all(plan.maker), add_all(plan.slot), add_all(plan.kept_in), add_all(plan.home);
   add_all(plan.exported), add_all(plan.folded), add_all(plan.stored);
   return key;
 }
@@ -58,7 +61,8 @@ TileArgs tile_args(const Layout& layout) {
   return {.inputs = static_cast<int64_t>(layout.in.size()),
           .outputs = static_cast<int64_t>(layout.out.size()),
           .slots = layout.tile.num_slots,
-          .nodes = static_cast<int64_t>(layout.body.nodes.size())};
+          .nodes = static_cast<int64_t>(layout.body.nodes.size()),
+          .homes = layout.tile.num_homes};
 }
 
 void set_tile_isa(TileIsa isa) { chosen_isa() = std::min(isa, best_tile_isa()); }

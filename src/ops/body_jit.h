@@ -12,9 +12,9 @@ namespace adjoint {
 
 // What generated code is given: one block of memory a thread, at these offsets. A stream is an
 // operand, then an output, then a slot: a pointer to its first element, and its step to the next
-// row in bytes. A home is where a node's value lies as a vector.
+// row in bytes. A home is where a node's one number of the row lies as a vector.
 struct TileArgs {
-  int64_t inputs, outputs, slots, nodes;
+  int64_t inputs, outputs, slots, nodes, homes;
 
   static constexpr int64_t kElements = 0, kRows = 8, kConstants = 16, kStreams = 24;
   int64_t num_streams() const { return inputs + outputs + slots; }
@@ -23,8 +23,8 @@ struct TileArgs {
   int64_t stream(int64_t s) const { return kStreams + 8 * s; }
   int64_t step(int64_t s) const { return stream(num_streams() + s); }
   int64_t scalar(int64_t node) const { return step(num_streams()) + 4 * node; }
-  int64_t home(int64_t node) const { return (scalar(nodes) + 63) / 64 * 64 + 64 * node; }
-  int64_t bytes() const { return home(nodes + 1); }  // and one to put a row's last elements in
+  int64_t home(int64_t i) const { return (scalar(nodes) + 63) / 64 * 64 + 64 * i; }
+  int64_t bytes() const { return home(homes); }
 };
 TileArgs tile_args(const Layout& layout);
 

@@ -70,10 +70,12 @@ class Cutter {
         return varies(n.args[0]) ? Maker::kReduced : Maker::kCalled;
       case ExprKind::kIndex:
       case ExprKind::kRandom:
-      case ExprKind::kRotate:
       case ExprKind::kSin:
       case ExprKind::kCos:
         return Maker::kCalled;
+      case ExprKind::kRotate:
+        // Vectors must not straddle the middle of the row.
+        return varies(n.args[0]) && layout_.row() % 32 == 0 ? Maker::kTurned : Maker::kCalled;
       case ExprKind::kRound:
         if (static_cast<Dtype>(n.index) == Dtype::kF16) return Maker::kCalled;
         break;
@@ -88,18 +90,19 @@ class Cutter {
     for (int i = 0; i < size(); ++i) plan_.maker.push_back(maker_of(i));
     const auto read_by_interpreter = [&](int i, bool after_stores) {
       plan_.exported[i] = !varies(i);
+      if (plan_.maker[i] == Maker::kTurned) plan_.maker[i] = Maker::kCalled;
       const bool as_it_lies = in_types_.size() && node(i).kind == ExprKind::kInput &&
                               in_types_[node(i).index].dtype == Dtype::kF32;
       if (plan_.maker[i] == Maker::kLoaded && (after_stores || !as_it_lies)) {
         plan_.maker[i] = Maker::kCalled;
       }
     };
-    for (int i = 0; i < size(); ++i) {
-      if (plan_.maker[i] != Maker::kCalled) continue;
-      for (int a = 0; a < arity(i); ++a) read_by_interpreter(node(i).args[a], false);
-    }
     for (size_t k = 0; k < body_.outputs.size(); ++k) {
       if (!plan_.stored[k]) read_by_interpreter(body_.outputs[k].node, true);
+    }
+    for (int i = size(); i-- > 0;) {
+      if (plan_.maker[i] != Maker::kCalled) continue;
+      for (int a = 0; a < arity(i); ++a) read_by_interpreter(node(i).args[a], false);
     }
   }
 
@@ -120,6 +123,16 @@ class Cutter {
     }
   }
 
+  // A rotation reads ahead in the row, so what it reads must not be written in the same loop.
+  bool copied(int i) const {
+    if (plan_.maker[i] == Maker::kCalled) return false;
+    if (plan_.maker[i] != Maker::kLoaded) return true;
+    for (size_t k = 0; k < body_.outputs.size(); ++k) {
+      if (may_lie_over(k, node(i).index)) return true;
+    }
+    return false;
+  }
+
   // The segment before whose loop (or in whose loop) a node's value is made.
   void find_levels() {
     level_.assign(size(), 0);
@@ -127,6 +140,7 @@ class Cutter {
       for (int a = 0; a < arity(i); ++a) {
         const int arg = node(i).args[a];
         const bool next = plan_.maker[i] == Maker::kReduced ||
+                          (plan_.maker[i] == Maker::kTurned && copied(arg)) ||
                           (plan_.maker[i] == Maker::kCalled && generated(arg));
         level_[i] = std::max(level_[i], level_[arg] + next);
       }
@@ -187,6 +201,8 @@ class Cutter {
       }
       const bool read = plan_.maker[i] == Maker::kCalled;
       for (int a = 0; read && a < arity(i); ++a) keep_generated(node(i).args[a]);
+      const bool turned = plan_.maker[i] == Maker::kTurned;
+      if (turned && copied(node(i).args[0])) kept_[node(i).args[0]] = true;
     }
     std::vector<int> at(body_.outputs.size(), -1);
     for (size_t k = 0; k < at.size(); ++k) {
@@ -203,6 +219,7 @@ class Cutter {
       for (const int k : plan_.segments[s].outputs) demand(body_.outputs[k].node, s);
       for (int i = 0; i < size(); ++i) {
         if (kept_[i] && first_[i] < 0 && level_[i] == s) demand(i, s);
+        if (kept_[i] && plan_.maker[i] != Maker::kVector) first_[i] = level_[i];
       }
     }
     bool fits = true;
@@ -222,6 +239,12 @@ class Cutter {
   }
 
   void assign_slots(const std::vector<int>& at) {
+    plan_.home.assign(size(), -1);
+    plan_.num_homes = 0;
+    for (int i = 0; i < size(); ++i) {
+      const bool here = !varies(i) && plan_.maker[i] != Maker::kConstant && !plan_.folded[i];
+      if (here) plan_.home[i] = plan_.num_homes++;
+    }
     plan_.slot.assign(size(), -1);
     plan_.kept_in.assign(size(), -1);
     plan_.num_slots = 0;

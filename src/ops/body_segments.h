@@ -20,6 +20,7 @@ enum class Maker : uint8_t {
   kScalar,   // by generated code, once a row
   kVector,   // by generated code, along the row
   kReduced,  // at the end of a segment's loop
+  kTurned,   // a rotation: read from where its operand lies, half a row further
 };
 
 struct Segment {
@@ -40,7 +41,8 @@ struct TilePlan {
   std::vector<bool> exported;  // per node of one number a row: the interpreter reads it
   std::vector<bool> folded;    // per comparison: its one reader, a select, does it
   std::vector<bool> stored;    // per output: by generated code
-  int num_slots = 0;
+  std::vector<int> home;       // per node of one number a row: its place as a vector; else -1
+  int num_slots = 0, num_homes = 0;
   bool all_generated = false;  // nothing else runs, so that it may walk the rows itself
 };
 

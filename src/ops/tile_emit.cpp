@@ -276,6 +276,32 @@ void TileGenerator::load_row(int r, int64_t stream, Dtype dtype) {
   vpslld(v, v, 16);
 }
 
+// (a, b) -> (-b, a). Rows are whole vectors here, so nothing is masked.
+void TileGenerator::load_turned(int r, int arg) {
+  const int half = static_cast<int>(layout_.row() / 2);
+  const bool in_slot = plan_.slot[arg] >= 0, in_output = plan_.kept_in[arg] >= 0;
+  const Dtype dtype = in_slot || in_output ? Dtype::kF32 : in_types_[node(arg).index].dtype;
+  const Xbyak::Reg64 from = base(in_slot     ? args_.slot(plan_.slot[arg])
+                                 : in_output ? args_.output(plan_.kept_in[arg])
+                                             : node(arg).index);
+  lea(rsi, ptr[rcx + half]);
+  lea(r11, ptr[rcx - half]);
+  cmp(rcx, half);
+  cmovge(rsi, r11);
+  if (dtype == Dtype::kF32) {
+    vmovups(vec(r), ptr[from + rsi * 4 + 32 * half_]);
+  } else {
+    vpmovzxwd(vec(r), ptr[from + rsi * 2 + 16 * half_]);
+    vpslld(vec(r), vec(r), 16);
+  }
+  bits(0x80000000);
+  lea(rsi, constant_address(0x80000000));
+  lea(rax, ptr[r10 + 64]);  // zeros
+  cmp(rcx, half);
+  cmovl(rax, rsi);
+  vxorps(vec(r), vec(r), ptr[rax]);
+}
+
 void TileGenerator::store_row(int r, int64_t stream, Dtype dtype) {
   const Vec v = vec(r);
   if (dtype == Dtype::kF32) {
@@ -325,7 +351,7 @@ void TileGenerator::copy_last_words(const Xbyak::Address& row, bool to_row) {
   mov(eax, 8);
   cmp(r11, rax);
   cmovg(r11, rax);
-  const auto tail = word[rdi + r11 * 2 + args_.home(num_nodes()) - 2];
+  const auto tail = word[rsp + r11 * 2 + 64 * num_nodes() - 2];
   L(next);
   if (to_row) {
     mov(ax, tail);

@@ -119,6 +119,11 @@ void TileGenerator::function(size_t from, size_t to) {
   starts.push_back(getSize());
   const Xbyak::Reg64 saved[] = {rbx, rbp, r12, r13, r14, r15};
   for (const Xbyak::Reg64& r : saved) push(r);
+  const int frame = 64 * (num_nodes() + 1);
+  mov(rax, rsp);
+  sub(rsp, frame + 64);
+  and_(rsp, -64);
+  mov(ptr[rsp + frame], rax);
   mov(r10, ptr[rdi + TileArgs::kConstants]);
   // The streams of this function, as many as there are registers; rax, rsi and r11 are scratch.
   std::vector<bool> used(args_.num_streams(), false);
@@ -159,6 +164,7 @@ void TileGenerator::function(size_t from, size_t to) {
     jnz(next_row, T_NEAR);
   }
   vzeroupper();
+  mov(rsp, ptr[rsp + frame]);
   for (size_t i = std::size(saved); i-- > 0;) pop(saved[i]);
   ret();
 }
@@ -367,6 +373,8 @@ int TileGenerator::reg(int i) {
     load(vec(r), home(i));
   } else if (plan_.maker[i] == Maker::kLoaded) {
     load_row(r, node(i).index, in_types_[node(i).index].dtype);
+  } else if (plan_.maker[i] == Maker::kTurned) {
+    load_turned(r, node(i).args[0]);
   } else if (plan_.kept_in[i] >= 0) {
     load_row(r, args_.output(plan_.kept_in[i]), Dtype::kF32);
   } else {

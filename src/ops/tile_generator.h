@@ -52,11 +52,17 @@ class TileGenerator : public VectorCode {
   void store_output(int k);
 
   void load_row(int r, int64_t stream, Dtype dtype);
+  void load_turned(int r, int arg);
   void store_row(int r, int64_t stream, Dtype dtype);
   void copy_last_words(const Xbyak::Address& row, bool to_row);
   Xbyak::Reg64 base(int64_t stream);
   Xbyak::Address at(int64_t stream, Dtype dtype);
-  Xbyak::Address home(int i, int bytes = 0) { return ptr[rdi + args_.home(i) + bytes]; }
+  // Where a node's value is when it is in no register: vectors that must make room, and the last
+  // elements of a row, lie on the stack.
+  Xbyak::Address home(int i, int bytes = 0) {
+    if (i < num_nodes() && plan_.home[i] >= 0) return ptr[rdi + args_.home(plan_.home[i]) + bytes];
+    return ptr[rsp + 64 * i + bytes];
+  }
 
   int reg(int i);                        // of a node's value, brought there if need be
   const Xbyak::Operand& operand(int i);  // a register, or memory where that will do

@@ -208,14 +208,34 @@ TEST(BodyJit, EveryKindAtEveryShortLength) {
   }
 }
 
+TEST(BodyJit, RotationsInPlaceAndOfRotations) {
+  Numbers16 numbers(2);
+  for (const char* text : {"rotate(x0)", "add(mul(x0, x1), mul(rotate(x0), x1))",
+                           "add(rotate(rotate(x0)), rotate(mul(x0, x1)))",
+                           "rotate(x1), rotate(x0), sub(x0, rowsum(rotate(x1)))",
+                           "sin(rotate(x0)), rotate(sin(x1))"}) {
+    for (const int64_t n : {2, 32, 40, 64, 128}) {
+      for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
+        for (const int in_place : {-1, 0}) {
+          Trial t{.text = text, .types = {of({5, n}), of({5, n})}, .in_place = in_place};
+          for (Type& type : t.types) type.dtype = dtype;
+          for (int i = 0; i < 2; ++i) t.values.push_back(numbers.some(5 * n, false));
+          expect_same(t, "length " + std::to_string(n));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // Bodies of all shapes: reductions of reductions, sums, selects, results read again.
 class RandomTrial {
  public:
   explicit RandomTrial(unsigned seed) : numbers_(seed) {
     const int rank = 1 + static_cast<int>(below(3));
     for (int a = 0; a < rank; ++a) {
-      constexpr int64_t kRows[] = {1, 7, 16, 33, 64, 130, 1500};
-      const int64_t size = a + 1 < rank ? 1 + static_cast<int64_t>(below(4)) : kRows[below(7)];
+      constexpr int64_t kRows[] = {1, 7, 16, 33, 64, 96, 130, 1500};
+      const int64_t size = a + 1 < rank ? 1 + static_cast<int64_t>(below(4)) : kRows[below(8)];
       space_.push_back({std::string(1, static_cast<char>('a' + a)), size});
     }
     const int operands = 1 + static_cast<int>(below(5));
@@ -233,6 +253,7 @@ class RandomTrial {
 
  private:
   size_t below(size_t n) { return numbers_.below(n); }
+  int64_t row() const { return space_.back().size; }
 
   void add_operand(int i) {
     Type type{below(3) ? Dtype::kF32 : below(4) ? Dtype::kBF16 : Dtype::kF16, {}};
@@ -273,6 +294,7 @@ class RandomTrial {
       case 0:
         return know(select(less(a.e, b.e), c.e, a.e), true);
       case 1:
+        if (row() % 2 == 0 && below(2)) return know(rotate(a.e), true);
         return know(select(a.e, b.e, 0), true);
       case 2:
         return know(row_sum(a.e), false);
