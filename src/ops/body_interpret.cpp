@@ -195,12 +195,11 @@ void BodyProgram::store(const Registers& r, int64_t row, int64_t first, int64_t 
     const bool varies = layout.varies[node];
     const bool by_code = code && layout.tile.stored[k];
     if (layout.sum_size[k] > 0) {
-      if (by_code) {
-      } else if (out.row != BodyOutput::Row::kWhole) {
+      if (!by_code && out.row != BodyOutput::Row::kWhole) {
         const float value = varies ? r.rows[node][0] : r.scalars[node];
         const int64_t place = at_suffix / layout.row() % layout.sum_size[k];
         if (first == 0) sums[place] += value;  // once a row, however many pieces it has
-      } else {
+      } else if (!by_code) {
         float* place = sums + at_suffix % layout.sum_size[k];
         accumulate(place, varies ? r.rows[node] : filled(r, 0, r.scalars[node], n), n);
       }

@@ -235,8 +235,6 @@ void TileGenerator::store_output(int k) {
   store_row(total, stream, Dtype::kF32);
 }
 
-// ---- rows in memory ----
-
 Xbyak::Reg64 TileGenerator::base(int64_t stream) {
   if (const auto p = pointers_.find(stream); p != pointers_.end()) return p->second;
   mov(rax, ptr[rdi + args_.stream(stream)]);

@@ -15,10 +15,10 @@ class TileRegisters {
 
   // `reads`: per node, the places in the block where it is read, in order.
   TileRegisters(int count, std::vector<std::vector<int>> reads)
-      : held_(count, kFree),
+      : at_home(reads.size(), false),
+        held_(count, kFree),
         locked_(count, false),
         where_(reads.size(), -1),
-        at_home(reads.size(), false),
         reads_(std::move(reads)) {}
 
   int where(int node) const { return where_[node]; }
@@ -63,17 +63,14 @@ class TileRegisters {
   }
   int most() const { return most_; }
 
+  std::vector<bool> at_home;  // per node: its home holds its value
+
  private:
   std::vector<int> held_;
   std::vector<bool> locked_;
   std::vector<int> where_;
-  int most_ = 0;
-
- public:
-  std::vector<bool> at_home;  // per node: its home holds its value
-
- private:
   std::vector<std::vector<int>> reads_;
+  int most_ = 0;
 };
 
 }  // namespace adjoint
