@@ -45,7 +45,8 @@ void small_product(const SmallProduct& s, const double* a, const double* b, doub
     for (int64_t r = 0; r < s.m; ++r) {
       double sum = s.accumulate ? c[r * s.c_row + j] : 0;
       const SmallProduct::Span needed = s.needed(r, 1, j);
-      for (int64_t i = needed.begin; i < needed.end; ++i) sum += a[r * s.a_row + i * s.a_k] * panel[i * s.b_row];
+      for (int64_t i = needed.begin; i < needed.end; ++i)
+        sum += a[r * s.a_row + i * s.a_k] * panel[i * s.b_row];
       c[r * s.c_row + j] = sum;
     }
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <new>
 
+#include "device/parallel.h"
 #include "functors/functor.h"
 #include "models/small_models.h"
 #include "run/random_steps.h"
