@@ -17,6 +17,8 @@ struct Reference {
   std::vector<Type> in_types, out_types;
   std::vector<Strides> in, out;  // along the axes of the space
   Pointers at;
+  std::vector<std::vector<double>> sums = {}, values = {};  // per output, per node
+  std::vector<int64_t> where = {};
 
   // A leaf that is no operand.
   double leaf(const ExprNode& n, const std::vector<int64_t>& where, int64_t linear) const {
@@ -84,24 +86,29 @@ struct Reference {
     return 0;
   }
 
-  void run() const {
+  // What a run needs, before any: a step allocates nothing.
+  void make_room() {
+    // Sums over leading axes are kept in float64 until the end.
+    sums.resize(body.outputs.size());
+    for (size_t k = 0; k < body.outputs.size(); ++k) {
+      if (summed(k)) sums[k].resize(out_types[k].num_physical());
+    }
+    values.assign(body.nodes.size(), std::vector<double>(space.empty() ? 1 : space.back().size));
+    where.assign(space.size(), 0);
+  }
+
+  void run() {
     const int64_t row = space.empty() ? 1 : space.back().size;
     int64_t rows = 1;
     for (size_t a = 0; a + 1 < space.size(); ++a) rows *= space[a].size;
-    // Sums over leading axes are kept in float64 until the end.
-    std::vector<std::vector<double>> sums(body.outputs.size());
-    for (size_t k = 0; k < body.outputs.size(); ++k) {
-      if (summed(k)) sums[k].assign(out_types[k].num_physical(), 0.0);
-    }
-    std::vector<std::vector<double>> values(body.nodes.size(), std::vector<double>(row));
-    std::vector<int64_t> where(space.size(), 0);
+    for (std::vector<double>& sum : sums) std::fill(sum.begin(), sum.end(), 0.0);
     for (int64_t r = 0; r < rows; ++r) {
       int64_t rest = r;
       for (size_t a = space.size(); a-- > 1;) {
         where[a - 1] = rest % space[a - 1].size;
         rest /= space[a - 1].size;
       }
-      for (size_t i = 0; i < body.nodes.size(); ++i) evaluate_row(i, r, row, where, values);
+      for (size_t i = 0; i < body.nodes.size(); ++i) evaluate_row(i, r, row);
       for (size_t k = 0; k < body.outputs.size(); ++k) {
         const BodyOutput& o = body.outputs[k];
         const int64_t count = o.row == BodyOutput::Row::kWhole ? row : 1;
@@ -129,8 +136,7 @@ struct Reference {
     return body.outputs[k].summed_axes > 0 || body.outputs[k].row == BodyOutput::Row::kDropped;
   }
 
-  void evaluate_row(size_t i, int64_t r, int64_t row, std::vector<int64_t>& where,
-                    std::vector<std::vector<double>>& values) const {
+  void evaluate_row(size_t i, int64_t r, int64_t row) {
     const ExprNode& n = body.nodes[i];
     std::vector<double>& y = values[i];
     const auto arg = [&](int a, int64_t c) { return n.args[a] < 0 ? 0.0 : values[n.args[a]][c]; };
@@ -180,6 +186,7 @@ Launch prepare_body_reference(const KernelCall& call, const Pointers& at) {
     reference->out.push_back(
         stretch_output(call.out_strides[k], reference->body.outputs[k], reference->space.size()));
   }
+  reference->make_room();
   return [reference] { reference->run(); };
 }
 
