@@ -50,8 +50,13 @@ std::string key_of(const Layout& layout, const std::vector<Type>& in_types,
   return key;
 }
 
+// Sanitizers do not see into generated code, so they get the interpreter.
 TileIsa& chosen_isa() {
+#if ADJOINT_NO_CLONES
+  static TileIsa isa = TileIsa::kNone;
+#else
   static TileIsa isa = best_tile_isa();
+#endif
   return isa;
 }
 

@@ -168,7 +168,9 @@ void TileGenerator::pin(const Block& block, int limit) {
   count_ = limit;
   const size_t start = getSize();
   iteration(block, 0, false);
-  const int most = regs_most_;
+  // The tail needs more: on AVX2 its mask, and what is masked by it. (It cannot be tried: it has
+  // jumps, and a jump that is taken back still gets its target written.)
+  const int most = regs_most_ + (wide ? 1 : 4);
   setSize(start);
   std::vector<std::pair<int, std::pair<bool, uint32_t>>> asked;  // times, (is a node, which)
   for (const auto& [bits, times] : uses) asked.push_back({times, {false, bits}});
@@ -177,7 +179,7 @@ void TileGenerator::pin(const Block& block, int limit) {
   }
   std::sort(asked.rbegin(), asked.rend());
   for (const auto& [times, what] : asked) {
-    if (count_ <= most + 1) break;
+    if (count_ <= most) break;
     const Vec v = vec(--count_);
     if (what.first) {
       load(v, home(static_cast<int>(what.second)));

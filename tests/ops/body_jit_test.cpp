@@ -3,8 +3,11 @@
 #include "ops/body_jit.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <memory>
 
 #include "base/error.h"
 #include "device/parallel.h"
@@ -21,16 +24,42 @@ struct Trial {
   std::vector<Strides> strides = {};  // of the operands; none: dense
   std::vector<std::vector<float>> values = {};
   std::vector<int64_t> shape = {};
-  int in_place = -1;  // the operand whose place output 0 takes
+  std::vector<int> in_place = {};  // per output: the operand whose place it takes, or -1
+  int place(size_t k) const { return k < in_place.size() ? in_place[k] : -1; }
 };
 
-struct Memory {
-  std::vector<std::byte> bytes;
-  Memory(const Type& type, const Strides& strides) {
+// Bytes that end where a page ends, before one that nobody may touch: no sanitizer sees into
+// generated code, but the machine does.
+class Memory {
+ public:
+  explicit Memory(int64_t size) : size_(size) {
+    const int64_t page = sysconf(_SC_PAGESIZE), room = (size + page - 1) / page * page;
+    void* all =
+        mmap(nullptr, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(all != MAP_FAILED, "the machine has a few pages");
+    pages_ = {static_cast<std::byte*>(all), Unmap{room + page}};
+    CHECK(mprotect(pages_.get() + room, page, PROT_NONE) == 0, "pages can be protected");
+    data_ = pages_.get() + room - size;
+    std::memset(data_, 0xA5, size);
+  }
+  Memory(const Type& type, const Strides& strides) : Memory(extent(type, strides)) {}
+
+  std::byte* data() const { return data_; }
+  std::vector<std::byte> bytes() const { return {data_, data_ + size_}; }
+
+ private:
+  struct Unmap {
+    int64_t size = 0;
+    void operator()(std::byte* p) const { munmap(p, size); }
+  };
+  static int64_t extent(const Type& type, const Strides& strides) {
     int64_t furthest = 1;
     for (int a = 0; a < type.rank(); ++a) furthest += (type.dim(a) - 1) * strides[a];
-    bytes.assign((furthest + 8) * size_of(type.dtype).count, std::byte{0xA5});
+    return furthest * size_of(type.dtype).count;
   }
+  int64_t size_;
+  std::unique_ptr<std::byte, Unmap> pages_ = {nullptr, Unmap{}};
+  std::byte* data_ = nullptr;
 };
 
 void for_each_offset(const Type& type, const Strides& strides, const auto& f) {
@@ -68,19 +97,19 @@ std::vector<std::vector<std::byte>> run_trial(const Trial& trial, TileIsa isa, i
         i < trial.strides.size() && trial.strides[i].size() ? trial.strides[i] : dense(type));
     in.emplace_back(type, kernel.in_strides[i]);
     for_each_offset(type, kernel.in_strides[i], [&](int64_t k, int64_t offset) {
-      store_element(in[i].bytes.data(), type.dtype, offset, trial.values[i][k]);
+      store_element(in[i].data(), type.dtype, offset, trial.values[i][k]);
     });
   }
-  for (const Memory& m : in) at.in.push_back(m.bytes.data());
+  for (const Memory& m : in) at.in.push_back(m.data());
   for (size_t k = 0; k < kernel.outputs.size(); ++k) {
-    const bool shared = k == 0 && trial.in_place >= 0;
-    kernel.out_strides.push_back(shared ? kernel.in_strides[trial.in_place]
+    const bool shared = trial.place(k) >= 0;
+    kernel.out_strides.push_back(shared ? kernel.in_strides[trial.place(k)]
                                         : dense(kernel.outputs[k]));
     out.emplace_back(kernel.outputs[k], kernel.out_strides[k]);
   }
   for (size_t k = 0; k < out.size(); ++k) {
-    const bool shared = k == 0 && trial.in_place >= 0;
-    at.out.push_back(shared ? in[trial.in_place].bytes.data() : out[k].bytes.data());
+    const bool shared = trial.place(k) >= 0;
+    at.out.push_back(shared ? in[trial.place(k)].data() : out[k].data());
   }
   // Code for another processor can at least be written on this one.
   if (best_tile_isa() != TileIsa::kNone && isa == TileIsa::kNone) {
@@ -90,17 +119,16 @@ std::vector<std::vector<std::byte>> run_trial(const Trial& trial, TileIsa isa, i
   set_num_threads(threads);
   set_grain(threads > 1 ? 1 : 0);
   set_tile_isa(isa);
-  std::vector<double> workspace(workspace_bytes(kernel).count / 8 + 9, NAN);
-  at.workspace =
-      reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(workspace.data()) + 63) / 64 * 64);
+  const Memory workspace(round_up(workspace_bytes(kernel), {64}).count);
+  at.workspace = workspace.data();
   prepare_cpu(kernel, at)();
   set_grain(0);
   set_num_threads(1);
   set_tile_isa(best_tile_isa());
   std::vector<std::vector<std::byte>> results;
   for (size_t k = 0; k < out.size(); ++k) {
-    const bool shared = k == 0 && trial.in_place >= 0;
-    results.push_back(shared ? in[trial.in_place].bytes : out[k].bytes);
+    const bool shared = trial.place(k) >= 0;
+    results.push_back(shared ? in[trial.place(k)].bytes() : out[k].bytes());
   }
   return results;
 }
@@ -217,12 +245,33 @@ TEST(BodyJit, RotationsInPlaceAndOfRotations) {
     for (const int64_t n : {2, 32, 40, 64, 128}) {
       for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
         for (const int in_place : {-1, 0}) {
-          Trial t{.text = text, .types = {of({5, n}), of({5, n})}, .in_place = in_place};
+          Trial t{.text = text, .types = {of({5, n}), of({5, n})}, .in_place = {in_place}};
           for (Type& type : t.types) type.dtype = dtype;
           for (int i = 0; i < 2; ++i) t.values.push_back(numbers.some(5 * n, false));
           expect_same(t, "length " + std::to_string(n));
           if (HasFatalFailure()) return;
         }
+      }
+    }
+  }
+}
+
+// More constants than registers, beside reductions that hold some: what is left over goes to
+// memory.
+TEST(BodyJit, MoreConstantsThanRegisters) {
+  Numbers16 numbers(3);
+  std::string chain = "x0";
+  for (int count = 1; count <= 24; ++count) {
+    chain = (count % 2 ? "add(" : "mul(") + chain + ", " + std::to_string(0.5 + 0.25 * count) + ")";
+    for (const std::string& text :
+         {"sub(x0, rowsum(" + chain + "))",
+          "add(x0, add(add(rowsum(x0), rowmax(x0)), add(rowsum(neg(x0)), rowmax(" + chain + "))))",
+          "tanh(" + chain + "), rowsum(exp(" + chain + "))/one"}) {
+      for (const int64_t n : {5, 16, 37}) {
+        Trial t{.text = text, .types = {of({2, n})}};
+        t.values.push_back(numbers.some(2 * n, false));
+        expect_same(t, std::to_string(count) + " constants, length " + std::to_string(n));
+        if (HasFatalFailure()) return;
       }
     }
   }
@@ -245,9 +294,7 @@ class RandomTrial {
     body_ = without_dead_nodes(body_);
     trial.text = print(body_);
     for (const Axis& axis : space_) trial.shape.push_back(axis.size);
-    const BodyOutput& out = body_.outputs[0];
-    const bool whole = out.summed_axes == 0 && out.row == BodyOutput::Row::kWhole;
-    if (whole && out.dtype == trial.types[0].dtype && below(2)) trial.in_place = 0;
+    place_results();
   }
   Trial trial;
 
@@ -255,9 +302,31 @@ class RandomTrial {
   size_t below(size_t n) { return numbers_.below(n); }
   int64_t row() const { return space_.back().size; }
 
+  // Most results that can take an operand's place do.
+  void place_results() {
+    std::vector<bool> taken(trial.types.size(), false);
+    trial.in_place.assign(body_.outputs.size(), -1);
+    for (size_t k = 0; k < body_.outputs.size(); ++k) {
+      const BodyOutput& out = body_.outputs[k];
+      if (out.summed_axes > 0 || out.row != BodyOutput::Row::kWhole) continue;
+      for (size_t i = 0; i < trial.types.size(); ++i) {
+        if (taken[i] || trial.types[i].dtype != out.dtype || !is_whole(trial.types[i])) continue;
+        if (below(4) == 0) continue;
+        taken[i] = true;
+        trial.in_place[k] = static_cast<int>(i);
+        break;
+      }
+    }
+  }
+  bool is_whole(const Type& type) const {
+    bool whole = type.rank() == static_cast<int>(space_.size());
+    for (int a = 0; whole && a < type.rank(); ++a) whole = type.dim(a) == space_[a].size;
+    return whole;
+  }
+
   void add_operand(int i) {
     Type type{below(3) ? Dtype::kF32 : below(4) ? Dtype::kBF16 : Dtype::kF16, {}};
-    const size_t rank = i == 0 ? space_.size() : below(space_.size() + 1);
+    const size_t rank = i == 0 || below(2) ? space_.size() : below(space_.size() + 1);
     type.axes.assign(space_.end() - static_cast<int64_t>(rank), space_.end());
     if (i > 0 && rank > 0 && below(3) == 0) type.axes.back() = {"one", 1};
     Strides strides = dense(type);
@@ -301,7 +370,7 @@ class RandomTrial {
       case 3:
         return know(row_max(a.e), false);
       case 4:
-        return know(a.e * (below(3) / 2.0 + 0.25) + 1.0, a.varies);
+        return know(a.e * (below(9) / 8.0 + 0.25) + (below(9) / 4.0 - 1.0), a.varies);
       case 5:
         return know(round_to(a.e, below(3) ? Dtype::kBF16 : Dtype::kF16), a.varies);
       case 6:
