@@ -41,6 +41,12 @@ Memory::desc describe(const Product& p, Memory::data_type type, int64_t rows, in
   return {dims, type, strides};
 }
 
+Memory::dims from_b_dims(const Product& p) {
+  Memory::dims dims(p.batch.begin(), p.batch.end());
+  dims.insert(dims.end(), {p.k, p.n});
+  return dims;
+}
+
 // One primitive and what it reads and writes.
 struct Prepared {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
@@ -50,13 +56,16 @@ struct Prepared {
   std::vector<dnnl_exec_arg_t> arguments;
 };
 
-std::optional<Launch> prepare(const Product& p, const char* a, const char* b, const char* bias,
-                              char* c) {
+std::optional<Launch> prepare(const Product& p, BareLayout layout, const char* a, const char* b,
+                              const char* bias, char* c) {
   const auto type = data_type(p.dtype), out_type = data_type(p.out_dtype);
   if (!type || !out_type) return std::nullopt;
   auto prepared = std::make_shared<Prepared>();
   const auto from_a = describe(p, *type, p.m, p.k, p.a_batch, p.a_m, p.a_k);
   const auto from_b = describe(p, *type, p.k, p.n, p.b_batch, p.b_k, p.b_n);
+  const bool packed = layout == BareLayout::kPacked;
+  const Memory::desc wanted_b(from_b_dims(p), *type, Memory::format_tag::any);
+  const Memory::desc& weights = packed ? wanted_b : from_b;
   const auto into_c = describe(p, *out_type, p.m, p.n, p.c_batch, p.c_m, p.c_n);
   Memory::desc shift;
   if (p.bias) {
@@ -73,11 +82,11 @@ std::optional<Launch> prepare(const Product& p, const char* a, const char* b, co
 #if DNNL_VERSION_MAJOR >= 3
   const auto& engine = prepared->engine;
   const auto chosen =
-      p.bias ? dnnl::matmul::primitive_desc(engine, from_a, from_b, shift, into_c, attr, true)
-             : dnnl::matmul::primitive_desc(engine, from_a, from_b, into_c, attr, true);
+      p.bias ? dnnl::matmul::primitive_desc(engine, from_a, weights, shift, into_c, attr, true)
+             : dnnl::matmul::primitive_desc(engine, from_a, weights, into_c, attr, true);
 #else
-  const dnnl::matmul::desc wanted = p.bias ? dnnl::matmul::desc(from_a, from_b, shift, into_c)
-                                           : dnnl::matmul::desc(from_a, from_b, into_c);
+  const dnnl::matmul::desc wanted = p.bias ? dnnl::matmul::desc(from_a, weights, shift, into_c)
+                                           : dnnl::matmul::desc(from_a, weights, into_c);
   const dnnl::matmul::primitive_desc chosen(wanted, attr, prepared->engine, true);
 #endif
   if (!chosen) return std::nullopt;
@@ -87,7 +96,17 @@ std::optional<Launch> prepare(const Product& p, const char* a, const char* b, co
     prepared->arguments.push_back({argument, prepared->memories.back().get()});
   };
   bind(DNNL_ARG_SRC, from_a, a);
-  bind(DNNL_ARG_WEIGHTS, from_b, b);
+  if (packed) {
+    // Memory of its own, filled once: the loop does not pay for it.
+    Memory plain(from_b, prepared->engine, const_cast<char*>(b));
+    Memory laid_out(chosen.weights_desc(), prepared->engine);
+    dnnl::reorder(plain, laid_out).execute(prepared->stream, plain, laid_out);
+    prepared->stream.wait();
+    prepared->memories.push_back(laid_out);
+    prepared->arguments.push_back({DNNL_ARG_WEIGHTS, prepared->memories.back().get()});
+  } else {
+    bind(DNNL_ARG_WEIGHTS, from_b, b);
+  }
   bind(DNNL_ARG_DST, into_c, c);
   if (p.bias) bind(DNNL_ARG_BIAS, shift, bias);
   return Launch([prepared] {
@@ -99,9 +118,9 @@ std::optional<Launch> prepare(const Product& p, const char* a, const char* b, co
 }
 
 // Axes that no single matrix has: the primitive once for each step of them.
-std::optional<Launch> prepare_all(Product p, const char* a, const char* b, const char* bias,
-                                  char* c) {
-  if (p.outer.empty()) return prepare(p, a, b, bias, c);
+std::optional<Launch> prepare_all(Product p, BareLayout layout, const char* a, const char* b,
+                                  const char* bias, char* c) {
+  if (p.outer.empty()) return prepare(p, layout, a, b, bias, c);
   const Product::Outer axis = p.outer.front();
   p.outer.erase(p.outer.begin());
   const int64_t size = size_of(p.dtype).count, out_size = size_of(p.out_dtype).count;
@@ -109,7 +128,7 @@ std::optional<Launch> prepare_all(Product p, const char* a, const char* b, const
   for (int64_t i = 0; i < axis.size; ++i) {
     Product inner = p;
     inner.accumulate = p.accumulate || (axis.summed && i > 0);
-    const auto step = prepare_all(inner, a + i * axis.a * size, b + i * axis.b * size, bias,
+    const auto step = prepare_all(inner, layout, a + i * axis.a * size, b + i * axis.b * size, bias,
                                   c + i * axis.c * out_size);
     if (!step) return std::nullopt;
     steps.push_back(*step);
@@ -121,11 +140,11 @@ std::optional<Launch> prepare_all(Product p, const char* a, const char* b, const
 
 }  // namespace
 
-std::optional<Launch> bare_product(const KernelCall& call, const Pointers& at) {
+std::optional<Launch> bare_product(const KernelCall& call, const Pointers& at, BareLayout layout) {
   const auto product = product_of(call);
   if (!product) return std::nullopt;
   const void* bias = product->bias ? at.in[2] : nullptr;
-  return prepare_all(*product, static_cast<const char*>(at.in[0]),
+  return prepare_all(*product, layout, static_cast<const char*>(at.in[0]),
                      static_cast<const char*>(at.in[1]), static_cast<const char*>(bias),
                      static_cast<char*>(at.out.back()));
 }

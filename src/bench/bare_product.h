@@ -7,8 +7,11 @@
 
 namespace adjoint {
 
+// The second operand as it lies, or as oneDNN likes it best, laid out before the loop.
+enum class BareLayout : uint8_t { kPlain, kPacked };
+
 // Nothing when the call is no product, or none that oneDNN multiplies here in its own dtype. Of a
 // product with more to it (an activation) this is the product alone. The buffers must outlive it.
-std::optional<Launch> bare_product(const KernelCall& call, const Pointers& at);
+std::optional<Launch> bare_product(const KernelCall& call, const Pointers& at, BareLayout layout);
 
 }  // namespace adjoint

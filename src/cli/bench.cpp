@@ -178,7 +178,9 @@ void add_bench(CLI::App& app, Action& action) {
       "bytes\n"
       "over the measured bandwidth, as a share of the time; 'of bare' is what a product inside "
       "the\n"
-      "step reaches of a loop over the same oneDNN primitive on hot buffers.\n"
+      "step reaches of a loop over oneDNN's primitive for the shape on hot buffers, its second "
+      "operand\n"
+      "as it lies or laid out beforehand, whichever is faster.\n"
       "Examples:\n"
       "  adjoint bench ops --model ref --batch 8 --threads 2\n"
       "  adjoint bench ops --model ref --batch 32 --stack bf16 --filter 'linear|contract' --json");

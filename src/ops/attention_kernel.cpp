@@ -39,6 +39,50 @@ int64_t seen_by_first(const AttentionShape& s, int64_t first, int64_t key) {
   return s.causal ? first + 1 - key : kKeys;
 }
 
+// The three products of a block of scores [rows, keys], whose row r sees its first `visible` + r
+// keys. Scores: [rows, size] by the keys' columns.
+SmallProduct columns_of_keys(const AttentionShape& s, int64_t rows, int64_t keys, int64_t visible) {
+  return {.m = rows,
+          .n = padded(keys),
+          .k = s.size,
+          .a_row = padded(s.size),
+          .a_k = 1,
+          .b_row = kPanel,
+          .b_panel = kPanel * s.size,
+          .c_row = kKeys,
+          .triangle = Triangle::kResult,
+          .visible = visible};
+}
+// Weights by [keys, size], added to [rows, size].
+SmallProduct sums_over_keys(const AttentionShape& s, int64_t rows, int64_t keys, int64_t visible) {
+  return {.m = rows,
+          .n = padded(s.size),
+          .k = keys,
+          .a_row = kKeys,
+          .a_k = 1,
+          .b_row = padded(s.size),
+          .b_panel = kPanel,
+          .c_row = padded(s.size),
+          .accumulate = true,
+          .triangle = Triangle::kLeft,
+          .visible = visible};
+}
+// Weights, transposed, by [rows, size], added to [keys, size].
+SmallProduct sums_over_queries(const AttentionShape& s, int64_t rows, int64_t keys,
+                               int64_t visible) {
+  return {.m = keys,
+          .n = padded(s.size),
+          .k = rows,
+          .a_row = 1,
+          .a_k = kKeys,
+          .b_row = padded(s.size),
+          .b_panel = kPanel,
+          .c_row = padded(s.size),
+          .accumulate = true,
+          .triangle = Triangle::kLeftTransposed,
+          .visible = visible};
+}
+
 template <class W>
 struct ForwardSpace {
   W *keys_t, *values, *queries, *result, *scores;
@@ -66,30 +110,11 @@ void forward_block(const AttentionShape& s, const ForwardSpace<W>& at, int64_t f
   std::fill(at.result, at.result + rows * wide, W{0});
   for (int64_t key = 0; key < seen; key += kKeys) {
     const int64_t keys = std::min(kKeys, seen - key), visible = seen_by_first(s, first, key);
-    small_product({.m = rows,
-                   .n = padded(keys),
-                   .k = s.size,
-                   .a_row = wide,
-                   .a_k = 1,
-                   .b_row = kPanel,
-                   .b_panel = kPanel * s.size,
-                   .c_row = kKeys,
-                   .triangle = Triangle::kResult,
-                   .visible = visible},
-                  at.queries, at.keys_t + key * s.size, at.scores);
+    small_product(columns_of_keys(s, rows, keys, visible), at.queries, at.keys_t + key * s.size,
+                  at.scores);
     weigh_block(at.scores, rows, visible, keys, scale, running, at.result, wide);
-    small_product({.m = rows,
-                   .n = wide,
-                   .k = keys,
-                   .a_row = kKeys,
-                   .a_k = 1,
-                   .b_row = wide,
-                   .b_panel = kPanel,
-                   .c_row = wide,
-                   .accumulate = true,
-                   .triangle = Triangle::kLeft,
-                   .visible = visible},
-                  at.scores, at.values + key * wide, at.result);
+    small_product(sums_over_keys(s, rows, keys, visible), at.scores, at.values + key * wide,
+                  at.result);
   }
   for (int64_t r = 0; r < rows; ++r) {
     multiply(at.result + r * wide, wide, 1 / running[r].sum);
@@ -164,42 +189,13 @@ void backward_block(const AttentionShape& s, const BackwardSpace<W>& at, int64_t
   std::fill(at.dqueries, at.dqueries + rows * wide, W{0});
   for (int64_t key = 0; key < seen; key += kKeys) {
     const int64_t keys = std::min(kKeys, seen - key), visible = seen_by_first(s, first, key);
-    const SmallProduct columns_of_keys{.m = rows,
-                                       .n = padded(keys),
-                                       .k = s.size,
-                                       .a_row = wide,
-                                       .a_k = 1,
-                                       .b_row = kPanel,
-                                       .b_panel = kPanel * s.size,
-                                       .c_row = kKeys,
-                                       .triangle = Triangle::kResult,
-                                       .visible = visible};
-    small_product(columns_of_keys, at.queries, at.keys_t + key * s.size, at.scores);
-    small_product(columns_of_keys, at.douts, at.values_t + key * s.size, at.dscores);
+    const SmallProduct columns = columns_of_keys(s, rows, keys, visible);
+    small_product(columns, at.queries, at.keys_t + key * s.size, at.scores);
+    small_product(columns, at.douts, at.values_t + key * s.size, at.dscores);
     weigh_block_back(at.scores, at.dscores, rows, visible, keys, scale, lse, delta);
-    small_product({.m = rows,
-                   .n = wide,
-                   .k = keys,
-                   .a_row = kKeys,
-                   .a_k = 1,
-                   .b_row = wide,
-                   .b_panel = kPanel,
-                   .c_row = wide,
-                   .accumulate = true,
-                   .triangle = Triangle::kLeft,
-                   .visible = visible},
-                  at.dscores, at.keys + key * wide, at.dqueries);
-    const SmallProduct rows_of_keys{.m = keys,
-                                    .n = wide,
-                                    .k = rows,
-                                    .a_row = 1,
-                                    .a_k = kKeys,
-                                    .b_row = wide,
-                                    .b_panel = kPanel,
-                                    .c_row = wide,
-                                    .accumulate = true,
-                                    .triangle = Triangle::kLeftTransposed,
-                                    .visible = visible};
+    small_product(sums_over_keys(s, rows, keys, visible), at.dscores, at.keys + key * wide,
+                  at.dqueries);
+    const SmallProduct rows_of_keys = sums_over_queries(s, rows, keys, visible);
     small_product(rows_of_keys, at.scores, at.douts, at.dvalues + key * wide);
     small_product(rows_of_keys, at.dscores, at.queries, at.dkeys + key * wide);
   }

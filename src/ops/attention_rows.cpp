@@ -1,34 +1,20 @@
 #include "ops/attention_rows.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "device/parallel.h"
+#include "ops/vector_math.h"
 
 namespace adjoint {
 
 namespace {
 
+using adjoint::softmax_exp;  // of floats; a double's is libm's
+
 constexpr int kLanes = 16;  // of a row's maxima and sums, whatever the vector width is
 
-// exp(x) for x that is not much above zero: what is below -87 gives 1e-38. One power of two is
-// enough then, and rounding to an integer leaves it, biased, in the lowest bits.
-ADJOINT_INLINE float exp_of_negative(float x) {
-  constexpr float kMagic = 12582912.0f + 127.0f;  // 1.5 * 2^23, and the bias of an exponent
-  const float clamped = x < -87.0f ? -87.0f : x;
-  const float shifted = clamped * 1.44269504f + kMagic;
-  const float n = shifted - kMagic;
-  const float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
-  float p = 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  return p * std::bit_cast<float>(std::bit_cast<int32_t>(shifted) << 23);
-}
-ADJOINT_INLINE double exp_of_negative(double x) { return std::exp(x); }
+ADJOINT_INLINE double softmax_exp(double x) { return std::exp(x); }
 
 // x becomes exp(scale * x - shift); returns the sum. `shift` is the row's largest scaled score in
 // the forward pass and its log-sum in the backward pass.
@@ -38,11 +24,11 @@ ADJOINT_INLINE W exponentials(W* x, int64_t n, W scale, W shift) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     for (int k = 0; k < kLanes; ++k) {
-      x[i + k] = exp_of_negative(scale * x[i + k] - shift);
+      x[i + k] = softmax_exp(scale * x[i + k] - shift);
       lanes[k] += x[i + k];
     }
   }
-  for (int k = 0; i < n; ++i, ++k) lanes[k] += x[i] = exp_of_negative(scale * x[i] - shift);
+  for (int k = 0; i < n; ++i, ++k) lanes[k] += x[i] = softmax_exp(scale * x[i] - shift);
   for (int half = kLanes / 2; half > 0; half /= 2) {
     for (int k = 0; k < half; ++k) lanes[k] += lanes[k + half];
   }
@@ -74,7 +60,7 @@ ADJOINT_INLINE W weigh(W* row, int64_t own, int64_t keys, W scale, Running<W>& r
   if (own == 0) return 1;
   const W here = scale * largest(row, own);
   const W highest = running.highest < here ? here : running.highest;
-  const W shrink = running.highest == highest ? W{1} : exp_of_negative(running.highest - highest);
+  const W shrink = running.highest == highest ? W{1} : softmax_exp(running.highest - highest);
   running.sum = running.sum * shrink + exponentials(row, own, scale, highest);
   running.highest = highest;
   return shrink;

@@ -2,6 +2,7 @@
 // has the same steps as instructions, and must give the same bits. Errors measured by
 // tests/ops/vector_math_test.cpp against libm in float64.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -126,5 +127,25 @@ ADJOINT_INLINE float fast_sine(float x, uint32_t quarter) {
 }
 ADJOINT_INLINE float fast_sin(float x) { return fast_sine(x, 0); }
 ADJOINT_INLINE float fast_cos(float x) { return fast_sine(x, 1); }
+
+// exp(x) where x is a score less its row's highest or its log-sum, so hardly above 0: one factor
+// holds 2^n, and where there is no such factor the result is 0 or infinite. As fast_exp, in half
+// the instructions.
+ADJOINT_INLINE float softmax_exp(float x) {
+  constexpr float kRounder = 0x1.8p23f;  // added, it leaves the nearest integer in the last bits
+  const float clamped = x < -100.0f ? -100.0f : x;
+  const float shifted = clamped * 1.44269504f + kRounder;
+  const float n = shifted - kRounder;
+  const float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRounder) + 127;
+  return p * std::bit_cast<float>(std::clamp(exponent, 0, 255) << 23);
+}
 
 }  // namespace adjoint

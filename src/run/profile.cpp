@@ -116,7 +116,8 @@ double median(std::vector<double> numbers) {
   if (numbers.empty()) return 0;
   const auto middle = numbers.begin() + static_cast<int64_t>(numbers.size() / 2);
   std::nth_element(numbers.begin(), middle, numbers.end());
-  return *middle;
+  if (numbers.size() % 2) return *middle;
+  return (*std::max_element(numbers.begin(), middle) + *middle) / 2;
 }
 
 int times_in_step(const Scheme& scheme, const Plan& plan, int call) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <new>
+#include <system_error>
+
 #include "base/error.h"
 #include "device/buffer.h"
 
@@ -48,15 +51,22 @@ void Saver::save(int64_t step) {
 bool Saver::has_room() const {
   if (copy_.held()) return true;
   const auto available = available_memory();
-  return copy_.size() <= room_ && (!available || copy_.size() <= *available);
+  // Twice: the file that is written goes through memory as well.
+  return copy_.size() <= room_ && (!available || 2 * copy_.size() <= *available);
 }
 
 void Saver::save_behind(int64_t step) {
   wait();
   if (!has_room()) return save(step);
-  tell_what_stays([&] { copy_.take(); });
+  try {
+    tell_what_stays([&] { copy_.take(); });
+    background_.start([this, step] { copy_.save(paths_, step, model_); });
+  } catch (const std::bad_alloc&) {
+    return save(step);
+  } catch (const std::system_error&) {  // no thread to be had
+    return save(step);
+  }
   writing_ = step;
-  background_.start([this, step] { copy_.save(paths_, step, model_); });
 }
 
 }  // namespace adjoint

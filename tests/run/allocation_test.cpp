@@ -1,5 +1,5 @@
-// A step allocates nothing: every `new` of the process is counted, call by call. oneDNN's own small
-// ones, inside its products, are not ours to avoid.
+// A step allocates nothing: every `new` of the process is counted, call by call. What oneDNN takes
+// inside its products (by `new`, and on AVX2 by posix_memalign, too) is not ours to avoid.
 #include <gtest/gtest.h>
 
 #include <atomic>
