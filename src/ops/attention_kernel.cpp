@@ -128,14 +128,17 @@ void forward(const AttentionShape& s, int workers, Rows q, Rows k, Rows v, Rows 
   using W = typename Wide<T>::type;
   const int64_t n = s.length, d = s.size, wide = padded(d);
   const int64_t per_thread = s.forward_bytes_per_thread().count;
-  for_units(s.samples * s.kv_heads, workers, [&](int64_t begin, int64_t end, int64_t worker) {
+  // Where there are fewer heads of keys than threads, those of queries are shared out instead.
+  const int64_t kv_units = s.samples * s.kv_heads, parts = kv_units < workers ? s.group : 1;
+  for_units(kv_units * parts, workers, [&](int64_t begin, int64_t end, int64_t worker) {
     const ForwardSpace<W> at(s, static_cast<char*>(workspace) + worker * per_thread);
-    for (int64_t unit = begin; unit < end; ++unit) {
+    for (int64_t each = begin; each < end; ++each) {
+      const int64_t unit = each / parts, part = each % parts;
       const int64_t sample = unit / s.kv_heads, kv = unit % s.kv_heads;
       pack(at.values, wide, head<T>(k, sample, kv, d), k.row_step, n, d);
       transpose(at.keys_t, at.values, wide, n, d);
       pack(at.values, wide, head<T>(v, sample, kv, d), v.row_step, n, d);
-      for (int64_t g = 0; g < s.group; ++g) {
+      for (int64_t g = s.group * part / parts; g < s.group * (part + 1) / parts; ++g) {
         const int64_t h = kv * s.group + g;
         W* lse = static_cast<W*>(lse_out) + (unit * s.group + g) * n;
         for (int64_t first = 0; first < n; first += kQueries) {

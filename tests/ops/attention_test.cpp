@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "device/parallel.h"
 #include "ops/harness.h"
 
 namespace adjoint {
@@ -105,7 +106,7 @@ void check(const Case& c, double scale = 1) {
 // or not change with every case, so that each length and each size sees all four.
 TEST(Attention, KernelsAgreeWithTheMeaning) {
   int number = 0;
-  for (const int64_t length : {1, 47, 48, 49, 97, 130}) {
+  for (const int64_t length : {1, 47, 48, 49, 96, 97, 130, 195}) {
     for (const int64_t size : {1, 3, 16, 17, 64}) {
       for (const int64_t group : {1, 2, 4}) {
         const int mixture = number++;
@@ -136,6 +137,28 @@ TEST(Attention, EveryMixtureAtTheEdgeOfABlock) {
       }
     }
   }
+}
+
+TEST(Attention, ThreadsChangeNoBit) {
+  const int before = num_threads();
+  for (const int64_t samples : {1, 2}) {
+    const Case c{.samples = samples,
+                 .length = 101,
+                 .size = 24,
+                 .kv_heads = 1,
+                 .group = 3,
+                 .packed = true,
+                 .causal = true};
+    const Scheme s = with_gradients(c, Dtype::kF32);
+    const std::vector<Numbers> x = random_numbers(s, 1);
+    set_num_threads(1);
+    const std::vector<Numbers> want = run_scheme(s, x, false);
+    for (const int threads : {2, 3, 5}) {
+      set_num_threads(threads);
+      EXPECT_EQ(run_scheme(s, x, false), want) << threads << " threads";
+    }
+  }
+  set_num_threads(before);
 }
 
 // Scores of several hundreds: without the shift by the row's largest, exp would overflow.
