@@ -74,7 +74,14 @@ def adjoint_round(program, case):
         raise Failed(f"{program} said nothing for {PATIENCE} s") from error
     if done.returncode != 0:
         raise Failed(f"'{' '.join(command)}' ended with {done.returncode}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    return answer_of(done.stdout, program)
+
+
+def answer_of(text, who):
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Failed(f"{who} answered something else than JSON: '{text.strip()[:60]}'") from error
 
 
 class Peer:
@@ -85,8 +92,11 @@ class Peer:
                    str(case.threads), "--steps", str(case.steps)]
         command += ["--bf16"] * case.bf16 + ["--eager"] * case.eager
         # A session of its own: its compiler's processes are stopped and ended with it.
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=environment(), start_new_session=True)
+        try:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                            env=environment(), start_new_session=True)
+        except OSError as error:
+            raise Failed(f"--python: {python} cannot be run: {error.strerror}") from error
 
     def __enter__(self):
         return self
@@ -133,7 +143,7 @@ class Peer:
             # Libraries print too: an answer is a line that is a JSON object.
             for line in self.process.stdout:
                 if line.startswith("{"):
-                    return json.loads(line)
+                    return answer_of(line, "the peer")
         finally:
             late.cancel()
         self.process.wait()
@@ -253,12 +263,17 @@ def arguments():
     args.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
     args.add_argument("--peer", type=pathlib.Path, default=HERE / "torch_step.py", help="the peer's program")
     a = args.parse_args()
-    a.cases = list(CASES) if a.cases == "all" else a.cases.split(",")
+    a.adjoint = a.adjoint.resolve()  # "./adjoint" is a file here, not a name to look for
+    a.cases = list(CASES) if a.cases == "all" else [name.strip() for name in a.cases.split(",")]
     for name in a.cases:
         if name not in CASES:
             raise Failed(f"--cases: there is no '{name}'; there are {', '.join(CASES)}")
     if a.rounds < 1:
         raise Failed(f"--rounds: wanted at least 1, found {a.rounds}")
+    try:
+        a.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failed(f"--out: {a.out} cannot be a folder: {error.strerror}") from error
     return a
 
 
@@ -272,6 +287,9 @@ def main():
     except Failed as why:
         say(f"compare: {why}")
         return 1
+    except KeyboardInterrupt:
+        say("compare: interrupted; what was measured is in the folder")
+        return 130
     print(table(results, about), end="")
     return 0
 

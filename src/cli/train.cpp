@@ -1,9 +1,6 @@
 // adjoint train: trains a model on a text, saves, evaluates, resumes.
 #include <fmt/format.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <iostream>
@@ -12,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/interrupts.h"
 #include "device/parallel.h"
 #include "train/progress.h"
 #include "train/trainer.h"
@@ -19,17 +17,6 @@
 namespace adjoint {
 
 namespace {
-
-std::atomic<bool> g_stop = false;
-// The first Ctrl-C asks for a save; one that comes a second later does not wait for it.
-void on_interrupt(int) {
-  static timespec first = {};
-  timespec now = {};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  if (g_stop && now.tv_sec - first.tv_sec > 1) ::_exit(kInterrupted);
-  if (!g_stop) first = now;
-  g_stop = true;
-}
 
 struct TrainFlags {
   std::string config;
@@ -73,6 +60,7 @@ nlohmann::json flags_layer(const TrainFlags& flags) {
 }
 
 int run(const TrainFlags& flags) {
+  Interrupts interrupts;
   const nlohmann::json toml = flags.config.empty() ? nlohmann::json() : read_toml(flags.config);
   Trainer trainer(resolve_config(toml, flags_layer(flags)));
   const TrainConfig& c = trainer.config();
@@ -94,17 +82,17 @@ int run(const TrainFlags& flags) {
     if (c.resume) std::cout << "resuming after step " << trainer.first_step() << "\n";
     std::cout << std::flush;
   }
-  // A batch system's end and a lost terminal are Ctrl-C too; a closed pipe ends nothing.
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, on_interrupt);
-  std::signal(SIGPIPE, SIG_IGN);
+  interrupts.ask_from_now_on();
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe ends nothing
   const Progress watch(1, 0);
-  const TrainResult result = trainer.train(g_stop, flags.json ? nullptr : &std::cout);
+  const TrainResult result = trainer.train(interrupts.stop(), flags.json ? nullptr : &std::cout);
   if (flags.json) {
     nlohmann::json out = {{"step", result.step},
                           {"loss", result.loss},
                           {"out", c.out},
                           {"interrupted", result.interrupted},
-                          {"predicted_bytes", result.predicted.count}};
+                          {"predicted_bytes", result.predicted.count},
+                          {"save_copy_bytes", trainer.copied_to_save().count}};
     if (result.val_loss) out["val_loss"] = *result.val_loss;
     std::cout << out.dump() << "\n";
   } else {

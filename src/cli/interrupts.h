@@ -1,0 +1,26 @@
+// Ctrl-C, a batch system's end and a lost terminal, taken by a thread that does nothing else. No
+// handler may run on a thread that computes: oneDNN's kernels use the stack pointer as one more
+// register, and a signal's frame would be written wherever it points.
+#pragma once
+#include <atomic>
+#include <thread>
+
+namespace adjoint {
+
+class Interrupts {
+ public:
+  Interrupts();  // before any other thread is made: they inherit that these signals are not theirs
+  ~Interrupts();
+
+  // Until now a signal ended the process at once; from now on it asks to stop, and a second one
+  // more than a second later ends at once.
+  void ask_from_now_on() { asks_ = true; }
+  const std::atomic<bool>& stop() const { return stop_; }
+
+ private:
+  void listen();
+  std::atomic<bool> asks_ = false, stop_ = false, over_ = false;
+  std::thread listener_;
+};
+
+}  // namespace adjoint
