@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "device/parallel.h"
+#include "ops/body_loops.h"
 #include "ops/vector_math.h"
 
 namespace adjoint {
@@ -178,19 +179,19 @@ void weigh_block_back(double* scores, double* dscores, int64_t rows, int64_t fir
 
 void load_row(double* to, const double* from, int64_t n) { std::memcpy(to, from, n * 8); }
 void load_row(float* to, const float* from, int64_t n) { std::memcpy(to, from, n * 4); }
-ADJOINT_SIMD void load_row(float* to, const BFloat16* from, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
+void load_row(float* to, const BFloat16* from, int64_t n) {
+  gather_any(to, from, Dtype::kBF16, 0, 1, n);
 }
-ADJOINT_SIMD void load_row(float* to, const Float16* from, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
+void load_row(float* to, const Float16* from, int64_t n) {
+  gather_any(to, from, Dtype::kF16, 0, 1, n);
 }
 void store_row(double* to, const double* from, int64_t n) { std::memcpy(to, from, n * 8); }
 void store_row(float* to, const float* from, int64_t n) { std::memcpy(to, from, n * 4); }
-ADJOINT_SIMD void store_row(BFloat16* to, const float* from, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<BFloat16>(from[i]);
+void store_row(BFloat16* to, const float* from, int64_t n) {
+  scatter_any(to, Dtype::kBF16, from, 0, 1, n);
 }
-ADJOINT_SIMD void store_row(Float16* to, const float* from, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Float16>(from[i]);
+void store_row(Float16* to, const float* from, int64_t n) {
+  scatter_any(to, Dtype::kF16, from, 0, 1, n);
 }
 
 void transpose(float* panels, const float* rows, int64_t width, int64_t length, int64_t size) {

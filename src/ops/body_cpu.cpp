@@ -1,7 +1,7 @@
-// The CPU's reading: a body becomes a short program that runs on one piece of a row at a time, each
-// instruction a vectorized loop over values that stay in the first-level cache. Only operands and
-// results touch memory. Every instruction rounds to float32, so a chain gives the same bits whether
-// it runs as one program or as several.
+// The CPU's reading: a body runs on one piece of a row at a time, as generated code (body_jit.h) or
+// by the interpreter (body_interpret.cpp: one vectorized loop per node, values in the first-level
+// cache). Only operands and results touch memory. Every node rounds to float32, so a chain gives
+// the same bits whether it runs as one program or as several.
 //
 // A piece is a whole row where the body reduces rows, else at most kPiece elements. Axes that every
 // operand steps through evenly are merged first, so plain elementwise bodies see one long row.
@@ -20,13 +20,6 @@
 #include "ops/elements.h"
 
 namespace adjoint {
-
-namespace {
-
-// Elements worth a thread: some microseconds, as much as waking it takes.
-constexpr int64_t kGrain = 16384;
-
-}  // namespace
 
 BodyProgram::Registers BodyProgram::registers(int thread) const {
   return registers_at(partials() + round_up(layout.block_bytes(), {64}).count +
@@ -59,7 +52,7 @@ void BodyProgram::run() const {
   } else if (layout.sums) {
     run_by_block();
   } else {
-    const int64_t grain = std::max<int64_t>(1, kGrain / layout.piece);
+    const int64_t grain = std::max<int64_t>(1, kWorthAThread / layout.piece);
     parallel_for(num_units(), grain, [&](int64_t begin, int64_t end, int thread) {
       run_units(registers(thread), begin, end);
     });
@@ -83,7 +76,7 @@ void BodyProgram::run_by_block() const {
   const int64_t total = layout.total_sums();
   const int64_t piece = any_length() ? layout.row() : layout.piece;
   const int64_t block_elements = layout.rows * layout.row() / layout.blocks;
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(block_elements, 1));
+  const int64_t grain = std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(block_elements, 1));
   auto* partial = reinterpret_cast<float*>(partials());
   parallel_for(layout.blocks, grain, [&](int64_t begin, int64_t end, int thread) {
     const Registers r = registers(thread);

@@ -7,6 +7,9 @@ namespace adjoint {
 IndexMap body_index_map(const OpCall& call);
 std::vector<std::pair<int, int>> body_may_overwrite(const OpCall& call);
 
+// Elements of a body worth a thread: some microseconds, as much as waking it takes.
+inline constexpr int64_t kWorthAThread = 16384;
+
 Launch prepare_body_reference(const KernelCall& call, const Pointers& at);
 Launch prepare_body_cpu(const KernelCall& call, const Pointers& at);
 Bytes body_workspace(const KernelCall& call);

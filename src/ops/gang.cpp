@@ -15,8 +15,6 @@ namespace adjoint {
 
 namespace {
 
-constexpr int64_t kWorthAThread = 16384;  // elements, as for a body alone
-
 // How the operands of the gang are those of its calls.
 struct Members {
   const OpDef* op = nullptr;
