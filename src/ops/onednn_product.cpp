@@ -64,9 +64,27 @@ Descriptions describe(const Product& p, Dtype dtype, Dtype out_dtype) {
 // thread as it goes: the product reads each element of b this many times.
 constexpr int64_t kPackedFrom = 2048;
 
+// A primitive's description. oneDNN 2 reads what was asked for again when it is asked for the next
+// implementation, where it was: so it is kept, and does not move.
+struct Multiply : dnnl::matmul::primitive_desc {
+  Multiply() = default;
+#if DNNL_VERSION_MAJOR >= 3
+  explicit Multiply(dnnl::matmul::primitive_desc made)
+      : dnnl::matmul::primitive_desc(std::move(made)) {}
+#else
+  Multiply(const dnnl::matmul::desc& asked, const dnnl::primitive_attr& attr)
+      : Multiply(std::make_shared<const dnnl::matmul::desc>(asked), attr) {}
+
+ private:
+  Multiply(std::shared_ptr<const dnnl::matmul::desc> asked, const dnnl::primitive_attr& attr)
+      : dnnl::matmul::primitive_desc(*asked, attr, engine(), true), asked_(std::move(asked)) {}
+  std::shared_ptr<const dnnl::matmul::desc> asked_;
+#endif
+};
+
 // How a product runs: its primitive, and where b is laid out anew before it.
 struct Native {
-  dnnl::matmul::primitive_desc multiply;
+  Multiply multiply;
   std::optional<dnnl::reorder::primitive_desc> pack = {};
 
   static Bytes bytes(const dnnl::memory::desc& desc) {
@@ -79,7 +97,7 @@ struct Native {
   }
 };
 
-dnnl::matmul::primitive_desc best_primitive(const Product& p, const Descriptions& d) {
+Multiply best_primitive(const Product& p, const Descriptions& d) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (p.accumulate) {
@@ -88,12 +106,12 @@ dnnl::matmul::primitive_desc best_primitive(const Product& p, const Descriptions
     attr.set_post_ops(sum);
   }
 #if DNNL_VERSION_MAJOR >= 3
-  return p.bias ? dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.bias, d.c, attr, true)
-                : dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.c, attr, true);
+  return Multiply(p.bias ? dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.bias, d.c, attr, true)
+                         : dnnl::matmul::primitive_desc(engine(), d.a, d.b, d.c, attr, true));
 #else
   const dnnl::matmul::desc desc =
       p.bias ? dnnl::matmul::desc(d.a, d.b, d.bias, d.c) : dnnl::matmul::desc(d.a, d.b, d.c);
-  return dnnl::matmul::primitive_desc(desc, attr, engine(), true);
+  return Multiply(desc, attr);
 #endif
 }
 
