@@ -78,7 +78,9 @@ class HotCall {
                 .in_strides = {},
                 .out_strides = {},
                 .threads = plan.threads,
-                .workspace_cap = plan.workspace_cap} {
+                .workspace_cap = plan.workspace_cap,
+                .target = plan.target,
+                .deterministic = plan.deterministic} {
     const uint32_t below = ids_below(scheme);
     for (const Value v : m.inputs) {
       kernel_.in_strides.push_back(plan.places[v].strides);

@@ -143,8 +143,7 @@ std::string step_bench_table(const StepBench& b) {
        fmt::format("{:.1f} GFLOP/s", ratio(b.flops, b.median_seconds()) / 1e9));
   if (b.products > 0) {
     line("utilization", fmt::format("{:.1f}%", 100 * b.utilization()),
-         fmt::format("of {:.1f} GFLOP/s, a large product's rate with {} threads", b.products / 1e9,
-                     b.step.threads));
+         fmt::format("of {:.1f} GFLOP/s, a large product's rate", b.products / 1e9));
   }
   line("predicted peak bytes", with_commas(b.predicted.count), "");
   if (b.touched.count > 0) line("measured peak bytes", with_commas(b.touched.count), "");

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/patience.h"
 #include "cli/step_flags.h"
+#include "device/gpu.h"
 #include "device/parallel.h"
 #include "train/fitting.h"
 
@@ -46,14 +47,16 @@ BenchedStep described(const StepFlags& flags, const BoundModel& model) {
   if (!flags.step.stack.empty()) title += ", " + flags.step.stack;
   return {.model = model.name(),
           .stack = flags.step.stack,
-          .title = title + fmt::format(", {} threads", num_threads()),
+          .title = title + (flags.target() == Target::kCuda
+                                ? ", " + open_gpu().name
+                                : fmt::format(", {} threads", num_threads())),
           .batch = model.batch(),
           .context = model.context(),
           .threads = num_threads()};
 }
 
-Plan planned(const Scheme& step) {
-  return make_plan(step, plan_options({.sheet = find_device("cpu"), .threads = num_threads()}));
+Plan planned(const StepFlags& flags, const Scheme& step) {
+  return make_plan(step, flags.plan_options());
 }
 
 void print_json(const nlohmann::json& out) { std::cout << out.dump(2) << "\n"; }
@@ -66,7 +69,7 @@ int run_ops(const BenchFlags& flags) {
   {
     Patience patience;
     bench = bench_ops(
-        described(flags.step, model), built.scheme, planned(built.scheme),
+        described(flags.step, model), built.scheme, planned(flags.step, built.scheme),
         {.steps = static_cast<int>(flags.steps), .filter = flags.filter, .told = patience.told()});
   }
   if (flags.json) {
@@ -81,7 +84,7 @@ StepBench benched(const BenchFlags& flags, bool touched) {
   const BoundModel model = flags.step.bound();
   const BuiltStep built = flags.step.built(model);
   Patience patience;
-  return bench_step(described(flags.step, model), built.scheme, planned(built.scheme),
+  return bench_step(described(flags.step, model), built.scheme, planned(flags.step, built.scheme),
                     {.steps = static_cast<int>(flags.steps),
                      .warmup = static_cast<int>(flags.warmup),
                      .touched = touched,
@@ -92,7 +95,7 @@ int run_step(const BenchFlags& flags) {
   check_steps(flags);
   StepBench bench = benched(flags, true);
   // After the step: the product that it times has memory of its own.
-  bench.products = product_rate(bench.dtype);
+  bench.products = product_rate(bench.dtype, flags.step.target());
   if (flags.json) {
     print_json(step_bench_json(bench));
   } else {
@@ -188,6 +191,7 @@ void add_bench(CLI::App& app, Action& action) {
   auto of_step = std::make_shared<BenchFlags>();
   CLI::App* step = add_kind(*bench, action, "step", "whole steps of training, without the disk",
                             run_step, of_step);
+  of_step->step.add_device(*step);
   add_warmup(*step, *of_step);
   step->footer(
       "Examples:\n"
@@ -197,6 +201,7 @@ void add_bench(CLI::App& app, Action& action) {
   auto of_sweep = std::make_shared<BenchFlags>();
   CLI::App* sweep =
       add_kind(*bench, action, "sweep", "steps of growing batch or context", run_sweep, of_sweep);
+  of_sweep->step.add_device(*sweep);
   add_warmup(*sweep, *of_sweep);
   sweep->add_option("--batches", of_sweep->batches, "such as 4,8,16,32,64")->delimiter(',');
   sweep->add_option("--contexts", of_sweep->contexts, "such as 512,1024,2048,4096")->delimiter(',');

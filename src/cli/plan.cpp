@@ -40,10 +40,12 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
                          const std::string& stack) {
   StepOptions options = flags.step.step;
   options.stack = stack;
+  const Costs costs = costs_for(flags.fit.wish, model, num_threads());
+  const PlanOptions planned = plan_options(costs);
+  options.target = planned.target;
   PlannedStep step{.title = stack_title(stack),
                    .built = build_step(model.forward(), parse_stack(stack), options)};
-  const Costs costs = costs_for(flags.fit.wish, model, num_threads());
-  step.plan = make_plan(step.built.scheme, plan_options(costs));
+  step.plan = make_plan(step.built.scheme, planned);
   step.time = predict_time(step.built.scheme, step.plan, costs);
   step.clock = costs.sheet.name;
   if (costs.sheet.per_core) step.clock += fmt::format(", {} threads", costs.threads);

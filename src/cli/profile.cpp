@@ -49,15 +49,14 @@ int run(ProfileFlags flags) {
   }
   const BuiltStep built = flags.step.built(model);
   const Scheme& step = built.scheme;
-  const Plan plan =
-      make_plan(step, plan_options({.sheet = find_device("cpu"), .threads = num_threads()}));
+  const Plan plan = make_plan(step, flags.step.plan_options());
   Measured measured;
   {
     Patience patience;
     measured =
         measure_step(step, plan, {.steps = static_cast<int>(flags.steps), .told = patience.told()});
   }
-  const MachinePeak peak = measure_machine();
+  const MachinePeak peak = measure_machine(plan.target);
   const Profile profile{
       .step = {.model = model.name(),
                .fingerprint = fingerprint(without_randomness(model.forward(1, model.context()))),
@@ -109,6 +108,7 @@ void add_profile(CLI::App& app, Action& action) {
       app.add_subcommand("profile", "run a few steps: bytes and times, measured beside predicted");
   auto flags = std::make_shared<ProfileFlags>();
   flags->step.add_to(*command);
+  flags->step.add_device(*command);
   flags->fit.add_to(*command);
   command->add_option("--steps", flags->steps, "steps that are timed")->capture_default_str();
   command->add_option("--out", flags->out, "folder for the page, the trace and the numbers")

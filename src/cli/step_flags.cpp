@@ -4,7 +4,10 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "device/parallel.h"
+#include "run/machine.h"
 #include "train/config.h"
+#include "train/fitting.h"
 
 namespace adjoint {
 
@@ -38,14 +41,32 @@ void StepFlags::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "CPU threads; 0: as many as there are cores");
 }
 
+void StepFlags::add_device(CLI::App& command) {
+  command.add_option("--device", device, "cpu or cuda")->capture_default_str();
+  command.add_flag("--deterministic", deterministic,
+                   "the same bits every time also on cuda, somewhat slower");
+}
+
+Target StepFlags::target() const { return target_named(device); }
+
+PlanOptions StepFlags::plan_options() const {
+  PlanOptions options =
+      adjoint::plan_options({.sheet = sheet_here(target()), .threads = num_threads()});
+  options.deterministic = deterministic;
+  return options;
+}
+
 BoundModel StepFlags::bound() const {
+  target();
   if (!(step.clip >= 0)) fail("--clip: wanted 0 or more, found ", step.clip);
   use_threads(threads);
   return bound_model(model);
 }
 
 BuiltStep StepFlags::built(const BoundModel& model) const {
-  return build_step(model.forward(), parse_stack(step.stack), step);
+  StepOptions options = step;
+  options.target = target();
+  return build_step(model.forward(), parse_stack(step.stack), options);
 }
 
 std::string StepFlags::describe(const BoundModel& model) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "functors/functor.h"
+#include "plan/plan.h"
 #include "train/bound_model.h"
 
 namespace adjoint {
@@ -24,7 +25,12 @@ struct StepFlags {
   ModelFlags model;
   StepOptions step;
   int64_t threads = 0;
+  std::string device = "cpu";  // that it runs on, where add_device was called
+  bool deterministic = false;
 
+  void add_device(CLI::App& command);  // --device --deterministic
+  Target target() const;               // refuses a device that is none, or is not here
+  PlanOptions plan_options() const;
   void add_to(CLI::App& command);  // those, --vocab --optimizer --clip --stack --threads
   // Also sets the number of threads, for which plans are made.
   BoundModel bound() const;

@@ -9,6 +9,7 @@
 #include "cli/patience.h"
 #include "device/parallel.h"
 #include "laws/composition.h"
+#include "run/machine.h"
 #include "train/config.h"
 
 namespace adjoint {
@@ -21,6 +22,7 @@ struct VerifyFlags {
   std::vector<std::string> set;
   int64_t threads = 0;
   std::vector<std::string> with;
+  std::string device = "cpu";
   bool json = false, matrix = false;
 };
 
@@ -90,6 +92,7 @@ int run(VerifyFlags flags) {
     fail("--seeds: wanted 1 to 1000, found ", options.seeds);
   }
   use_threads(flags.threads);
+  options.target = target_named(flags.device);
   if (flags.matrix) return print_matrix(flags);
   for (const std::string& s : flags.set) options.sizes.settings.update(parse_setting(s));
   Report report;
@@ -136,6 +139,8 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("--optimizer", flags->options.step.optimizer, "adamw, momentum or sgd")
       ->capture_default_str();
   command->add_option("--clip", flags->options.step.clip, "0: no clipping")->capture_default_str();
+  command->add_option("--device", flags->device, "whose kernels are checked: cpu or cuda")
+      ->capture_default_str();
   command->add_option("--threads", flags->threads, "CPU threads; 0: as many as there are cores");
   command->add_flag("--json", flags->json, "as JSON");
   command->add_flag(

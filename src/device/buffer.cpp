@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "device/gpu.h"
 
 namespace adjoint {
 
@@ -14,7 +15,16 @@ namespace {
 constexpr Bytes kLargePage{2 << 20};
 }
 
-void Buffer::Free::operator()(std::byte* data) const { std::free(data); }
+void FreeBuffer::operator()(std::byte* data) const {
+  switch (memory) {
+    case Memory::kHost:
+      return std::free(data);
+    case Memory::kGpu:
+      return release_gpu(data);
+    case Memory::kPinned:
+      return release_pinned(data);
+  }
+}
 
 std::optional<Bytes> available_memory() {
   std::ifstream in("/proc/meminfo");
@@ -26,7 +36,12 @@ std::optional<Bytes> available_memory() {
   return std::nullopt;
 }
 
-Buffer::Buffer(Bytes size) : size_(size) {
+Buffer::Buffer(Bytes size, Memory memory) : size_(size) {
+  if (memory != Memory::kHost) {
+    void* data = memory == Memory::kGpu ? allocate_gpu(size) : allocate_pinned(size);
+    data_ = {static_cast<std::byte*>(data), FreeBuffer{memory}};
+    return;
+  }
   // Asking for too much often succeeds, and ends in the kernel killing whoever touches it.
   if (const auto available = available_memory(); available && size > *available) {
     throw MachineError("this needs " + human(size) + " (" + std::to_string(size.count) +

@@ -13,19 +13,25 @@ constexpr Bytes kAlignment{64};  // a cache line, and the widest vector
 // What Linux could give without swapping; nothing where it does not say.
 std::optional<Bytes> available_memory();
 
+// The host's, the GPU's, or the host's where the GPU reaches it without a detour.
+enum class Memory : uint8_t { kHost, kGpu, kPinned };
+
+struct FreeBuffer {
+  Memory memory = Memory::kHost;
+  void operator()(std::byte* data) const;
+};
+
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(Bytes size);  // MachineError when there is not that much memory
+  // MachineError when there is not that much memory.
+  explicit Buffer(Bytes size, Memory memory = Memory::kHost);
 
   std::byte* data() const { return data_.get(); }
   Bytes size() const { return size_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const;
-  };
-  std::unique_ptr<std::byte, Free> data_;
+  std::unique_ptr<std::byte, FreeBuffer> data_;
   Bytes size_{0};
 };
 

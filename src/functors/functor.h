@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/target.h"
 #include "scheme/document.h"
 #include "scheme/scheme.h"
 
@@ -22,9 +23,10 @@ struct StepOptions {
   std::string optimizer = "adamw";  // sgd, momentum, adamw
   double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;
   double momentum = 0.9;
-  double weight_decay = 0.1;  // of matrices and tables
-  double clip = 1.0;          // the largest norm of all gradients together; 0: no clipping
-  std::string stack = {};     // functors joined by '|'
+  double weight_decay = 0.1;     // of matrices and tables
+  double clip = 1.0;             // the largest norm of all gradients together; 0: no clipping
+  std::string stack = {};        // functors joined by '|'
+  Target target = Target::kCpu;  // whose kernels run it
 };
 
 enum class FunctorPhase : uint8_t {

@@ -41,7 +41,10 @@ class Tracer {
   Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions& options)
       : ranges_(ranges),
         options_(options),
-        run_(step, make_plan(step, {.threads = num_threads()}),
+        run_(step,
+             make_plan(step, {.threads = num_threads(),
+                              .target = options.reference ? Target::kCpu : options.target,
+                              .deterministic = true}),
              {.reference = options.reference, .poison = options.nodes_of < 0}),
         gradient_of_(step.objects.size(), -1) {
     choices_.resize(options.replayed ? 0 : options.steps);
@@ -145,7 +148,7 @@ class Tracer {
     if (!all_said) initialize(run_, options_.seed);
     for (const Value in : inputs) {
       if (!has_state(in)) continue;
-      if (const Numbers* numbers = said(in)) write_numbers(run_, in, *numbers);
+      if (const Numbers* numbers = said(in)) run_.set_values(in, *numbers);
       trace_.begin[to_string(scheme()[in].source)] = run_.values(in);
     }
   }
@@ -160,7 +163,7 @@ class Tracer {
       for (size_t i = 0; i < numbers.size(); ++i) {
         numbers[i] *= 1 + options_.jitter * (2 * stream.uniform(i) - 1);
       }
-      write_numbers(run_, in, numbers);
+      run_.set_values(in, numbers);
     }
   }
 
@@ -180,11 +183,11 @@ class Tracer {
                            : datum(range == ranges_.end() ? InputRange{} : range->second, stream,
                                    index, object.type);
         }
-        write_numbers(run_, in, numbers);
+        run_.set_values(in, numbers);
       } else if (path == "rate") {
         run_.set_number(in, 1e-3 * (1 + step_));
       } else if (path == kRandomCounter) {
-        write_numbers(run_, in, {static_cast<double>(options_.seed), double(step_), 0});
+        run_.set_values(in, {static_cast<double>(options_.seed), double(step_), 0});
       }
     }
   }
@@ -228,7 +231,7 @@ class Tracer {
     int64_t& next = replayed_[source];
     if (next + size > static_cast<int64_t>(found->second.size())) return;
     const auto first = found->second.begin() + next;
-    write_numbers(run_, out, Numbers(first, first + size));
+    run_.set_values(out, Numbers(first, first + size));
     next += size;
   }
 

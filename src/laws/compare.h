@@ -51,6 +51,7 @@ struct TraceOptions {
   uint64_t seed = 1;
   int steps = 2;
   bool reference = false;  // the scheme is a reference's
+  Target target = Target::kCpu;
   // Begin with the numbers of this run and make its choices again, as a judge must.
   const Trace* replayed = nullptr;
   double jitter = 0;  // relative, of every parameter before every step

@@ -115,6 +115,7 @@ const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const Tr
                                              {.seed = seed,
                                               .steps = subject_.steps,
                                               .reference = kind != Kind::kRun,
+                                              .target = subject_.target,
                                               .replayed = replayed}));
   }
   return *kept;
@@ -284,6 +285,7 @@ Trace Judge::node_trace(const Stack& stack, Kind kind, const Verdict& verdict,
                    {.seed = verdict.seed,
                     .steps = verdict.step + 1,
                     .reference = kind != Kind::kRun,
+                    .target = subject_.target,
                     .replayed = replayed,
                     .nodes_of = verdict.step});
 }

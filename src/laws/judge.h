@@ -35,6 +35,8 @@ struct Subject {
   std::vector<uint64_t> seeds = {1, 2, 3};
   int steps = 2;
   std::string what = {};  // its size, for people
+  // Whose kernels are judged. Those of a GPU by its deterministic ones: exact laws are of bits.
+  Target target = Target::kCpu;
 };
 
 struct Verdict {

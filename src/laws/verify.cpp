@@ -195,7 +195,8 @@ std::vector<Subject> subjects_for(const ModelText& text, const Stack& stack,
                         .options = step,
                         .seeds = seeds,
                         .steps = steps,
-                        .what = describe(bound)});
+                        .what = describe(bound),
+                        .target = options.target});
   };
   if (options.full) {
     add(model, kSteps);

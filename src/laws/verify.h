@@ -29,6 +29,7 @@ struct VerifyOptions {
   StepOptions step = {};
   int64_t seeds = 3;
   bool full = false;  // the real size, not the shrunken copies
+  Target target = Target::kCpu;
 };
 // What a user's model and stack are checked on: two widths, or the real one.
 std::vector<Subject> subjects_for(const ModelText& text, const Stack& stack,

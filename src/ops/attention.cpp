@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/attention_cuda.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
@@ -161,6 +162,16 @@ Launch cpu(const KernelCall& k, const Pointers& at) {
   };
 }
 
+Launch cuda(const KernelCall& k, const Pointers& at) {
+  const AttentionOperands operands(k.call, k.call.inputs.size());
+  std::vector<void*> in;
+  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
+  const auto [q, key, v] = operands.rows(k.in_strides, in);
+  return prepare_attention_cuda(operands.shape, q, key, v, rows_of(k.out_strides[0], at.out[0]),
+                                at.out[1], at.workspace, workspace_bytes(k),
+                                static_cast<CUstream_st*>(at.stream));
+}
+
 std::vector<Sample> samples() {
   const auto with = [](std::vector<Type> inputs, int64_t heads, int64_t kv, int64_t causal) {
     return Sample{.inputs = std::move(inputs),
@@ -223,6 +234,11 @@ extern const OpDef op_attention = {
         [](const KernelCall& k) {
           const AttentionOperands operands(k.call, k.call.inputs.size());
           return int64_t{workers_of(k)} * operands.shape.forward_bytes_per_thread();
+        },
+    .cuda = cuda,
+    .cuda_workspace =
+        [](const KernelCall& k) {
+          return attention_cuda_workspace(AttentionOperands(k.call, k.call.inputs.size()).shape);
         },
     .samples = samples,
     .refused = refused,

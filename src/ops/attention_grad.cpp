@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/attention.h"
+#include "ops/attention_cuda.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -94,6 +95,19 @@ Launch cpu(const KernelCall& k, const Pointers& at) {
   };
 }
 
+Launch cuda(const KernelCall& k, const Pointers& at) {
+  const size_t count = num_operands(k.call);
+  const AttentionOperands operands(k.call, count);
+  std::vector<void*> in;
+  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
+  const auto [q, key, v] = operands.rows(k.in_strides, in);
+  const auto [dq, dk, dv] = operands.rows(k.out_strides, at.out);
+  return prepare_attention_grad_cuda(
+      operands.shape, q, key, v, rows_of(k.in_strides[count], in[count]), in[count + 1],
+      rows_of(k.in_strides[count + 2], in[count + 2]), dq, dk, dv, at.workspace, workspace_bytes(k),
+      k.deterministic, static_cast<CUstream_st*>(at.stream));
+}
+
 }  // namespace
 
 extern const OpDef op_attention_grad = {
@@ -126,6 +140,12 @@ extern const OpDef op_attention_grad = {
         [](const KernelCall& k) {
           const AttentionOperands operands(k.call, num_operands(k.call));
           return int64_t{workers_of(k)} * operands.shape.backward_bytes_per_thread();
+        },
+    .cuda = cuda,
+    .cuda_workspace =
+        [](const KernelCall& k) {
+          const AttentionOperands operands(k.call, num_operands(k.call));
+          return attention_grad_cuda_workspace(operands.shape, k.deterministic);
         },
     .samples = nullptr,  // driven by attention's: out and lse must be those of q, k and v
     .refused =

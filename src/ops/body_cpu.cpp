@@ -176,8 +176,6 @@ std::shared_ptr<BodyProgram> prepare_program(const KernelCall& call, const Point
   program->out_types = call.outputs;
   program->at = at;
   program->keys.resize(program->layout.body.nodes.size());
-  const std::vector<Axis> space = space_of(call.call);
-  for (size_t a = 1; a < space.size(); ++a) program->sample *= space[a].size;
   program->find_direct();
   program->prepare_code();
   return program;

@@ -108,7 +108,7 @@ void BodyProgram::make(const Registers& r, size_t i, float* y, int64_t row, int6
       break;
     case ExprKind::kRandom: {
       const auto* counter = static_cast<const int64_t*>(at.in[node.index]);
-      uniform(y, keys[i], counter[1], counter[2] * sample + row * layout.row() + first, n);
+      uniform(y, keys[i], counter[1], counter[2] * layout.sample + row * layout.row() + first, n);
       break;
     }
     case ExprKind::kRowSum:

@@ -22,7 +22,7 @@ bool is_sum(const BodyOutput& out) {
   return out.summed_axes > 0 || out.row == BodyOutput::Row::kDropped;
 }
 
-static void merge_axes(Layout& layout) {
+static void merge_axes(BodySpace& layout) {
   const bool one_a_row =
       std::any_of(layout.body.outputs.begin(), layout.body.outputs.end(),
                   [](const BodyOutput& out) { return out.row == BodyOutput::Row::kOne; });
@@ -96,11 +96,19 @@ static void assign_slots(Layout& layout, const std::vector<Type>& in_types) {
   }
 }
 
-Layout lay_out(const KernelCall& call) {
-  Layout layout;
+// Elements of the axes from one on.
+static int64_t suffix_of(const BodySpace& space, size_t leads) {
+  int64_t suffix = 1;
+  for (size_t a = leads; a < space.dims.size(); ++a) suffix *= space.dims[a];
+  return suffix;
+}
+
+BodySpace space_layout(const KernelCall& call) {
+  BodySpace layout;
   layout.body = body_of(call.call);
   const std::vector<Axis> space = space_of(call.call);
   for (const Axis& axis : space) layout.dims.push_back(axis.size);
+  for (size_t a = 1; a < space.size(); ++a) layout.sample *= space[a].size;
   for (size_t i = 0; i < call.call.inputs.size(); ++i) {
     layout.in.push_back(stretch(call.in_strides[i], call.call.inputs[i], space));
   }
@@ -122,37 +130,27 @@ Layout lay_out(const KernelCall& call) {
     layout.leads.push_back(dropped ? layout.dims.size() - 1 : out.summed_axes);
   }
   if (!layout.body.uses_index() && layout.dims.size() > 1) merge_axes(layout);
-  bool alike = true;  // all sums are of whole rows over the same axes
   for (size_t k = 0; k < layout.body.outputs.size(); ++k) {
     const BodyOutput& out = layout.body.outputs[k];
     if (!is_sum(out)) continue;
-    alike = alike && out.row == BodyOutput::Row::kWhole &&
-            (!layout.sums || layout.leads[k] == layout.leading);
+    layout.alike = layout.alike && out.row == BodyOutput::Row::kWhole &&
+                   (!layout.sums || layout.leads[k] == layout.leading);
     layout.leading = layout.sums ? std::min(layout.leading, layout.leads[k]) : layout.leads[k];
     layout.sums = true;
   }
 
   for (size_t a = 0; a + 1 < layout.dims.size(); ++a) layout.rows *= layout.dims[a];
   for (size_t a = 0; a < layout.leading; ++a) layout.summed_rows *= layout.dims[a];
-  const auto suffix_of = [&](size_t leads) {
-    int64_t suffix = 1;
-    for (size_t a = leads; a < layout.dims.size(); ++a) suffix *= layout.dims[a];
-    return suffix;
-  };
   for (size_t k = 0; k < layout.body.outputs.size(); ++k) {
     const BodyOutput& out = layout.body.outputs[k];
     const bool dropped = out.row == BodyOutput::Row::kDropped;
-    const int64_t suffix = suffix_of(layout.leads[k]);
+    const int64_t suffix = suffix_of(layout, layout.leads[k]);
     const bool one = out.row == BodyOutput::Row::kOne;
     layout.sum_size.push_back(!is_sum(out) ? 0
                               : dropped    ? 1
                               : one        ? suffix / layout.row()
                                            : suffix);
   }
-  const bool whole = layout.body.needs_whole_rows();
-  layout.by_column = layout.sums && alike && !whole && suffix_of(layout.leading) >= kWideSuffix;
-  layout.blocks = layout.sums ? std::min(layout.summed_rows, kMaxBlocks) : 1;
-
   for (const ExprNode& n : layout.body.nodes) {
     bool varies = false;
     switch (n.kind) {
@@ -174,6 +172,17 @@ Layout lay_out(const KernelCall& call) {
     }
     layout.varies.push_back(varies);
   }
+  return layout;
+}
+
+Layout lay_out(const KernelCall& call) {
+  Layout layout;
+  static_cast<BodySpace&>(layout) = space_layout(call);
+  const bool whole = layout.body.needs_whole_rows();
+  layout.by_column =
+      layout.sums && layout.alike && !whole && suffix_of(layout, layout.leading) >= kWideSuffix;
+  layout.blocks = layout.sums ? std::min(layout.summed_rows, kMaxBlocks) : 1;
+
   assign_slots(layout, call.call.inputs);
   layout.tile = cut_into_segments(layout, call.call.inputs, call.outputs);
   layout.tile_bytes = tile_args(layout).bytes();

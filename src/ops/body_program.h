@@ -11,7 +11,6 @@ struct BodyProgram {
   Layout layout;
   std::vector<Type> in_types, out_types;
   Pointers at;
-  int64_t sample = 1;                    // elements of one sample, for random counters
   std::vector<int> direct;               // per node: the output that it writes straight into, or -1
   mutable std::vector<uint64_t> keys;    // per node that is random, of this launch
   std::shared_ptr<const TileCode> code;  // or nullptr: the interpreter does all

@@ -3,6 +3,7 @@
 // nothing to run; the kernel copies the rest.
 #include "base/error.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/movement.h"
 #include "ops/samples.h"
 
@@ -78,6 +79,7 @@ extern const OpDef op_concat = {
     .one_dtype = true,
     .reference = copy,
     .cpu = copy,
+    .cuda = concat_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

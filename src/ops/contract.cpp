@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/builder.h"
+#include "ops/cuda_contraction.h"
 #include "ops/matmul.h"
 #include "ops/movement.h"
 #include "ops/samples.h"
@@ -129,6 +130,10 @@ Launch cpu(const KernelCall& k, const Pointers& at) {
   };
 }
 
+Launch cuda(const KernelCall& k, const Pointers& at) {
+  return contraction_cuda(k.call.text("map"), k, at);
+}
+
 Launch reference(const KernelCall& k, const Pointers& at) {
   return prepare_naive_contract(k.call.text("map"), k, at);
 }
@@ -184,6 +189,9 @@ extern const OpDef op_contract = {
           const auto product = product_of(k);
           return product ? product_workspace(*product) : Bytes{0};
         },
+    .cuda = cuda,
+    .cuda_workspace =
+        [](const KernelCall& k) { return contraction_cuda_workspace(k.call.text("map"), k); },
     .samples = samples,
     .refused = refused,
 };

@@ -10,6 +10,7 @@
 #include "device/parallel.h"
 #include "ops/body_loops.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
@@ -229,6 +230,8 @@ extern const OpDef op_cross_entropy = {
     .reference = reference,
     .cpu = kernel,
     .cpu_workspace = [](const KernelCall&) { return Bytes{kBlocks * 16}; },
+    .cuda = cross_entropy_cuda,
+    .cuda_workspace = cross_entropy_cuda_workspace,
     .samples =
         [] {
           const auto at = [](std::vector<int64_t> rows, int64_t classes, int64_t ignore) {

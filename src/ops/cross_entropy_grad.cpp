@@ -7,6 +7,7 @@
 #include "ops/body_loops.h"
 #include "ops/builder.h"
 #include "ops/cross_entropy.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
 
@@ -115,6 +116,7 @@ extern const OpDef op_cross_entropy_grad = {
     .may_overwrite = {{0, 0}},
     .reference = reference,
     .cpu = kernel,
+    .cuda = cross_entropy_grad_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "device/parallel.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/quantize.h"
 #include "ops/samples.h"
@@ -155,6 +156,7 @@ extern const OpDef op_dequantize = {
     .wants_dense = true,
     .reference = reference,
     .cpu = cpu,
+    .cuda = dequantize_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

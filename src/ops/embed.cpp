@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "device/parallel.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
@@ -97,6 +98,7 @@ extern const OpDef op_embed = {
     .wants_dense = true,
     .reference = reference,
     .cpu = gather,
+    .cuda = embed_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "device/parallel.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
 
@@ -166,6 +167,8 @@ extern const OpDef op_embed_grad = {
           const bool wide = out.dtype == Dtype::kF32 || out.dtype == Dtype::kF64;
           return wide ? Bytes{0} : Bytes{rows_at_once(k) * out.axes.back().physical() * 4};
         },
+    .cuda = embed_grad_cuda,
+    .cuda_workspace = embed_grad_cuda_workspace,
     .samples =
         [] {
           return std::vector<Sample>{

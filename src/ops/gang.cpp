@@ -9,6 +9,7 @@
 #include "device/parallel.h"
 #include "ops/body_readings.h"
 #include "ops/builder.h"
+#include "ops/cuda_body.h"
 #include "ops/optimizer_samples.h"
 
 namespace adjoint {
@@ -155,7 +156,9 @@ void for_each_call(const KernelCall& k, const F& f) {
                     .in_strides = m.operands(k.in_strides, i),
                     .out_strides = m.results(k.out_strides, i),
                     .threads = k.threads,
-                    .workspace_cap = k.workspace_cap});
+                    .workspace_cap = k.workspace_cap,
+                    .target = k.target,
+                    .deterministic = k.deterministic});
   }
 }
 
@@ -215,6 +218,61 @@ Launch kernel(const KernelCall& k, const Pointers& at) {
   };
 }
 
+// All calls in one launch: they are the same function of each element, whose operands lie side by
+// side, and of single numbers that all share. Nothing when some call is not.
+std::optional<CudaGang> one_launch(const KernelCall& k, const Members& m) {
+  CudaGang gang{.body = body_of(m.call(k.call, 0))};
+  if (gang.body.needs_whole_rows() || gang.body.uses_index() || is_wide(k)) return std::nullopt;
+  bool fits = true;
+  for_each_call(k, [&](int64_t i, const KernelCall& call) {
+    std::vector<Dtype> own, shared, outputs;
+    const Type& like = call.outputs[0];
+    const auto dense = [&](const Type& type, const Strides& strides) {
+      // Rows behind the last one leave its elements side by side; padding inside does not.
+      const bool padded = std::any_of(type.axes.begin() + std::min(1, type.rank()), type.axes.end(),
+                                      [](const Axis& a) { return a.padded > 0; });
+      return same_shape(type, like) && strides == dense_strides(type) && !padded;
+    };
+    for (int64_t o = 0; o < m.own + m.shared; ++o) {
+      const Type& type = call.call.inputs[o];
+      fits = fits && (o < m.own ? dense(type, call.in_strides[o]) : type.num_elements() == 1);
+      (o < m.own ? own : shared).push_back(type.dtype);
+    }
+    for (size_t o = 0; o < call.outputs.size(); ++o) {
+      fits = fits && dense(call.outputs[o], call.out_strides[o]);
+      outputs.push_back(call.outputs[o].dtype);
+    }
+    if (i == 0) gang.own = own, gang.shared = shared, gang.outputs = outputs;
+    fits = fits && own == gang.own && shared == gang.shared && outputs == gang.outputs;
+  });
+  return fits ? std::optional(gang) : std::nullopt;
+}
+
+Launch cuda(const KernelCall& k, const Pointers& at) {
+  const Members m = members_of(k.call);
+  if (const auto gang = one_launch(k, m)) {
+    std::vector<CudaGangMember> members;
+    const std::vector<const void*> outs(at.out.begin(), at.out.end());
+    for (int64_t i = 0; i < m.calls; ++i) {
+      std::vector<const void*> places = m.operands(at.in, i);
+      places.resize(m.own);
+      for (const void* out : m.results(outs, i)) places.push_back(out);
+      members.push_back({std::move(places), m.results(k.outputs, i)[0].num_elements()});
+    }
+    return prepare_gang_cuda(*gang, members, {at.in.end() - m.shared, at.in.end()}, at.stream);
+  }
+  std::vector<Launch> launches;
+  for_each_call(k, [&](int64_t i, const KernelCall& call) {
+    launches.push_back(prepare(call, {.in = m.operands(at.in, i),
+                                      .out = m.results(at.out, i),
+                                      .workspace = nullptr,
+                                      .stream = at.stream}));
+  });
+  return [launches] {
+    for (const Launch& launch : launches) launch();
+  };
+}
+
 std::vector<Sample> samples() {
   const Attrs adamw = {{"op", std::string("adamw")},
                        {"calls", int64_t{3}},
@@ -269,6 +327,8 @@ extern const OpDef op_gang = {
         [](const KernelCall& k) {
           return is_wide(k) ? Bytes{0} : int64_t{k.threads} * registers_of(k);
         },
+    .cuda = cuda,
+    .cuda_workspace = [](const KernelCall&) { return Bytes{0}; },
     .samples = samples,
     .refused = refused,
 };

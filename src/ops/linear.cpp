@@ -1,6 +1,7 @@
 // y[..., o] = sum over i of x[..., i] * w[o, i] (+ b[o]): a linear map by a parameter.
 #include "base/error.h"
 #include "ops/builder.h"
+#include "ops/cuda_contraction.h"
 #include "ops/elements.h"
 #include "ops/matmul.h"
 #include "ops/samples.h"
@@ -120,6 +121,10 @@ Launch cpu(const KernelCall& k, const Pointers& at) {
                          k.call.inputs.size() > 2 ? at.in[2] : nullptr, at.out[0], at.workspace);
 }
 
+Launch cuda(const KernelCall& k, const Pointers& at) {
+  return contraction_cuda(map_of(k.call.inputs[0]), k, at);
+}
+
 std::vector<Sample> samples() {
   return {{.inputs = {of({3, 5}), of({7, 5})}},
           {.inputs = {of({2, 3, 5}), of({7, 5}), of({7})}},
@@ -171,6 +176,9 @@ extern const OpDef op_linear = {
           const auto product = product_of(k);
           return product ? product_workspace(*product) : Bytes{0};
         },
+    .cuda = cuda,
+    .cuda_workspace =
+        [](const KernelCall& k) { return contraction_cuda_workspace(map_of(k.call.inputs[0]), k); },
     .samples = samples,
     .refused = refused,
 };

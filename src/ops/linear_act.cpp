@@ -86,26 +86,36 @@ struct Calls {
                 .in_strides = k.in_strides,
                 .out_strides = {k.out_strides.back()},
                 .threads = k.threads,
-                .workspace_cap = k.workspace_cap},
+                .workspace_cap = k.workspace_cap,
+                .target = k.target,
+                .deterministic = k.deterministic},
         body{.call = act,
              .outputs = {k.outputs[0]},
              .in_strides = {k.out_strides.back()},
              .out_strides = {k.out_strides[0]},
              .threads = k.threads,
-             .workspace_cap = k.workspace_cap} {}
+             .workspace_cap = k.workspace_cap,
+             .target = k.target,
+             .deterministic = k.deterministic} {}
 };
 
-Launch cpu(const KernelCall& k, const Pointers& at) {
+Launch in_turn(const KernelCall& k, const Pointers& at) {
   const auto calls = std::make_shared<Calls>(k);
   void* pre = at.out.back();
-  const Launch multiply =
-      prepare_cpu(calls->product, {.in = at.in, .out = {pre}, .workspace = at.workspace});
+  const Launch multiply = prepare(
+      calls->product, {.in = at.in, .out = {pre}, .workspace = at.workspace, .stream = at.stream});
   const Launch act =
-      prepare_cpu(calls->body, {.in = {pre}, .out = {at.out[0]}, .workspace = at.workspace});
+      prepare(calls->body,
+              {.in = {pre}, .out = {at.out[0]}, .workspace = at.workspace, .stream = at.stream});
   return [calls, multiply, act] {
     multiply();
     act();
   };
+}
+
+Bytes workspace(const KernelCall& k) {
+  const Calls calls(k);
+  return std::max(workspace_bytes(calls.product), workspace_bytes(calls.body));
 }
 
 std::vector<Sample> samples() {
@@ -148,12 +158,10 @@ extern const OpDef op_linear_act = {
     .output_names = {"pre"},
     .one_dtype = true,
     .meaning = meaning,
-    .cpu = cpu,
-    .cpu_workspace =
-        [](const KernelCall& k) {
-          const Calls calls(k);
-          return std::max(workspace_bytes(calls.product), workspace_bytes(calls.body));
-        },
+    .cpu = in_turn,
+    .cpu_workspace = workspace,
+    .cuda = in_turn,
+    .cuda_workspace = workspace,
     .samples = samples,
     .refused = refused,
 };

@@ -48,12 +48,20 @@ std::optional<ProductLetters> product_letters(const std::string& map) {
 
 std::optional<Product> as_product(const std::string& map, const Type& a, const Strides& a_strides,
                                   const Type& b, const Strides& b_strides, const Type& c,
-                                  const Strides& c_strides) {
+                                  const Strides& c_strides, bool padding) {
   const ProductLetters letters = product_letters(map).value();
   std::vector<Letter> batch, m, n, k;
   const auto stride = [](const std::string& in, const Strides& strides, char letter) {
     const size_t at = in.find(letter);
     return at == std::string::npos ? 0 : strides[at];
+  };
+  const auto size = [&](char letter, int64_t logical) {
+    int64_t physical = INT64_MAX;
+    for (const auto& [in, type] : {std::pair{&letters.a, &a}, {&letters.b, &b}, {&letters.c, &c}}) {
+      const size_t at = in->find(letter);
+      if (at != std::string::npos) physical = std::min(physical, type->axes[at].physical());
+    }
+    return padding ? physical : logical;
   };
   const auto gather = [&](const std::string& in, const Type& type, std::string seen) {
     for (size_t i = 0; i < in.size(); ++i) {
@@ -61,8 +69,9 @@ std::optional<Product> as_product(const std::string& map, const Type& a, const S
       const bool in_a = letters.a.find(in[i]) != std::string::npos;
       const bool in_b = letters.b.find(in[i]) != std::string::npos;
       const bool in_c = letters.c.find(in[i]) != std::string::npos;
-      const Letter letter{in[i], type.dim(static_cast<int>(i)), stride(letters.a, a_strides, in[i]),
-                          stride(letters.b, b_strides, in[i]), stride(letters.c, c_strides, in[i])};
+      const Letter letter{in[i], size(in[i], type.dim(static_cast<int>(i))),
+                          stride(letters.a, a_strides, in[i]), stride(letters.b, b_strides, in[i]),
+                          stride(letters.c, c_strides, in[i])};
       (in_a && in_b && in_c ? batch : in_a && in_c ? m : in_b && in_c ? n : k).push_back(letter);
     }
   };

@@ -1,6 +1,7 @@
 // The last two axes in one: [..., parts, n] -> [..., parts*n]. A view where they are adjacent.
 #include "base/error.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/movement.h"
 #include "ops/samples.h"
 
@@ -46,6 +47,7 @@ extern const OpDef op_merge = {
     },
     .reference = prepare_reshape,
     .cpu = prepare_reshape,
+    .cuda = reshape_cuda,
     .samples =
         [] {
           return std::vector<Sample>{{.inputs = {of({2, 3, 5})}}, {.inputs = {of({4, 1})}}};

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "device/parallel.h"
+#include "ops/cuda_kernels.h"
 #include "ops/movement.h"
 #include "ops/samples.h"
 
@@ -61,6 +62,7 @@ extern const OpDef op_move = {
     .differentiable = false,
     .reference = copy,
     .cpu = copy,
+    .cuda = move_cuda,
     .samples = samples,
     .refused = refused,
 };

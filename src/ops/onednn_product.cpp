@@ -453,6 +453,7 @@ Bytes product_workspace(const Product& p) {
 
 Launch prepare_product(const Product& p, const void* a, const void* b, const void* bias, void* c,
                        void* workspace) {
+  CHECK(p.epilogue == Product::Epilogue::kNone, "an epilogue is for a device that has it");
   if (!p.outer.empty()) return prepare_outer(p, a, b, bias, c, workspace);
   const bool native = is_native(p);
   CHECK(native || p.dtype != Dtype::kF32 || p.out_dtype != Dtype::kF32,

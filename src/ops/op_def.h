@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "device/target.h"
 #include "ops/body.h"
 #include "scheme/scheme.h"
 
@@ -52,11 +53,15 @@ struct KernelCall {
   // What the workspace may be at most: the kernel chooses a way that fits, and takes its smallest
   // where none does. A plan's calls and their preparation say the same, or they would choose twice.
   Bytes workspace_cap = kNoCap;
+  Target target = Target::kCpu;
+  // The same bits every time, at some cost of time and memory. On the CPU they always are.
+  bool deterministic = false;
 };
 struct Pointers {
   std::vector<const void*> in;
   std::vector<void*> out;
   void* workspace = nullptr;
+  void* stream = nullptr;  // where CUDA's launches go
 };
 
 // A prepared call: everything that can fail or allocate has done so; running it does neither.
@@ -120,6 +125,9 @@ struct OpDef {
   Launch (*reference)(const KernelCall&, const Pointers&) = nullptr;  // float64, plain loops
   Launch (*cpu)(const KernelCall&, const Pointers&) = nullptr;
   Bytes (*cpu_workspace)(const KernelCall&) = nullptr;
+  // As on the CPU; null where this binary has no CUDA, and where a body says it all.
+  Launch (*cuda)(const KernelCall&, const Pointers&) = nullptr;
+  Bytes (*cuda_workspace)(const KernelCall&) = nullptr;  // known without a GPU
   std::vector<Sample> (*samples)() = nullptr;
   std::vector<Sample> (*refused)() = nullptr;  // calls that `infer` must refuse
 };
@@ -134,6 +142,10 @@ int64_t count_flops(const OpCall& call);
 IndexMap index_map_of(const OpCall& call);
 std::vector<std::pair<int, int>> overwrites(const OpCall& call);
 Bytes workspace_bytes(const KernelCall& call);
+Launch prepare(const KernelCall& call, const Pointers& at);  // for its target
+// Waits for kernels of CUDA that are being compiled, all at the same time, since their calls were
+// prepared; before any launch. MachineError.
+void finish_kernels();
 Launch prepare_cpu(const KernelCall& call, const Pointers& at);
 Launch prepare_reference(const KernelCall& call, const Pointers& at);
 Body body_of(const OpCall& call);                // of an op that has one

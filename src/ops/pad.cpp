@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/movement.h"
 #include "ops/samples.h"
@@ -71,6 +72,7 @@ extern const OpDef op_pad = {
         },
     .reference = copy,
     .cpu = copy,
+    .cuda = pad_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

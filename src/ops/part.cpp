@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/parallel.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/movement.h"
 #include "ops/samples.h"
@@ -87,6 +88,7 @@ extern const OpDef op_part = {
     .wants_dense = true,
     .reference = kernel,
     .cpu = kernel,
+    .cuda = part_cuda,
     .samples = samples,
     .refused = refused,
 };

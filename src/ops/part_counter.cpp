@@ -2,6 +2,7 @@
 // sample moved on by index*size. Masks are then those of the whole batch, however it is split.
 #include "base/error.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
 
@@ -47,6 +48,7 @@ extern const OpDef op_part_counter = {
     .wants_dense = true,
     .reference = kernel,
     .cpu = kernel,
+    .cuda = part_counter_cuda,
     .samples =
         [] {
           return std::vector<Sample>{{.inputs = {random_counter_type(), of({}, Dtype::kI32)},

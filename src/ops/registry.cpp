@@ -151,8 +151,20 @@ std::vector<std::pair<int, int>> overwrites(const OpCall& call) {
 
 Bytes workspace_bytes(const KernelCall& call) {
   const OpDef& def = op_named(call.call.op);
+  if (call.target == Target::kCuda) {
+    if (def.cuda_workspace) return def.cuda_workspace(call);
+    return def.body ? body_cuda_workspace(call) : Bytes{0};
+  }
   if (def.cpu_workspace) return def.cpu_workspace(call);
   return def.body ? body_workspace(call) : Bytes{0};
+}
+
+Launch prepare(const KernelCall& call, const Pointers& at) {
+  if (call.target == Target::kCpu) return prepare_cpu(call, at);
+  const OpDef& def = op_named(call.call.op);
+  if (def.cuda) return def.cuda(call, at);
+  CHECK(def.body, "an op has a CUDA kernel or a body: " + std::string(def.name));
+  return prepare_body_cuda(call, at);
 }
 
 Launch prepare_cpu(const KernelCall& call, const Pointers& at) {

@@ -40,6 +40,7 @@ extern const OpDef op_rotary_table = {
     .says_dtype = true,
     // Made once a step, and angles reach thousands of radians: in float64, rounded at the end.
     .cpu = prepare_body_reference,
+    .cuda = prepare_wide_body_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

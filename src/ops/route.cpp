@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "device/parallel.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
 
@@ -148,6 +149,7 @@ extern const OpDef op_route = {
     .wants_dense = true,
     .reference = reference,
     .cpu = kernel,
+    .cuda = route_cuda,
     .samples = samples,
     .refused =
         [] {

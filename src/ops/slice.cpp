@@ -1,6 +1,7 @@
 // Part of an axis, the last unless `axis` is said: [..., n] -> [..., size], from `start`. A view.
 #include "base/error.h"
 #include "ops/builder.h"
+#include "ops/cuda_kernels.h"
 #include "ops/movement.h"
 #include "ops/samples.h"
 
@@ -56,6 +57,7 @@ extern const OpDef op_slice = {
     },
     .reference = copy,
     .cpu = copy,
+    .cuda = slice_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/parallel.h"
+#include "ops/cuda_kernels.h"
 #include "ops/elements.h"
 #include "ops/samples.h"
 
@@ -129,6 +130,7 @@ extern const OpDef op_top_k = {
     .wants_dense = true,
     .reference = reference,
     .cpu = kernel,
+    .cuda = top_k_cuda,
     .samples = samples,
     .refused =
         [] {

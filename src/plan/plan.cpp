@@ -94,6 +94,8 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   const auto peaks = [](const Plan& p) { return std::pair(p.live_peak, p.host.live_peak); };
   if (peaks(written) < peaks(plan)) plan = std::move(written);
   plan.threads = options.threads;
+  plan.target = options.target;
+  plan.deterministic = options.deterministic;
   plan.workspace_cap = options.workspace_cap;
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
     Arena arena = plan.arena_of(tier);
@@ -109,6 +111,8 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
 
 PlanOptions beside(const Scheme& scheme, const Plan& plan, int threads) {
   PlanOptions options{.threads = threads,
+                      .target = plan.target,
+                      .deterministic = plan.deterministic,
                       .workspace_cap = plan.workspace_cap,
                       .fixed = {},
                       .floor = {plan.state_end, plan.host.state_end}};

@@ -88,6 +88,8 @@ struct Plan {
   Bytes state_end = {0};
   Arena host = {};  // the next tier
   int threads = 1;  // that workspaces are for
+  Target target = Target::kCpu;
+  bool deterministic = false;  // its kernels give the same bits every time
   Bytes workspace_cap = kNoCap;
 
   Arena arena_of(Tier tier) const;
@@ -106,6 +108,8 @@ struct Plan {
 
 struct PlanOptions {
   int threads = 1;
+  Target target = Target::kCpu;
+  bool deterministic = false;
   // From the device's sheet: kernels that would want a larger workspace are not used, where there
   // is another way.
   Bytes workspace_cap = {64 << 20};

@@ -165,7 +165,9 @@ class Finder {
                  .in_strides = {},
                  .out_strides = {},
                  .threads = options_.threads,
-                 .workspace_cap = options_.workspace_cap};
+                 .workspace_cap = options_.workspace_cap,
+                 .target = options_.target,
+                 .deterministic = options_.deterministic};
     for (const Value v : m.inputs) k.in_strides.push_back(found_.places[v].strides);
     for (const Value v : m.outputs) {
       k.outputs.push_back(scheme_[v].type);

@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 
+#include "base/error.h"
+#include "base/philox.h"
 #include "device/buffer.h"
+#include "device/gpu.h"
 #include "device/parallel.h"
+#include "ops/elements.h"
 #include "run/run.h"
 
 namespace adjoint {
@@ -15,10 +20,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Products of this width reach the machine's best, and fit into any machine's memory (48 MiB).
-constexpr int64_t kWidth = 2048;
+// Products of this width reach the machine's best, and fit into any machine's memory (48 MiB; on a
+// GPU 384 MiB of bf16).
+constexpr int64_t kWidth = 2048, kGpuWidth = 8192;
 // Three arrays of this size are more than the caches of a large machine.
-constexpr Bytes kStream{128 << 20};
+constexpr Bytes kStream{128 << 20}, kGpuStream{1 << 30};
 constexpr double kPatience = 0.4;  // seconds for each of the two
 constexpr int kLeast = 3;          // repetitions
 constexpr double kReach = 0.85;    // of the best product, over a step: seen on one machine
@@ -44,6 +50,18 @@ ADJOINT_SIMD void triad(float* __restrict a, const float* __restrict b, const fl
   for (int64_t i = 0; i < n; ++i) a[i] = b[i] + 3 * c[i];
 }
 
+void write_random(Run& run, Value v) {
+  const Type& type = run.scheme()[v].type;
+  const RandomStream stream{random_key(1, "machine"), 0};
+  std::vector<std::byte> data(type.bytes().count);
+  parallel_for(type.num_elements(), 1 << 16, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      store_element(data.data(), type.dtype, i, 2 * stream.uniform(i) - 1);
+    }
+  });
+  run.write(v, data.data());
+}
+
 double stream_rate() {
   const Buffer buffers[] = {Buffer(kStream), Buffer(kStream), Buffer(kStream)};
   auto* a = reinterpret_cast<float*>(buffers[0].data());
@@ -62,28 +80,71 @@ double stream_rate() {
   return 3 * static_cast<double>(kStream.count) / seconds;
 }
 
+// How much of something one call of a small scheme does, per second. On numbers that are no zeros,
+// with which a GPU is faster.
+template <class F>
+double rate_of(const std::string& text, Target target, const F& work) {
+  const Scheme scheme = parse_scheme(text);
+  Run run(scheme, make_plan(scheme, {.threads = num_threads(), .target = target}),
+          {.reference = false, .poison = false});
+  for (const Value in : scheme.inputs) {
+    if (target == Target::kCuda) write_random(run, in);
+  }
+  const double seconds = shortest_of([&] {
+    run.step();
+    run.synchronize();
+  });
+  return work(call_of(scheme, scheme.morphisms[0])) / seconds;
+}
+
 }  // namespace
 
-double product_rate(Dtype dtype) {
+double product_rate(Dtype dtype, Target target) {
   const std::string text = fmt::format(
       "scheme product:\n  input %0 x: {1}[b={0}, i={0}]\n  parameter %1 w: {1}[o={0}, i={0}]\n"
       "  %2 y: {1}[b={0}, o={0}] = linear(%0, %1) @y\n  return %2\n",
-      kWidth, name(dtype));
-  const Scheme product = parse_scheme(text);
-  Run run(product, make_plan(product, {.threads = num_threads()}),
-          {.reference = false, .poison = false});
-  const auto flops = static_cast<double>(count_flops(call_of(product, product.morphisms[0])));
-  return flops / shortest_of([&] { run.step(); });
+      target == Target::kCpu ? kWidth : kGpuWidth, name(dtype));
+  return rate_of(text, target,
+                 [](const OpCall& call) { return static_cast<double>(count_flops(call)); });
 }
 
-MachinePeak measure_machine() {
-  return {.flops = product_rate(Dtype::kF32),
-          .bytes_per_second = stream_rate(),
-          .threads = num_threads()};
+MachinePeak measure_machine(Target target) {
+  if (target == Target::kCpu) {
+    return {.flops = product_rate(Dtype::kF32),
+            .bytes_per_second = stream_rate(),
+            .threads = num_threads()};
+  }
+  const std::string add = fmt::format(
+      "scheme add:\n  input %0 x: f32[n={0}]\n  input %1 y: f32[n={0}]\n"
+      "  %2 z: f32[n={0}] = add(%0, %1) @z\n  return %2\n",
+      kGpuStream.count / 4);
+  const double bytes = rate_of(add, target, [](const OpCall& call) {
+    return 3 * static_cast<double>(call.inputs[0].bytes().count);
+  });
+  return {.flops = product_rate(Dtype::kBF16, target), .bytes_per_second = bytes, .target = target};
+}
+
+Target target_named(std::string_view name) {
+  if (name == "cpu") return Target::kCpu;
+  if (name != "cuda") fail("--device: wanted cpu or cuda, found '", name, "'");
+  open_gpu();
+  return Target::kCuda;
+}
+
+DeviceSheet sheet_here(Target target) {
+  if (target == Target::kCpu) return find_device("cpu");
+  std::string gpu = open_gpu().name;
+  std::transform(gpu.begin(), gpu.end(), gpu.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  for (const std::string& name : device_names()) {
+    if (gpu.find(name) != std::string::npos) return find_device(name);
+  }
+  return find_device("h200");
 }
 
 DeviceSheet measured_sheet(const MachinePeak& peak) {
-  DeviceSheet sheet = find_device("cpu");
+  DeviceSheet sheet = sheet_here(peak.target);
+  if (peak.target == Target::kCuda) return sheet;  // its rates are a step's, measured on one
   // Other dtypes keep their relation to float32.
   const double cores = sheet.per_core ? peak.threads : 1;
   const double faster = peak.flops / cores / sheet.products.at("f32");

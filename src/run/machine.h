@@ -3,21 +3,29 @@
 // device sheet made of them predicts steps here. Takes about a second.
 #pragma once
 #include "cost/sheet.h"
+#include "device/target.h"
 
 namespace adjoint {
 
 struct MachinePeak {
-  double flops = 0;             // float32, per second
+  double flops = 0;             // float32, on a GPU bf16, per second
   double bytes_per_second = 0;  // read and written together
   int threads = 1;              // that both were measured with
+  Target target = Target::kCpu;
 };
 
-MachinePeak measure_machine();
+MachinePeak measure_machine(Target target = Target::kCpu);
 // FLOPs per second of a large product of this dtype; one that the machine does not multiply is
 // widened, as in a step.
-double product_rate(Dtype dtype);
+double product_rate(Dtype dtype, Target target = Target::kCpu);
 
-// The sheet of a CPU with this one's rates.
+// "cpu" or "cuda"; an Error for another name, a MachineError where there is no such device here.
+Target target_named(std::string_view name);
+
+// The sheet that comes with Adjoint for this machine's CPU or GPU; of a GPU that has none, the
+// H200's, whose kernels are the same.
+DeviceSheet sheet_here(Target target);
+// The same with these rates.
 DeviceSheet measured_sheet(const MachinePeak& peak);
 
 }  // namespace adjoint

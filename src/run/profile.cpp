@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <fstream>
 
@@ -18,49 +17,24 @@ namespace adjoint {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int kWarmSteps = 2;
 constexpr int kWitnessStep = 3;  // counted from 1
+constexpr int kMarkedSteps = 5;  // on a GPU, whose other steps run whole
 // The second step sees what the first one updated.
 constexpr int kPoisonedSteps = 2;
 // The first is a NaN in every floating dtype, the second a large number: what a NaN would hide (a
 // maximum, a comparison, an id out of range) the other shows.
 constexpr std::byte kPoisons[] = {std::byte{0xff}, std::byte{0x7e}};
 
-// Seconds of every call in one step, summed over its executions.
-class CallClock {
- public:
-  explicit CallClock(Run& run) : run_(run), sums_(run.plan().calls.size()) {
-    run_.after_call = [this](int at) {
-      const auto now = Clock::now();
-      sums_[at] += std::chrono::duration<double>(now - last_).count();
-      last_ = now;
-    };
-  }
-  ~CallClock() { run_.after_call = nullptr; }
-  CallClock(const CallClock&) = delete;
-  CallClock& operator=(const CallClock&) = delete;
-
-  void start() {
-    std::fill(sums_.begin(), sums_.end(), 0);
-    last_ = Clock::now();
-  }
-  const std::vector<double>& sums() const { return sums_; }
-
- private:
-  Run& run_;
-  std::vector<double> sums_;
-  Clock::time_point last_;
-};
-
 // Threads, the library of products and its code generator are there before anything is measured.
-void load_libraries() {
+void load_libraries(Target target) {
   const Scheme tiny = parse_scheme(
       "scheme tiny:\n  input %0 x: f32[b=64, i=64]\n  parameter %1 w: f32[o=64, i=64]\n"
       "  %2 y: f32[b=64, o=64] = linear(%0, %1) @y\n  return %2\n");
-  Run run(tiny, make_plan(tiny, {.threads = num_threads()}), {.reference = false, .poison = false});
+  Run run(tiny, make_plan(tiny, {.threads = num_threads(), .target = target}),
+          {.reference = false, .poison = false});
   run.step();
+  run.synchronize();
   parallel_for(num_threads(), 1, [](int64_t, int64_t, int) {});
 }
 
@@ -73,7 +47,13 @@ Bytes held_memory() {
   return resident_memory();
 }
 
+// What is held of the memory that the arenas are in: the process's, or the GPU's.
+Bytes held_memory(Target target) {
+  return target == Target::kCpu ? held_memory() : open_gpu().memory - free_gpu_memory();
+}
+
 void check_fits(const Plan& plan) {
+  if (plan.target == Target::kCuda) return;  // the GPU says it itself
   const Bytes need = plan.arena + plan.host.size;
   const auto available = available_memory();
   if (!available || need <= *available) return;
@@ -140,7 +120,7 @@ Timings timings_of(const Scheme& scheme, const Plan& plan,
 
 Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions& options) {
   check_fits(plan);
-  load_libraries();
+  load_libraries(plan.target);
   const int plain_steps = std::max(kWarmSteps + options.steps, kWitnessStep);
   const int poisoned = options.poison ? kPoisonedSteps * static_cast<int>(std::size(kPoisons)) : 0;
   int64_t done = 0;
@@ -148,30 +128,35 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
     if (options.told) options.told(++done, plain_steps + poisoned, what);
   };
 
-  Measured measured{.touched = {0}, .library = held_memory()};
+  Measured measured{.touched = {0}, .library = held_memory(plan.target)};
   Run run(step, plan, {.reference = false, .poison = false});
   RandomSteps steps(run, options.seed);
   steps.begin();
   std::vector<std::vector<double>> calls(plan.calls.size());
   std::vector<std::vector<uint64_t>> hashes;
-  {
-    CallClock clock(run);
-    for (int i = 0; i < plain_steps; ++i) {
-      steps.feed();
-      clock.start();
-      const double seconds = steps.step();
-      measured.losses.push_back(steps.loss());
-      if (i + 1 == kWitnessStep) {
-        const Bytes all = resident_memory(), held = held_memory();
-        measured.witness = held - measured.library;
-        measured.library += all - held;
-      }
-      if (i < kPoisonedSteps && options.poison) hashes.push_back(steps.hashes());
-      tell("steps");
-      if (i < kWarmSteps) continue;
-      measured.seconds.push_back(seconds);
-      for (size_t at = 0; at < calls.size(); ++at) calls[at].push_back(clock.sums()[at]);
+  const bool gpu = plan.target == Target::kCuda, same_bits = !gpu || plan.deterministic;
+  std::vector<double> sums;
+  for (int i = 0; i < plain_steps; ++i) {
+    steps.feed();
+    // Marks between calls cost a GPU time that the step itself does not take.
+    const double seconds = gpu ? steps.step() : steps.timed_step(sums);
+    measured.losses.push_back(steps.loss());
+    if (i + 1 == kWitnessStep) {
+      const Bytes all = gpu ? held_memory(plan.target) : resident_memory();
+      const Bytes held = held_memory(plan.target);
+      measured.witness = held - measured.library;
+      measured.library += all - held;
     }
+    if (i < kPoisonedSteps && options.poison) hashes.push_back(steps.hashes());
+    tell("steps");
+    if (i < kWarmSteps) continue;
+    measured.seconds.push_back(seconds);
+    for (size_t at = 0; at < sums.size(); ++at) calls[at].push_back(sums[at]);
+  }
+  for (int i = 0; gpu && i < kMarkedSteps; ++i) {
+    steps.feed();
+    steps.timed_step(sums);
+    for (size_t at = 0; at < sums.size(); ++at) calls[at].push_back(sums[at]);
   }
   measured.step_seconds = median(measured.seconds);
   for (size_t at = 0; at < calls.size(); ++at) {
@@ -187,8 +172,18 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
     for (int i = 0; i < kPoisonedSteps; ++i) {
       steps.feed();
       steps.step();
-      check_same(steps, i + 1, poison, steps.loss(), measured.losses[i], steps.hashes(), hashes[i]);
+      if (same_bits) {
+        check_same(steps, i + 1, poison, steps.loss(), measured.losses[i], steps.hashes(),
+                   hashes[i]);
+      }
       tell("steps with poison");
+    }
+    if (gpu) {  // what was freed there is filled and not looked at: once more without
+      run.set_poison(std::nullopt);
+      run.fill_arena(poison);
+      steps.begin();
+      steps.feed();
+      steps.step();
     }
     measured.touched = std::max(measured.touched, run.touched(poison));
     measured.host_touched = std::max(measured.host_touched, run.touched(poison, Tier::kHost));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 
 #include "base/philox.h"
@@ -47,7 +48,7 @@ void RandomSteps::begin() {
   number_ = 0;
   for (const Value in : scheme().inputs) {
     const Object& object = scheme()[in];
-    if (is_state(object.role)) std::memset(run_.data(in), 0, object.type.bytes().count);
+    if (is_state(object.role)) run_.clear(in);
     if (object.role == Role::kControl && object.init) run_.set_number(in, 1);
   }
   initialize(run_, seed_);
@@ -61,7 +62,7 @@ void RandomSteps::feed() {
     } else if (object.role == Role::kControl && object.source.path == "rate") {
       run_.set_number(in, kRate);
     } else if (object.role == Role::kControl && object.source.path == kRandomCounter) {
-      write_numbers(run_, in, {static_cast<double>(seed_), static_cast<double>(number_), 0});
+      run_.set_values(in, {static_cast<double>(seed_), static_cast<double>(number_), 0});
     }
   }
 }
@@ -69,6 +70,15 @@ void RandomSteps::feed() {
 double RandomSteps::step() {
   const auto before = Clock::now();
   run_.step();
+  run_.synchronize();
+  const auto after = Clock::now();
+  ++number_;
+  return std::chrono::duration<double>(after - before).count();
+}
+
+double RandomSteps::timed_step(std::vector<double>& call_seconds) {
+  const auto before = Clock::now();
+  call_seconds = run_.timed_step();
   const auto after = Clock::now();
   ++number_;
   return std::chrono::duration<double>(after - before).count();
@@ -82,7 +92,9 @@ double RandomSteps::loss() const {
 std::vector<uint64_t> RandomSteps::hashes() const {
   std::vector<uint64_t> all;
   for (const Value v : left()) {
-    all.push_back(hash_of(run_.data(v), scheme()[v].type.bytes().count));
+    std::vector<std::byte> bytes(scheme()[v].type.bytes().count);
+    run_.read(v, bytes.data());
+    all.push_back(hash_of(bytes.data(), static_cast<int64_t>(bytes.size())));
   }
   return all;
 }
@@ -99,15 +111,23 @@ std::vector<Value> RandomSteps::left() const {
   return all;
 }
 
+// Zipf's law: the n-th most frequent token comes about 1/n times as often as the first.
+double RandomSteps::id_like_text(double uniform) const {
+  const double rank = std::floor(std::exp(uniform * std::log(ids_below_ + 1.0))) - 1;
+  return std::clamp<double>(rank, 0, ids_below_ - 1.0);
+}
+
 void RandomSteps::feed_data(Value in) {
   const Object& object = scheme()[in];
   const RandomStream stream{random_key(seed_, object.source.path + ":data"),
                             static_cast<uint64_t>(number_)};
   const Dtype dtype = object.type.dtype;
   const bool ids = !is_float(dtype);
+  std::vector<std::byte> data(object.type.bytes().count);
   for (int64_t i = 0; i < object.type.num_elements(); ++i) {
-    store_element(run_.data(in), dtype, i, ids ? stream.bits(i) % ids_below_ : stream.normal(i));
+    store_element(data.data(), dtype, i, ids ? id_like_text(stream.uniform(i)) : stream.normal(i));
   }
+  run_.write(in, data.data());
 }
 
 }  // namespace adjoint

@@ -1,5 +1,6 @@
-// Steps of training on random tokens, from the same beginning as often as one likes: what profiles
-// and benchmarks run. A step's data are a function of the seed and the step's number.
+// Steps of training on random tokens, drawn as often as a text's are, from the same beginning as
+// often as one likes: what profiles and benchmarks run. A step's data are a function of the seed
+// and the step's number.
 #pragma once
 #include <vector>
 
@@ -15,7 +16,8 @@ class RandomSteps {
   void begin();
   // The next step's data, rate and random counter.
   void feed();
-  double step();  // its seconds; after feed()
+  double step();                                         // its seconds; after feed()
+  double timed_step(std::vector<double>& call_seconds);  // and those of its calls
   double loss() const;
 
   // Of everything that leaves a step, by object.
@@ -26,6 +28,7 @@ class RandomSteps {
   const Scheme& scheme() const { return run_.scheme(); }
   std::vector<Value> left() const;
   void feed_data(Value in);
+  double id_like_text(double uniform) const;
 
   Run& run_;
   uint64_t seed_;

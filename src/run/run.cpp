@@ -1,6 +1,7 @@
 #include "run/run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <set>
 
@@ -9,28 +10,68 @@
 #include "base/philox.h"
 #include "device/parallel.h"
 #include "ops/elements.h"
+#include "ops/product_table.h"
 #include "ops/quantize.h"
 
 namespace adjoint {
 
+// Seconds of every call of one step, summed over its executions: by the host's clock, or by marks
+// on the GPU's stream.
+class CallTimer {
+ public:
+  CallTimer(size_t calls, size_t executions, GpuStream* stream) : sums_(calls), stream_(stream) {
+    if (stream) clock_.emplace(executions + 1);
+    start();
+  }
+  void after(int at) {
+    if (stream_) {
+      clock_->mark(ran_.size() + 1, *stream_);
+      ran_.push_back(at);
+      return;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    sums_[at] += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+  std::vector<double> sums() {
+    for (size_t i = 0; i < ran_.size(); ++i) sums_[ran_[i]] += clock_->seconds(i, i + 1);
+    return sums_;
+  }
+
+ private:
+  void start() {
+    if (stream_) clock_->mark(0, *stream_);
+    last_ = std::chrono::steady_clock::now();
+  }
+
+  std::vector<double> sums_;
+  GpuStream* stream_;
+  std::optional<GpuClock> clock_;
+  std::vector<int> ran_;
+  std::chrono::steady_clock::time_point last_;
+};
+
 Run::Run(Scheme scheme, Plan plan, RunOptions options)
     : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(options) {
+  if (on_gpu()) stream_ = std::make_shared<GpuStream>();
   for (int t = 0; t < kNumTiers; ++t) {
     const Bytes size = plan_.arena_of(static_cast<Tier>(t)).size;
     if (t > 0 && size.count == 0) continue;  // most steps use one tier
-    own_[t] = Buffer(size);
+    own_[t] = Buffer(size, !on_gpu() ? Memory::kHost : t == 0 ? Memory::kGpu : Memory::kPinned);
     base_[t] = own_[t].data();
   }
   // Touch every page now, from the threads that will use them, so that no step waits for one.
   fill_arena(std::byte{0});
+  prepare();
+  if (on_gpu()) fill_arena(std::byte{0});  // products were timed there
   for (const Value v : scheme_.inputs) {
     if (scheme_[v].role == Role::kControl && scheme_[v].init) set_number(v, 1);
   }
-  prepare();
 }
 
 Run::Run(Scheme scheme, Plan plan, Run& host, RunOptions options)
-    : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(options) {
+    : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(options), stream_(host.stream_) {
+  CHECK(on_gpu() == host.on_gpu(), "a guest runs where its host does");
   for (int t = 0; t < kNumTiers; ++t) {
     CHECK(plan_.arena_of(static_cast<Tier>(t)).size <= host.own_[t].size(),
           "a guest's plan fits the host's arena");
@@ -44,17 +85,23 @@ void Run::fill_arena(std::byte pattern) {
   touched_ = {};
   for (int t = 0; t < kNumTiers; ++t) {
     const Bytes size = plan_.arena_of(static_cast<Tier>(t)).size;
+    if (on_gpu()) {
+      if (size.count > 0) stream_->fill(base_[t], pattern, size);
+      continue;
+    }
     parallel_for(size.count, 1 << 20, [&](int64_t begin, int64_t end, int) {
       std::memset(base_[t] + begin, static_cast<int>(pattern), end - begin);
     });
   }
+  synchronize();
 }
 
 void Run::set_poison(std::optional<std::byte> with) { poison_ = with; }
 
 void Run::prepare() {
   if (options_.poison) poison_ = std::byte{0xff};  // a NaN in every floating dtype
-  CHECK(num_threads() <= plan_.threads, "workspaces are planned for every thread that runs");
+  CHECK(on_gpu() || num_threads() <= plan_.threads,
+        "workspaces are planned for every thread that runs");
   calls_.reserve(plan_.calls.size());
   dies_after_.resize(plan_.calls.size());
   for (const PlannedCall& planned : plan_.calls) {
@@ -69,8 +116,11 @@ void Run::prepare() {
                  .in_strides = {},
                  .out_strides = {},
                  .threads = plan_.threads,
-                 .workspace_cap = plan_.workspace_cap};
+                 .workspace_cap = plan_.workspace_cap,
+                 .target = plan_.target,
+                 .deterministic = plan_.deterministic};
     Pointers at;
+    if (on_gpu()) at.stream = stream_->handle();
     for (const Value v : m.inputs) {
       k.in_strides.push_back(plan_.places[v].strides);
       at.in.push_back(data(v));
@@ -83,7 +133,7 @@ void Run::prepare() {
     if (planned.workspace >= 0) {
       at.workspace = this->at(plan_.storages[planned.workspace]);
     }
-    launches_.push_back(options_.reference ? prepare_reference(k, at) : prepare_cpu(k, at));
+    launches_.push_back(options_.reference ? prepare_reference(k, at) : ::adjoint::prepare(k, at));
   }
   const int end = static_cast<int>(plan_.calls.size());
   for (size_t i = 0; i < plan_.storages.size(); ++i) {
@@ -92,13 +142,20 @@ void Run::prepare() {
     crosses_.push_back(plan_.storages[i].first < plan_.body_begin);
   }
   for (const Value in : scheme_.inputs) crosses_[plan_.places[in].storage] = true;
+  if (!on_gpu()) return;
+  finish_kernels();
+  save_product_table();
 }
 
 // What the next iteration reads is freed by the last one.
-void Run::bury(int at, bool for_good) noexcept {
+void Run::bury(int at, bool for_good) {
   for (const int i : dies_after_[at]) {
     if (crosses_[i] && !for_good) continue;
     const Storage& s = plan_.storages[i];
+    if (on_gpu()) {
+      stream_->fill(this->at(s), *poison_, s.size);
+      continue;
+    }
     note_touched(s);
     std::memset(this->at(s), static_cast<int>(*poison_), s.size.count);
   }
@@ -118,21 +175,65 @@ void Run::note_touched(const Storage& s) noexcept {
   }
 }
 
-void Run::step() noexcept {
-  CHECK(num_threads() <= plan_.threads, "workspaces are planned for every thread that runs");
+void Run::step() {
+  CHECK(on_gpu() || num_threads() <= plan_.threads,
+        "workspaces are planned for every thread that runs");
+  if (launches_recordings()) return step_by_recordings();
   run_calls(0, plan_.body_begin, true);
   for (int part = 1; part <= scheme_.parts; ++part) {
     run_calls(plan_.body_begin, plan_.body_end, part == scheme_.parts);
   }
   run_calls(plan_.body_end, static_cast<int>(launches_.size()), true);
+  warm_ = true;
 }
 
-void Run::run_calls(int begin, int end, bool for_good) noexcept {
+void Run::run_calls(int begin, int end, bool for_good) {
   for (int at = begin; at < end; ++at) {
     if (launches_[at]) launches_[at]();
     if (poison_) bury(at, for_good);
-    if (after_call) after_call(at);
+    if (timer_) timer_->after(at);
+    if (!after_call) continue;
+    synchronize();
+    after_call(at);
   }
+}
+
+bool Run::launches_recordings() const {
+  return on_gpu() && warm_ && !poison_ && !timer_ && !after_call;
+}
+
+void Run::step_by_recordings() {
+  const int end = static_cast<int>(launches_.size());
+  if (recordings_.empty() && scheme_.parts == 1) {
+    recordings_ = {record(0, end)};
+  } else if (recordings_.empty()) {
+    recordings_ = {record(0, plan_.body_begin), record(plan_.body_begin, plan_.body_end),
+                   record(plan_.body_end, end)};
+  }
+  if (recordings_.size() == 1) return stream_->launch(*recordings_[0]);
+  stream_->launch(*recordings_[0]);
+  for (int part = 0; part < scheme_.parts; ++part) stream_->launch(*recordings_[1]);
+  stream_->launch(*recordings_[2]);
+}
+
+std::shared_ptr<GpuStream::Recording> Run::record(int begin, int end) {
+  stream_->begin_recording();
+  run_calls(begin, end, true);
+  return stream_->end_recording();
+}
+
+std::vector<double> Run::timed_step() {
+  const auto body = static_cast<size_t>(plan_.body_end - plan_.body_begin);
+  CallTimer timer(launches_.size(), launches_.size() + (scheme_.parts - 1) * body, stream_.get());
+  timer_ = &timer;
+  step();
+  timer_ = nullptr;
+  synchronize();
+  return timer.sums();
+}
+
+void Run::synchronize() const {
+  if (stream_) stream_->synchronize();
 }
 
 std::byte* Run::at(const Storage& storage) const {
@@ -144,44 +245,133 @@ void* Run::data(Value v) const {
   return at(plan_.storages[place.storage]) + place.offset.count;
 }
 
-double Run::number(Value v) const { return load_element(data(v), scheme_[v].type.dtype, 0); }
+Bytes Run::extent(Value v) const {
+  const Type& type = scheme_[v].type;
+  int64_t furthest = 0;
+  for (int a = 0; a < type.rank(); ++a) furthest += (type.dim(a) - 1) * plan_.places[v].strides[a];
+  return (furthest + 1) * size_of(type.dtype);
+}
+
+void Run::read(Value v, void* to) const {
+  const Bytes size = scheme_[v].type.bytes();
+  if (!on_gpu()) {
+    const auto* from = static_cast<const std::byte*>(data(v));
+    parallel_for(size.count, 1 << 20, [&](int64_t begin, int64_t end, int) {
+      std::memcpy(static_cast<std::byte*>(to) + begin, from + begin, end - begin);
+    });
+    return;
+  }
+  stream_->copy(to, data(v), size);
+  synchronize();
+}
+
+void Run::write(Value v, const void* from) {
+  const Bytes size = scheme_[v].type.bytes();
+  if (!on_gpu()) {
+    std::memcpy(data(v), from, size.count);
+  } else if (is_state(scheme_[v].role) && scheme_[v].role != Role::kControl) {
+    stream_->copy(data(v), from, size);
+    synchronize();
+  } else {
+    send(v, from, size);
+  }
+}
+
+// What every step is given goes by way of pinned memory, so that the host need not wait for the
+// step before. Two places: one is filled while the other is on its way.
+void Run::send(Value v, const void* from, Bytes size) {
+  const auto [found, fresh] = mailboxes_.try_emplace(v);
+  Mailbox& box = found->second;
+  if (fresh) {
+    for (Buffer& place : box.places) place = Buffer(scheme_[v].type.bytes(), Memory::kPinned);
+    box.clock = std::make_unique<GpuClock>(box.places.size());
+  }
+  const size_t i = box.next++ % box.places.size();
+  box.clock->wait(i);
+  std::memcpy(box.places[i].data(), from, size.count);
+  stream_->copy(data(v), box.places[i].data(), size);
+  box.clock->mark(i, *stream_);
+}
+
+void Run::clear(Value v) {
+  const Bytes size = scheme_[v].type.bytes();
+  if (on_gpu()) {
+    stream_->fill(data(v), std::byte{0}, size);
+  } else {
+    std::memset(data(v), 0, size.count);
+  }
+}
+
+double Run::number(Value v) const {
+  std::byte copy[8];
+  const Dtype dtype = scheme_[v].type.dtype;
+  if (!on_gpu()) return load_element(data(v), dtype, 0);
+  stream_->copy(copy, data(v), size_of(dtype));
+  synchronize();
+  return load_element(copy, dtype, 0);
+}
 
 void Run::set_number(Value v, double number) {
-  store_element(data(v), scheme_[v].type.dtype, 0, number);
+  std::byte copy[8];
+  const Dtype dtype = scheme_[v].type.dtype;
+  store_element(on_gpu() ? copy : data(v), dtype, 0, number);
+  if (on_gpu()) send(v, copy, size_of(dtype));
 }
+
+namespace {
+// Calls f(k, offset) for every element, in logical order.
+template <class F>
+void for_each_element(const Type& type, const Strides& strides, const F& f) {
+  for (int64_t k = 0; k < type.num_elements(); ++k) {
+    int64_t rest = k, offset = 0;
+    for (int a = type.rank(); a-- > 0;) {
+      offset += rest % type.dim(a) * strides[a];
+      rest /= type.dim(a);
+    }
+    f(k, offset);
+  }
+}
+}  // namespace
 
 std::vector<double> Run::values(Value v) const {
   const Type& type = scheme_[v].type;
-  const Strides& strides = plan_.places[v].strides;
+  std::vector<std::byte> copy(on_gpu() ? extent(v).count : 0);
+  const void* from = on_gpu() ? copy.data() : data(v);
+  if (on_gpu()) stream_->copy(copy.data(), data(v), extent(v)), synchronize();
   std::vector<double> values(type.num_elements());
-  for (size_t k = 0; k < values.size(); ++k) {
-    int64_t rest = static_cast<int64_t>(k), offset = 0;
-    for (int a = type.rank(); a-- > 0;) {
-      offset += rest % type.dim(a) * strides[a];
-      rest /= type.dim(a);
-    }
-    values[k] = load_element(data(v), type.dtype, offset);
-  }
+  for_each_element(type, plan_.places[v].strides, [&](int64_t k, int64_t offset) {
+    values[k] = load_element(from, type.dtype, offset);
+  });
   return values;
 }
 
-void write_numbers(Run& run, Value v, const std::vector<double>& numbers) {
-  const Type& type = run.scheme()[v].type;
-  const Strides& strides = run.plan().places[v].strides;
-  for (size_t k = 0; k < numbers.size(); ++k) {
-    int64_t rest = static_cast<int64_t>(k), offset = 0;
-    for (int a = type.rank(); a-- > 0;) {
-      offset += rest % type.dim(a) * strides[a];
-      rest /= type.dim(a);
-    }
-    store_element(run.data(v), type.dtype, offset, numbers[k]);
-  }
+void Run::set_values(Value v, const std::vector<double>& values) {
+  const Type& type = scheme_[v].type;
+  std::vector<std::byte> copy(on_gpu() ? extent(v).count : 0);
+  void* to = on_gpu() ? copy.data() : data(v);
+  // What lies between its elements is others'.
+  if (on_gpu()) stream_->copy(copy.data(), data(v), extent(v)), synchronize();
+  for_each_element(type, plan_.places[v].strides, [&](int64_t k, int64_t offset) {
+    store_element(to, type.dtype, offset, values[k]);
+  });
+  if (on_gpu()) stream_->copy(data(v), copy.data(), extent(v)), synchronize();
 }
 
 Bytes Run::touched(std::byte pattern, Tier tier) const {
   int64_t end = plan_.arena_of(tier).size.count;
   const int64_t known = touched_[static_cast<size_t>(tier)];
-  while (end > known && arena(tier)[end - 1] == pattern) --end;
+  if (!on_gpu()) {
+    while (end > known && arena(tier)[end - 1] == pattern) --end;
+    return {end};
+  }
+  std::vector<std::byte> copy(std::min<int64_t>(end, 16 << 20));
+  while (end > 0) {
+    const int64_t begin = std::max<int64_t>(0, end - static_cast<int64_t>(copy.size()));
+    stream_->copy(copy.data(), arena(tier) + begin, {end - begin});
+    synchronize();
+    while (end > begin && copy[end - 1 - begin] == pattern) --end;
+    if (end > begin) break;
+  }
   return {end};
 }
 
@@ -241,7 +431,11 @@ std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
 }
 
 void write_codes(Run& run, const Encoded& e, const float* matrix) {
-  quantize(matrix, e.type, e.format, run.data(e.codes), static_cast<float*>(run.data(e.scales)));
+  std::vector<std::byte> codes(run.scheme()[e.codes].type.bytes().count);
+  std::vector<float> scales(run.scheme()[e.scales].type.num_physical());
+  quantize(matrix, e.type, e.format, codes.data(), scales.data());
+  run.write(e.codes, codes.data());
+  run.write(e.scales, scales.data());
 }
 
 }  // namespace
@@ -268,17 +462,18 @@ void initialize(Run& run, uint64_t seed) {
     const Object& object = run.scheme()[v];
     if (!object.init || written.count(v)) continue;
     const RandomStream stream = stream_of(object.source);
-    void* data = run.data(v);
     const Type& type = object.type;
     const int64_t row = type.rank() ? type.dim(-1) : 1;
     const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
+    std::vector<std::byte> data(type.bytes().count);
     // Indices count logical elements: padding changes no value. Only the last axis is ever padded.
     parallel_for(type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
-        store_element(data, type.dtype, i / row * physical + i % row,
+        store_element(data.data(), type.dtype, i / row * physical + i % row,
                       initial_value(*object.init, stream, i));
       }
     });
+    run.write(v, data.data());
   }
 }
 
@@ -301,10 +496,12 @@ void write_parameter(Run& run, const Source& source, std::span<const float> valu
     check_count(type);
     const int64_t row = type.rank() ? type.dim(-1) : 1;
     const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
+    std::vector<std::byte> data(type.bytes().count);
     for (size_t k = 0; k < values.size(); ++k) {
       const auto i = static_cast<int64_t>(k);
-      store_element(run.data(v), type.dtype, i / row * physical + i % row, values[k]);
+      store_element(data.data(), type.dtype, i / row * physical + i % row, values[k]);
     }
+    run.write(v, data.data());
     return;
   }
   fail("there is no parameter '", to_string(source), "'");

@@ -1,8 +1,11 @@
-// Executes a plan on the CPU: one arena per tier, every call prepared once, then steps that
-// allocate nothing. Here the next tier is a second arena in the same memory.
+// Executes a plan: one arena per tier, every call prepared once, then steps that allocate nothing.
+// On the CPU the next tier is a second arena in the same memory. On CUDA it is pinned memory of the
+// host, the parts of a step are recorded once and launched whole, and a step returns before it is
+// done: whatever reads an object waits for it.
 #pragma once
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "device/buffer.h"
+#include "device/gpu.h"
 #include "ops/op_def.h"
 #include "plan/plan.h"
 
@@ -24,6 +28,8 @@ struct RunOptions {
 #endif
 };
 
+class CallTimer;
+
 class Run {
  public:
   // With arenas of its own.
@@ -33,16 +39,26 @@ class Run {
 
   const Scheme& scheme() const { return scheme_; }
   const Plan& plan() const { return plan_; }
+  bool on_gpu() const { return plan_.target == Target::kCuda && !options_.reference; }
 
   // One step: prologue, body as often as there are parts, epilogue. Everything that can fail has
-  // failed before.
-  void step() noexcept;
+  // failed before, but for a GPU that breaks (MachineError).
+  void step();
+  void synchronize() const;  // until the last step is done
+
+  // One step by itself, and the seconds of every call in it, summed over its executions.
+  std::vector<double> timed_step();
 
   // The value of an object: valid before a step for inputs, after it for outputs and state.
-  void* data(Value v) const;
+  void* data(Value v) const;  // where the kernels find it: on CUDA no memory of the host
+  // Its bytes as they lie; of an object that is dense.
+  void read(Value v, void* to) const;
+  void write(Value v, const void* from);
+  void clear(Value v);
   double number(Value v) const;  // of one element
   void set_number(Value v, double number);
   std::vector<double> values(Value v) const;  // in logical order
+  void set_values(Value v, const std::vector<double>& values);
 
   std::byte* arena(Tier tier = Tier::kDevice) const { return base_[static_cast<size_t>(tier)]; }
   // Called after every call with its place in the order, in every iteration of the body; for tests
@@ -60,9 +76,14 @@ class Run {
 
  private:
   void prepare();
-  void run_calls(int begin, int end, bool for_good) noexcept;
-  void bury(int at, bool for_good) noexcept;
+  void run_calls(int begin, int end, bool for_good);
+  void bury(int at, bool for_good);
   void note_touched(const Storage& storage) noexcept;
+  bool launches_recordings() const;
+  void step_by_recordings();
+  std::shared_ptr<GpuStream::Recording> record(int begin, int end);
+  void send(Value v, const void* from, Bytes size);
+  Bytes extent(Value v) const;  // from its first element to the end of its last
   std::byte* at(const Storage& storage) const;
 
   Scheme scheme_;
@@ -70,7 +91,18 @@ class Run {
   RunOptions options_;
   std::array<Buffer, kNumTiers> own_;
   std::array<std::byte*, kNumTiers> base_ = {};
-  std::vector<OpCall> calls_;  // kernels refer to them
+  std::shared_ptr<GpuStream> stream_;  // shared with a host run
+  // Whole steps where a step has one part, else prologue, body and epilogue.
+  std::vector<std::shared_ptr<GpuStream::Recording>> recordings_;
+  struct Mailbox {
+    std::array<Buffer, 2> places = {};
+    std::unique_ptr<GpuClock> clock = nullptr;
+    size_t next = 0;
+  };
+  std::map<Value, Mailbox> mailboxes_;
+  bool warm_ = false;           // one step has run call by call, so that every library is loaded
+  CallTimer* timer_ = nullptr;  // of a timed step
+  std::vector<OpCall> calls_;   // kernels refer to them
   std::vector<Launch> launches_;
   std::vector<std::vector<int>> dies_after_;  // storages, per place in the order
   std::vector<bool> crosses_;                 // per storage: the next iteration reads it too
@@ -78,9 +110,6 @@ class Run {
   std::byte filled_with_{0};
   std::array<int64_t, kNumTiers> touched_ = {};  // where poison has covered it since
 };
-
-// Writes numbers, in logical order, into an object of a run.
-void write_numbers(Run& run, Value v, const std::vector<double>& numbers);
 
 // Begins every parameter and state as the scheme says: random values keyed by seed and source path.
 // One that is held as codes gets those of the values that it would begin with.

@@ -25,7 +25,7 @@ struct OptionSpec {
 std::span<const OptionSpec> train_options();
 
 struct TrainConfig {
-  std::string model, data, tokenizer, out, init;
+  std::string model, data, tokenizer, out, device, init;
   int64_t steps, stop_after, batch, context, seed, threads;
   double lr, min_lr, cooldown;
   std::string schedule, lr_scaling;
@@ -35,7 +35,7 @@ struct TrainConfig {
   int64_t eval_every, eval_batches, save_every, log_every;
   double val_fraction;
   int64_t max_vocab;
-  bool resume, overwrite;
+  bool deterministic, resume, overwrite;
   nlohmann::json settings;  // of the model: {"layers": 2}
   nlohmann::json all;       // what the above was read from, for run.json
 };

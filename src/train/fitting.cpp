@@ -78,6 +78,7 @@ Costs costs_for(const FitWish& wish, const BoundModel& model, int threads) {
 PlanOptions plan_options(const Costs& costs) {
   PlanOptions options;
   options.threads = costs.threads;
+  options.target = costs.sheet.per_core ? Target::kCpu : Target::kCuda;
   if (costs.sheet.workspace.count > 0) options.workspace_cap = costs.sheet.workspace;
   return options;
 }
@@ -89,6 +90,7 @@ FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepO
                      .may_approximate = wish.may_approximate,
                      .batch = model.batch()};
   options.plan = plan_options(options.costs);
+  options.step.target = options.plan.target;
   return options;
 }
 

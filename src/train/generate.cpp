@@ -71,15 +71,16 @@ std::string Generator::generate(const std::string& prompt, const SampleOptions& 
   const size_t given = tokens.size();
   if (tokens.empty()) tokens.push_back(0);
   const Scheme& s = run_->scheme();
-  auto* input = static_cast<int32_t*>(run_->data(input_named(s, "tokens")));
+  const Value input = input_named(s, "tokens");
   const Value logits = s.outputs[0];
   const int64_t context = model_->context(), vocab = s[logits].type.dim(-1);
   std::string shown;
   const size_t first = given == 0 ? 1 : given;
   for (int64_t n = 0; n < options.tokens; ++n) {
     const int64_t have = std::min<int64_t>(context, static_cast<int64_t>(tokens.size()));
-    std::fill(input, input + context, 0);
-    std::copy(tokens.end() - have, tokens.end(), input);
+    std::vector<int32_t> window(tokens.end() - have, tokens.end());
+    window.resize(context);
+    run_->write(input, window.data());
     run_->step();
     const auto* row = static_cast<const float*>(run_->data(logits)) + (have - 1) * vocab;
     // The model may have more rows than the tokenizer has tokens.

@@ -162,9 +162,7 @@ class Asked {
     const Type& type = run_.scheme()[v].type;
     CHECK(type.num_elements() == static_cast<int64_t>(numbers.size()), "one value per element");
     CHECK(run_.plan().places[v].strides == dense_strides(type), "inputs of a piece are dense");
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      store_element(run_.data(v), type.dtype, static_cast<int64_t>(i), numbers[i]);
-    }
+    run_.set_values(v, numbers);
   }
 
   Run run_;
@@ -300,7 +298,7 @@ void add_decoded(const Scheme& evaluation, const SavedModel& saved, Parameters& 
     for (const Value in : one.inputs) {
       const SafetensorView* view = saved.file().find(to_string(one[in].source));
       CHECK(view, "the save fits the evaluation");
-      std::memcpy(run.data(in), view->data, view->size.count);
+      run.write(in, view->data);
     }
     run.step();
     Source source = evaluation[m.inputs[0]].source;

@@ -27,12 +27,19 @@ std::string format_name(Dtype dtype) {
   return names[static_cast<size_t>(dtype)];
 }
 
+std::vector<Value> inputs_of(const Scheme& scheme, Role role) {
+  std::vector<Value> all;
+  for (const Value v : scheme.inputs) {
+    if (scheme[v].role == role) all.push_back(v);
+  }
+  return all;
+}
+
 // Of what a scheme takes in this role; the run, if there is one, holds the data.
 std::vector<SafetensorView> views(const Scheme& scheme, Role role, const Run* run) {
   std::vector<SafetensorView> tensors;
-  for (const Value v : scheme.inputs) {
+  for (const Value v : inputs_of(scheme, role)) {
     const Object& object = scheme[v];
-    if (object.role != role) continue;
     CHECK(object.type.num_elements() == object.type.num_physical(), "state on a CPU is not padded");
     SafetensorView view{.name = to_string(object.source),
                         .dtype = format_name(object.type.dtype),
@@ -141,9 +148,9 @@ void check_finite(std::span<const SafetensorView> tensors) {
   }
 }
 
-void copy_in(const SafetensorsFile& file, const std::vector<SafetensorView>& into) {
-  for (const SafetensorView& view : into) {
-    std::memcpy(const_cast<void*>(view.data), file.find(view.name)->data, view.size.count);
+void copy_in(const SafetensorsFile& file, Run& run, Role role) {
+  for (const Value v : inputs_of(run.scheme(), role)) {
+    run.write(v, file.find(to_string(run.scheme()[v].source))->data);
   }
 }
 
@@ -263,43 +270,43 @@ void write_state(const SavePaths& paths, std::span<const SafetensorView> paramet
 }  // namespace
 
 void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model) {
+  if (run.on_gpu()) {  // a file is written from the host's memory
+    StateCopy copy(run);
+    copy.take();
+    return copy.save(paths, step, model);
+  }
   const auto parameters = views(run, Role::kParameter), states = views(run, Role::kState);
   check_finite(parameters);
   check_finite(states);
   write_state(paths, parameters, states, step, model);
 }
 
-StateCopy::StateCopy(const Run& run)
-    : parameters_(views(run, Role::kParameter)), states_(views(run, Role::kState)) {
-  for (const auto* tensors : {&parameters_, &states_}) {
-    for (const SafetensorView& t : *tensors) size_ += t.size;
+StateCopy::StateCopy(const Run& run) : run_(run) {
+  for (const Role role : {Role::kParameter, Role::kState}) {
+    for (const Value v : inputs_of(run.scheme(), role)) size_ += run.scheme()[v].type.bytes();
   }
 }
 
-// By all threads, for the next step waits; what follows is the background's, alone.
 void StateCopy::take() {
-  check_finite(parameters_);
-  check_finite(states_);
   if (!bytes_) bytes_ = std::make_unique_for_overwrite<std::byte[]>(size_.count);
   std::byte* next = bytes_.get();
-  const auto copied = [&](const std::vector<SafetensorView>& from) {
-    std::vector<SafetensorView> to = from;
-    for (SafetensorView& t : to) {
-      const auto* data = static_cast<const std::byte*>(t.data);
-      parallel_for(t.size.count, 1 << 20, [&](int64_t begin, int64_t end, int) {
-        std::memcpy(next + begin, data + begin, end - begin);
-      });
-      t.data = next;
-      next += t.size.count;
+  const auto copied = [&](Role role) {
+    std::vector<SafetensorView> to = views(run_.scheme(), role, nullptr);
+    const std::vector<Value> from = inputs_of(run_.scheme(), role);
+    for (size_t i = 0; i < to.size(); ++i) {
+      run_.read(from[i], next);
+      to[i].data = next;
+      next += to[i].size.count;
     }
+    check_finite(to);
     return to;
   };
-  copied_parameters_ = copied(parameters_);
-  copied_states_ = copied(states_);
+  parameters_ = copied(Role::kParameter);
+  states_ = copied(Role::kState);
 }
 
 void StateCopy::save(const SavePaths& paths, int64_t step, const std::string& model) const {
-  write_state(paths, copied_parameters_, copied_states_, step, model);
+  write_state(paths, parameters_, states_, step, model);
 }
 
 void save_model(const SavePaths& paths, std::span<const SafetensorView> parameters, int64_t step,
@@ -346,7 +353,6 @@ int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
   const SavedModel saved(paths);
   const SafetensorsFile& model = saved.file();
   const int64_t step = saved.step();
-  const auto parameters = views(run, Role::kParameter), states = views(run, Role::kState);
   saved.check_fits(run.scheme());
   saved.check_model(model_print);
   std::error_code ignored;
@@ -358,16 +364,16 @@ int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
            paths.folder.string());
     }
     const SafetensorsFile optimizer(paths.optimizer());
-    check_fits(optimizer, paths.optimizer(), states);
+    check_fits(optimizer, paths.optimizer(), views(run.scheme(), Role::kState, nullptr));
     check_whole(optimizer, paths.optimizer());
     const int64_t other = step_of(optimizer, paths.optimizer());
     if (other != step) {
       fail(paths.optimizer().string(), ": this is the state of step ", other,
            ", but the parameters are of step ", step);
     }
-    copy_in(optimizer, states);
+    copy_in(optimizer, run, Role::kState);
   }
-  copy_in(model, parameters);
+  copy_in(model, run, Role::kParameter);
   return step;
 }
 

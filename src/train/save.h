@@ -67,8 +67,8 @@ class StateCopy {
   void save(const SavePaths& paths, int64_t step, const std::string& model) const;
 
  private:
-  std::vector<SafetensorView> parameters_, states_;  // of the run
-  std::vector<SafetensorView> copied_parameters_, copied_states_;
+  const Run& run_;
+  std::vector<SafetensorView> parameters_, states_;  // of the copy
   Bytes size_;
   std::unique_ptr<std::byte[]> bytes_;
 };

@@ -13,6 +13,7 @@
 #include "device/parallel.h"
 #include "functors/functor_text.h"
 #include "ops/builder.h"
+#include "run/machine.h"
 #include "train/progress.h"
 #include "train/saver.h"
 
@@ -163,16 +164,21 @@ Trainer::Trainer(ResolvedConfig resolved)
   } else if (!config_.wish.profile.empty() || config_.wish.may_approximate) {
     fail("--profile and --allow-approximating go with --fit: nothing else is chosen");
   }
+  PlanOptions planned =
+      plan_options({.sheet = sheet_here(target_named(config_.device)), .threads = num_threads()});
+  planned.deterministic = config_.deterministic;
+  config_.step.target = planned.target;
   const Stack stack = parse_stack(config_.step.stack);
   saved_stack_ = localized_stack(config_.step.stack, functor_texts_);
   const Scheme step = build_step(forward, stack, config_.step).scheme;
-  const PlanOptions planned = plan_options({.sheet = find_device("cpu"), .threads = num_threads()});
   const Plan plan = make_plan(step, planned);
   const Scheme evaluation = evaluation_scheme(forward, stack, config_.step);
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
   Plan train_plan = plan;
   train_plan.make_room_for(eval_plan);
-  const Bytes needed = train_plan.arena + train_plan.host.size;  // one memory on a CPU
+  // One memory on a CPU.
+  const bool cpu = planned.target == Target::kCpu;
+  const Bytes needed = cpu ? train_plan.arena + train_plan.host.size : train_plan.arena;
   if (!config_.wish.budget.empty()) {
     const Bytes budget = budget_of(config_.wish.budget);
     if (needed > budget) {
@@ -265,20 +271,20 @@ Bytes Trainer::copied_to_save() const {
 void Trainer::set_control(int64_t step) {
   run_->set_number(rate_, schedule_.rate(step));
   if (counter_ >= 0) {
-    auto* counter = static_cast<int64_t*>(run_->data(counter_));
-    counter[0] = config_.seed;
-    counter[1] = step;
-    counter[2] = 0;
+    const int64_t counter[] = {static_cast<int64_t>(config_.seed), step, 0};
+    run_->write(counter_, counter);
   }
 }
 
 std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   const Scheme& s = eval_->scheme();
-  auto* tokens = static_cast<int32_t*>(eval_->data(input_named(s, "tokens")));
-  auto* targets = static_cast<int32_t*>(eval_->data(input_named(s, "targets")));
+  const Value tokens_in = input_named(s, "tokens"), targets_in = input_named(s, "targets");
   const int64_t batch = config_.batch, context = model_->context();
+  std::vector<int32_t> tokens(batch * context), targets(batch * context);
   double sum = 0, count = 0;
   const auto add = [&] {
+    eval_->write(tokens_in, tokens.data());
+    eval_->write(targets_in, targets.data());
     eval_->step();
     sum += eval_->number(s.outputs[0]);
     count += eval_->number(s.outputs[1]);
@@ -286,7 +292,7 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   if (config_.eval_batches > 0) {
     for (int64_t i = 0; i < config_.eval_batches; ++i) {
       if (stop) return std::nullopt;
-      val_batches_->fill(i, tokens, targets);
+      val_batches_->fill(i, tokens.data(), targets.data());
       add();
     }
     return sum / count;
@@ -313,8 +319,7 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const Scheme& s = run_->scheme();
-  auto* tokens = run_->data(input_named(s, "tokens"));
-  auto* targets = run_->data(input_named(s, "targets"));
+  const Value tokens = input_named(s, "tokens"), targets = input_named(s, "targets");
   const int64_t last =
       config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
   TrainResult result{.step = first_step_, .predicted = run_->plan().arena};
@@ -330,8 +335,8 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   for (int64_t step = first_step_; step < last && !stop; ++step) {
     saver.check();
     const Batch& batch = data.next();
-    std::memcpy(tokens, batch.tokens.data(), batch.tokens.size() * sizeof(int32_t));
-    std::memcpy(targets, batch.targets.data(), batch.targets.size() * sizeof(int32_t));
+    run_->write(tokens, batch.tokens.data());
+    run_->write(targets, batch.targets.data());
     set_control(step);
     run_->step();
     result.step = step + 1;

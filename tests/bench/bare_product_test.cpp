@@ -26,7 +26,7 @@ TEST(BareProduct, ComputesWhatTheCallComputes) {
     for (const BareLayout layout : {BareLayout::kPlain, BareLayout::kPacked}) {
       const Plan plan = make_plan(s, {.threads = num_threads()});
       adjoint::Run run(s, plan, {.reference = false, .poison = false});
-      for (size_t i = 0; i < numbers.size(); ++i) write_numbers(run, s.inputs[i], numbers[i]);
+      for (size_t i = 0; i < numbers.size(); ++i) run.set_values(s.inputs[i], numbers[i]);
       const Morphism& m = s.morphisms[0];
       const OpCall call = call_of(s, m);
       KernelCall k{.call = call, .outputs = {}, .in_strides = {}, .out_strides = {}};
@@ -41,7 +41,7 @@ TEST(BareProduct, ComputesWhatTheCallComputes) {
       at.out.push_back(run.data(out));
       // The bare loop adds to what is there, where the call adds its third operand.
       const bool adds = std::string(op) == "contract" && numbers.size() > 2;
-      write_numbers(run, out, adds ? numbers[2] : Numbers(want[0].size(), 7.0));
+      run.set_values(out, adds ? numbers[2] : Numbers(want[0].size(), 7.0));
       const auto bare = bare_product(k, at, layout);
       ASSERT_TRUE(bare) << op;
       (*bare)();

@@ -123,8 +123,8 @@ TEST(Fp16, AStepThatOverflowsIsSkipped) {
     double expected = 0x1p20;
     int skipped = 0;
     for (; skipped < 12; ++skipped) {
-      write_numbers(run, *step.find({"ids"}), {0, 1, 2});
-      write_numbers(run, *step.find({"targets"}), {3, 4, 5});
+      run.set_values(*step.find({"ids"}), {0, 1, 2});
+      run.set_values(*step.find({"targets"}), {3, 4, 5});
       run.step();
       if (std::isfinite(run.number(step.outputs[2]))) break;
       expected /= 2;

@@ -156,7 +156,7 @@ class Stepper {
     for (const std::string& path : kParameters) {
       Numbers x(step[at(path)].type.num_elements());
       for (double& value : x) value = static_cast<double>(normal(random)) + 0.3;
-      write_numbers(run, at(path), x);
+      run.set_values(at(path), x);
     }
   }
 
@@ -169,8 +169,8 @@ class Stepper {
     return p;
   }
   void take(const Batch& b, double rate) {
-    write_numbers(run, at("ids"), b.ids);
-    write_numbers(run, at("targets"), b.targets);
+    run.set_values(at("ids"), b.ids);
+    run.set_values(at("targets"), b.targets);
     run.set_number(at("rate"), rate);
     run.step();
   }
@@ -296,7 +296,7 @@ TEST(Optimizer, AGradientThatIsNoNumberLeavesEverythingToTheBitWhenClipping) {
       ours.take(batch(0), 0.1);
       Numbers bias = ours.run.values(ours.at("out.bias"));
       bias[2] = bad;
-      write_numbers(ours.run, ours.at("out.bias"), bias);
+      ours.run.set_values(ours.at("out.bias"), bias);
       ours.run.set_number(ours.at("rate"), 0.25);
       const auto before = ours.state();
       ours.take(batch(1), 0.25);
@@ -317,8 +317,8 @@ TEST(Optimizer, WithoutClippingABadGradientStopsItsOwnParameter) {
     const Numbers gain(kWidth, 1e-20);
     Numbers weight(kClasses * kWidth, 0);
     for (int c = 0; c < kClasses; ++c) weight[c * kWidth] = c % 2 ? 3e38 : -3e38;
-    write_numbers(ours.run, ours.at("norm.gain"), gain);
-    write_numbers(ours.run, ours.at("out.weight"), weight);
+    ours.run.set_values(ours.at("norm.gain"), gain);
+    ours.run.set_values(ours.at("out.weight"), weight);
     const Parameters before = ours.parameters();
     ours.take(batch(1), 0.1);
     const Parameters after = ours.parameters();
@@ -363,7 +363,7 @@ TEST(Optimizer, DividesOnceByTheCount) {
   const Scheme twice = training_step(parse_scheme(doubled(kModel)), options);
   adjoint::Run run(twice, make_plan(twice, {.threads = num_threads()}));
   for (size_t k = 0; k < kParameters.size(); ++k) {
-    write_numbers(run, *twice.find({kParameters[k]}), once.parameters()[k]);
+    run.set_values(*twice.find({kParameters[k]}), once.parameters()[k]);
   }
   Batch b = batch(0);
   once.take(b, 0.5);
@@ -371,8 +371,8 @@ TEST(Optimizer, DividesOnceByTheCount) {
     b.ids.push_back(b.ids[i]);
     b.targets.push_back(b.targets[i]);
   }
-  write_numbers(run, *twice.find({"ids"}), b.ids);
-  write_numbers(run, *twice.find({"targets"}), b.targets);
+  run.set_values(*twice.find({"ids"}), b.ids);
+  run.set_values(*twice.find({"targets"}), b.targets);
   run.set_number(*twice.find({"rate"}), 0.5);
   run.step();
   for (size_t k = 0; k < kParameters.size(); ++k) {

@@ -388,7 +388,7 @@ std::vector<Numbers> two_steps(const Scheme& scheme, bool reference, unsigned se
     if (!s[in].init) continue;
     Numbers x = run.values(in);
     for (double& value : x) value = round_element(value, Dtype::kF32);
-    write_numbers(run, in, x);
+    run.set_values(in, x);
   }
   std::vector<Numbers> results;
   for (int number = 0; number < 2; ++number) {
@@ -397,7 +397,7 @@ std::vector<Numbers> two_steps(const Scheme& scheme, bool reference, unsigned se
       const Object& object = s[in];
       if (object.source.path == "rate") run.set_number(in, 1e-2);
       if (object.source.path == "random") {
-        write_numbers(run, in, {static_cast<double>(seed), static_cast<double>(number), 0});
+        run.set_values(in, {static_cast<double>(seed), static_cast<double>(number), 0});
       }
       if (object.role != Role::kInput) continue;
       Numbers ids(object.type.num_elements());
@@ -407,7 +407,7 @@ std::vector<Numbers> two_steps(const Scheme& scheme, bool reference, unsigned se
         const bool ignored = i / seq == 1 || (i / seq == last && i % seq < seq / 2);
         if (object.source.path == "targets" && (ignored || all_ignored)) ids[i] = -1;
       }
-      write_numbers(run, in, ids);
+      run.set_values(in, ids);
     }
     run.step();
     for (const Value out : s.outputs) results.push_back(run.values(out));

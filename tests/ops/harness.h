@@ -17,11 +17,12 @@ using Numbers = std::vector<double>;
 
 // One run of a scheme: inputs in order to outputs in order.
 inline std::vector<Numbers> run_scheme(const Scheme& scheme, const std::vector<Numbers>& inputs,
-                                       bool reference) {
+                                       bool reference, Target target = Target::kCpu) {
   const Scheme s = reference ? to_reference(scheme) : scheme;
-  Run run(s, make_plan(s, {.threads = num_threads()}), {.reference = reference, .poison = true});
+  Run run(s, make_plan(s, {.threads = num_threads(), .target = target, .deterministic = true}),
+          {.reference = reference, .poison = true});
   run.fill_arena(std::byte{0xff});  // NaNs: what is read before it is written shows
-  for (size_t i = 0; i < inputs.size(); ++i) write_numbers(run, s.inputs[i], inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) run.set_values(s.inputs[i], inputs[i]);
   run.step();
   std::vector<Numbers> outputs;
   for (const Value out : s.outputs) outputs.push_back(run.values(out));

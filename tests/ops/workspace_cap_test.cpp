@@ -31,7 +31,7 @@ Capped capped(std::string_view op, const Sample& sample, Dtype dtype, Bytes cap)
   const Plan plan = make_plan(s, {.threads = num_threads(), .workspace_cap = cap});
   Run run(s, plan, {.reference = false, .poison = true});
   run.fill_arena(std::byte{0xff});
-  for (size_t i = 0; i < numbers.size(); ++i) write_numbers(run, s.inputs[i], numbers[i]);
+  for (size_t i = 0; i < numbers.size(); ++i) run.set_values(s.inputs[i], numbers[i]);
   run.step();
   const Bytes without =
       largest_workspace(make_plan(s, {.threads = num_threads(), .workspace_cap = kNoCap}));

@@ -223,7 +223,7 @@ std::vector<Numbers> two_steps(const Scheme& s, Plan plan, bool in_place) {
   if (!in_place) {
     run.after_call = [&](int at) {
       if (at != run.plan().body_end - 1) return;
-      for (const Carry& c : s.loop) write_numbers(run, c.in, run.values(c.out));
+      for (const Carry& c : s.loop) run.set_values(c.in, run.values(c.out));
     };
   }
   for (const int step : {0, 1}) {
@@ -234,13 +234,13 @@ std::vector<Numbers> two_steps(const Scheme& s, Plan plan, bool in_place) {
       for (double& value : x) {
         value = s[in].type.dtype == Dtype::kI64 ? 5.0 : static_cast<double>(normal(random));
       }
-      write_numbers(run, in, x);
+      run.set_values(in, x);
     }
     run.step();
     for (const Value out : s.outputs) results.push_back(run.values(out));
     for (const Carry& c : s.carries) {
       results.push_back(run.values(c.out));
-      if (!in_place) write_numbers(run, c.in, run.values(c.out));
+      if (!in_place) run.set_values(c.in, run.values(c.out));
     }
   }
   return results;
@@ -641,7 +641,7 @@ void fill_ids(Run& run) {
     if (run.scheme()[in].role != Role::kInput) continue;
     Numbers ids(run.scheme()[in].type.num_elements());
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<double>(i * 7 % 11);
-    write_numbers(run, in, ids);
+    run.set_values(in, ids);
   }
 }
 
@@ -761,9 +761,9 @@ TEST(PlanTiers, EachHasAnArenaAndStateComesOutInItsOwn) {
   EXPECT_EQ(plan.at_peak(Tier::kHost)[static_cast<size_t>(Category::kOptimizer)].count, 160);
   Numbers x(40, 2);
   adjoint::Run run(s, plan, {.poison = true});
-  write_numbers(run, 1, Numbers(40, 5));
+  run.set_values(1, Numbers(40, 5));
   for (const double want : {7, 9}) {
-    write_numbers(run, 0, x);
+    run.set_values(0, x);
     run.step();
     EXPECT_EQ(run.values(1), Numbers(40, want)) << "written into the state's own place";
     EXPECT_EQ(run.values(7), x);
@@ -783,8 +783,8 @@ TEST(PlanTiers, AMoveWritesStateAfterItsReaders) {
   const Plan plan = make_plan(s, {.threads = num_threads()});
   EXPECT_EQ(plan.calls[0].morphism, 1);
   adjoint::Run run(s, plan, {.poison = true});
-  write_numbers(run, 1, Numbers(40, 5));
-  write_numbers(run, 0, Numbers(40, 2));
+  run.set_values(1, Numbers(40, 5));
+  run.set_values(0, Numbers(40, 2));
   run.step();
   EXPECT_EQ(run.values(3), Numbers(40, 5));
   EXPECT_EQ(run.values(1), Numbers(40, 2));
@@ -815,8 +815,8 @@ TEST(PlanTiers, AGuestFindsStateInBoth) {
   first.make_room_for(second);
   adjoint::Run one(host, first, {.poison = true});
   adjoint::Run two(guest, second, one, {.poison = true});
-  write_numbers(one, 1, Numbers(40, 3));
-  write_numbers(two, 1, Numbers(40, 4));
+  one.set_values(1, Numbers(40, 3));
+  two.set_values(1, Numbers(40, 4));
   two.step();
   EXPECT_EQ(two.values(5), Numbers(40, 7));
   EXPECT_EQ(one.values(1), Numbers(40, 3));

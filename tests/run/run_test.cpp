@@ -39,12 +39,12 @@ Run run_of(const Scheme& s, RunOptions options = {.poison = true}) {
 
 void fill_data(Run& run) {
   const Scheme& s = run.scheme();
-  if (const auto counter = s.find({"random"})) write_numbers(run, *counter, {1, 2, 0});
+  if (const auto counter = s.find({"random"})) run.set_values(*counter, {1, 2, 0});
   for (const Value in : s.inputs) {
     if (s[in].role != Role::kInput) continue;
     Numbers ids(s[in].type.num_elements());
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<double>(i * 5 % 13);
-    write_numbers(run, in, ids);
+    run.set_values(in, ids);
   }
 }
 
@@ -128,7 +128,7 @@ TEST(RunValues, AreInLogicalOrderWhateverTheStrides) {
 )");
   auto run = run_of(s);
   const Numbers x = {0, 1, 2, 3, 10, 11, 12, 13};
-  write_numbers(run, 0, x);
+  run.set_values(0, x);
   run.step();
   EXPECT_EQ(run.values(0), x);
   EXPECT_EQ(run.values(1), (Numbers{1, 2, 11, 12}));
@@ -166,7 +166,7 @@ TEST(RunPoison, MakesAUseAfterFreeVisible) {
   const Numbers x(40, 0.5);
   const auto result = [&](const Plan& plan, bool poison) {
     adjoint::Run run(s, plan, {.poison = poison});
-    write_numbers(run, 0, x);
+    run.set_values(0, x);
     run.step();
     return run.values(3);
   };
@@ -181,7 +181,7 @@ TEST(RunPoison, MakesAUseAfterFreeVisible) {
 TEST(RunPoison, FillsWhatDiesAndNothingElse) {
   const Scheme s = chain();
   auto run = run_of(s);
-  write_numbers(run, 0, Numbers(40, 0.5));
+  run.set_values(0, Numbers(40, 0.5));
   const Plan& plan = run.plan();
   run.after_call = [&](int at) {
     for (const Storage& storage : plan.storages) {
@@ -217,7 +217,7 @@ Scheme loop() {
 TEST(RunInTime, ThePrologueOnceTheBodyPerPartTheEpilogueOnce) {
   auto run = run_of(loop());
   for (const double x : {1.0, 2.0}) {  // the same again
-    write_numbers(run, 0, Numbers(40, x));
+    run.set_values(0, Numbers(40, x));
     std::vector<int> morphisms;
     run.after_call = [&](int at) { morphisms.push_back(run.plan().calls[at].morphism); };
     run.step();
@@ -232,7 +232,7 @@ TEST(RunInTime, ThePrologueOnceTheBodyPerPartTheEpilogueOnce) {
 TEST(RunInTime, PoisonSparesWhatTheNextIterationReads) {
   const Scheme s = loop();
   auto run = run_of(s);
-  write_numbers(run, 0, Numbers(40, 0.5));
+  run.set_values(0, Numbers(40, 0.5));
   const Plan& plan = run.plan();
   int calls = 0, deaths = 0;
   run.after_call = [&](int at) {

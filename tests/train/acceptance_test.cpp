@@ -72,7 +72,7 @@ class Traced {
       // Both begin with the same numbers, the float32 ones.
       Numbers x = run.values(in);
       for (double& number : x) number = static_cast<float>(number);
-      write_numbers(run, in, x);
+      run.set_values(in, x);
     }
     if (const Value scale = input_named(s, "scale"); scale >= 0) run.set_number(scale, 1);
     run.set_number(input_named(s, "rate"), 1e-3);

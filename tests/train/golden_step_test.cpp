@@ -72,7 +72,7 @@ void expect_golden(const std::string& model, const nlohmann::json& settings, int
     for (size_t i = 0; i < s.inputs.size(); ++i) {
       if (!s[s.inputs[i]].init) continue;
       ASSERT_EQ(s[s.inputs[i]].source, r[r.inputs[i]].source);
-      write_numbers(reference.run(), r.inputs[i], plain.run().values(s.inputs[i]));
+      reference.run().set_values(r.inputs[i], plain.run().values(s.inputs[i]));
     }
   };
   copy_state();
@@ -82,7 +82,7 @@ void expect_golden(const std::string& model, const nlohmann::json& settings, int
     if (drift == Drift::kNo) copy_state();
     plain.step(step, vocab);
     for (const Value choice : choices) {
-      write_numbers(reference.run(), *r.find(s[choice].source), plain.run().values(choice));
+      reference.run().set_values(*r.find(s[choice].source), plain.run().values(choice));
     }
     reference.step(step, vocab);
     const double loss = plain.run().number(s.outputs[0]),

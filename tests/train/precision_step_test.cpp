@@ -54,7 +54,7 @@ class StepRun {
     const Scheme& s = run.scheme();
     run.set_number(input_named(s, "rate"), 1e-3);
     if (const Value counter = input_named(s, kRandomCounter); counter >= 0) {
-      write_numbers(run, counter, {kSeed, 0, 0});
+      run.set_values(counter, {kSeed, 0, 0});
     }
   }
 
@@ -68,7 +68,7 @@ class StepRun {
         id = static_cast<double>(random() % vocab_);
         if (name[1] == 'a' && random() % 7 == 0) id = -1;  // a masked target
       }
-      write_numbers(run, v, ids);
+      run.set_values(v, ids);
     }
   }
 
@@ -90,7 +90,7 @@ class StepRun {
       const bool moves = mine[mine.inputs[i]].role == Role::kParameter &&
                          is_float(mine[mine.inputs[i]].type.dtype);
       for (double& value : x) value *= moves ? 1 + uniform(random) : 1;
-      write_numbers(run, mine.inputs[i], x);
+      run.set_values(mine.inputs[i], x);
     }
   }
 
@@ -271,7 +271,7 @@ TEST(QuantizedStep, BeginsWithTheCodesOfThePlainBeginning) {
     EXPECT_EQ(ours.run.values(*codes), Numbers(want.begin(), want.end()));
     EXPECT_EQ(ours.run.values(scales), Numbers(want_scales.begin(), want_scales.end()));
     // Loaded from plain numbers, it is the same again.
-    write_numbers(ours.run, *codes, Numbers(want.size(), 0));
+    ours.run.set_values(*codes, Numbers(want.size(), 0));
     write_parameter(ours.run, object.source, floats);
     EXPECT_EQ(ours.run.values(*codes), Numbers(want.begin(), want.end()));
   }

@@ -57,7 +57,7 @@ std::vector<Numbers> run_step(const Scheme& scheme, const Model& m, bool referen
     if (!s[in].init) continue;
     Numbers x = run.values(in);
     for (double& v : x) v = static_cast<float>(v);
-    write_numbers(run, in, x);
+    run.set_values(in, x);
   }
   run.set_number(input_named(s, "scale"), 1);
   run.set_number(input_named(s, "rate"), 1e-3);
@@ -70,7 +70,7 @@ std::vector<Numbers> run_step(const Scheme& scheme, const Model& m, bool referen
     }
   }
   if (const Value counter = input_named(s, kRandomCounter); counter >= 0) {
-    write_numbers(run, counter, {static_cast<double>(seed), 2, 0});
+    run.set_values(counter, {static_cast<double>(seed), 2, 0});
   }
   run.step();
   std::vector<Numbers> outputs;

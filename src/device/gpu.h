@@ -1,0 +1,71 @@
+// The little of CUDA that rooms other than `ops` need: the GPU, its memory, one stream of work, and
+// steps that are recorded once and launched whole. Without CUDA in the binary, or without a GPU,
+// asking for any of it is a MachineError that says which.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace adjoint {
+
+struct Gpu {
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  Bytes memory = {0};
+};
+bool has_cuda();        // this binary knows CUDA
+bool has_gpu();         // and this machine has a GPU that it can use
+const Gpu& open_gpu();  // the first one; MachineError
+Bytes free_gpu_memory();
+
+// A stream of work on the GPU, in order. Errors of what was enqueued surface at the next call.
+class GpuStream {
+ public:
+  GpuStream();
+  ~GpuStream();
+  GpuStream(const GpuStream&) = delete;
+  GpuStream& operator=(const GpuStream&) = delete;
+
+  void* handle() const { return stream_; }  // a cudaStream_t
+  void copy(void* to, const void* from, Bytes size);
+  void fill(void* to, std::byte with, Bytes size);
+  void synchronize();
+
+  // What is enqueued between the two is recorded, not run.
+  void begin_recording();
+  class Recording;
+  std::shared_ptr<Recording> end_recording();
+  void launch(const Recording& recording);
+
+ private:
+  void* stream_ = nullptr;
+};
+
+// Points in time on a stream.
+class GpuClock {
+ public:
+  explicit GpuClock(size_t marks);
+  ~GpuClock();
+  GpuClock(const GpuClock&) = delete;
+  GpuClock& operator=(const GpuClock&) = delete;
+
+  size_t size() const { return events_.size(); }
+  void mark(size_t i, GpuStream& stream);
+  void wait(size_t i) const;  // until the stream has passed the mark, if it was made
+  double seconds(size_t from, size_t to) const;  // when the stream has passed both
+
+ private:
+  std::vector<void*> events_;
+};
+
+// Memory of the GPU, or of the host where the GPU reaches it without a detour. MachineError with
+// the bytes wanted and free.
+void* allocate_gpu(Bytes size);
+void* allocate_pinned(Bytes size);
+void release_gpu(void* data);
+void release_pinned(void* data);
+
+}  // namespace adjoint

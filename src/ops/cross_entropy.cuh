@@ -1,0 +1,40 @@
+// What the CUDA kernels of the cross entropy and its gradient share: rows of logits, and the
+// threads that they are given to.
+#pragma once
+#include "ops/cuda_elements.cuh"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+struct LogitRows {
+  explicit LogitRows(const KernelCall& k)
+      : count(k.call.inputs[1].num_elements()),
+        classes(k.call.inputs[0].dim(-1)),
+        step(k.call.inputs[0].axes.back().physical()),
+        ignore(k.call.integer("ignore", -1)) {
+    CHECK(k.in_strides[0] == dense_strides(k.call.inputs[0]), "logits are dense");
+    if (count > INT32_MAX || classes > INT32_MAX) {
+      throw MachineError("cross_entropy: CUDA takes no more than 2^31 rows or classes");
+    }
+  }
+  int64_t count, classes, step, ignore;
+};
+
+__device__ inline float exp_of(float x) { return __expf(x); }
+__device__ inline double exp_of(double x) { return ::exp(x); }
+
+inline constexpr int kPacksAtOnce = 4;  // loads of a thread that are under way together
+inline constexpr int kMostRowThreads = 512;
+inline constexpr int kRowsInFlight = 2;  // long ones, on a multiprocessor
+
+// A warp for a short row, up to a block for a long one; short rows share a block.
+inline Tiles row_blocks(const LogitRows& rows, int64_t pack) {
+  const int64_t wanted = rows.classes / (pack * kPacksAtOnce);
+  unsigned threads = 32;
+  while (threads < kMostRowThreads && threads < wanted) threads *= 2;
+  const unsigned together = threads == 32 ? 4 : 1;
+  return {.grid = dim3(static_cast<unsigned>(ceil_div(rows.count, together))),
+          .block = dim3(threads, together)};
+}
+
+}  // namespace adjoint

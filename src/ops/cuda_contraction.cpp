@@ -1,0 +1,92 @@
+#include "ops/cuda_contraction.h"
+
+#include "ops/cublaslt_product.h"
+#include "ops/cuda_kernels.h"
+
+namespace adjoint {
+
+namespace {
+
+bool has_bias(const KernelCall& k) {
+  return k.call.inputs.size() > 2 && k.call.inputs[2].rank() < k.outputs[0].rank();
+}
+
+// Padding is multiplied too, where all operands have it: a library's fast kernels take lengths that
+// are multiples of 8.
+bool takes_padding(const KernelCall& k) {
+  if (k.call.inputs.size() < 3) return true;
+  return k.call.inputs[2].axes.back().physical() == k.outputs[0].axes.back().physical() &&
+         (has_bias(k) || k.call.inputs[2] == k.outputs[0]);
+}
+
+std::optional<Product> product_of(const std::string& map, const KernelCall& k) {
+  const OpCall& call = k.call;
+  if (call.inputs[0].dtype == Dtype::kF64) return std::nullopt;
+  const bool adds = call.inputs.size() > 2 && !has_bias(k);
+  if (adds && k.in_strides[2] != k.out_strides[0]) return std::nullopt;
+  auto product = as_product(map, call.inputs[0], k.in_strides[0], call.inputs[1], k.in_strides[1],
+                            k.outputs[0], k.out_strides[0], takes_padding(k));
+  if (!product) return product;
+  product->bias = has_bias(k);
+  product->accumulate = adds;
+  product->tf32 = call.text("math") == "tf32";
+  product->workspace_cap = k.workspace_cap;
+  return cublaslt_takes(*product) ? product : std::nullopt;
+}
+
+// Padding is nobody's, so whoever wants it to be 0 makes it so: of summed axes, in both operands.
+Launch clear_summed_padding(const std::string& map, const KernelCall& k, const Pointers& at) {
+  const ProductLetters letters = product_letters(map).value();
+  std::vector<Launch> clears;
+  for (const size_t i : {0, 1}) {
+    const std::string& own = i == 0 ? letters.a : letters.b;
+    const std::string& other = i == 0 ? letters.b : letters.a;
+    for (size_t a = 0; a < own.size(); ++a) {
+      if (letters.c.find(own[a]) != std::string::npos) continue;
+      const Type& type = k.call.inputs[i];
+      const size_t there = other.find(own[a]);
+      if (there == std::string::npos) continue;
+      const int64_t size =
+          std::min(type.axes[a].physical(), k.call.inputs[1 - i].axes[there].physical());
+      if (size == type.axes[a].size) continue;
+      Type padding = type;
+      padding.axes[a] = {type.axes[a].name, size - type.axes[a].size};
+      const int64_t begin = type.axes[a].size * k.in_strides[i][a] * size_of(type.dtype).count;
+      void* to = const_cast<char*>(static_cast<const char*>(at.in[i])) + begin;
+      clears.push_back(clear_cuda(padding, k.in_strides[i], to, at.stream));
+    }
+  }
+  if (clears.empty()) return nullptr;
+  return [clears] {
+    for (const Launch& clear : clears) clear();
+  };
+}
+
+}  // namespace
+
+Bytes contraction_cuda_workspace(const std::string& map, const KernelCall& k) {
+  const auto product = product_of(map, k);
+  return product ? product_cuda_workspace(*product) : Bytes{0};
+}
+
+Launch contraction_cuda(const std::string& map, const KernelCall& k, const Pointers& at) {
+  const auto product = product_of(map, k);
+  if (!product) return naive_contract_cuda(map, k, at);
+  const void* third = k.call.inputs.size() > 2 ? at.in[2] : nullptr;
+  const auto multiply = tuned_product_cuda(*product,
+                                           {.a = at.in[0],
+                                            .b = at.in[1],
+                                            .c = at.out[0],
+                                            .bias = product->bias ? third : nullptr,
+                                            .addend = product->bias ? nullptr : third},
+                                           at);
+  if (!multiply) return naive_contract_cuda(map, k, at);
+  const Launch clear = takes_padding(k) ? clear_summed_padding(map, k, at) : nullptr;
+  if (!clear) return *multiply;
+  return [clear, multiply = *multiply] {
+    clear();
+    multiply();
+  };
+}
+
+}  // namespace adjoint

@@ -1,0 +1,131 @@
+#include <nvrtc.h>
+
+#include <algorithm>
+#include <future>
+#include <map>
+#include <mutex>
+#include <semaphore>
+#include <thread>
+#include <vector>
+
+#include "device/cuda_check.h"
+#include "device/gpu.h"
+#include "ops/kernel_cache.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+// As many compilers at the same time as there are cores: each takes some hundred megabytes.
+std::string compile_in_turn(const std::string& text, const std::string& architecture) {
+  static std::counting_semaphore<> cores(std::max(1u, std::thread::hardware_concurrency()));
+  cores.acquire();
+  struct Release {
+    ~Release() { cores.release(); }
+  } const release;
+  return compile_to_cubin(text, architecture);
+}
+}  // namespace
+
+class CompiledKernels {
+ public:
+  CompiledKernels(const std::string& text, const std::string& architecture)
+      : compiling_(std::async(std::launch::async, compile_in_turn, text, architecture)) {}
+  ~CompiledKernels() {
+    if (library_) cudaLibraryUnload(library_);
+  }
+  CompiledKernels(const CompiledKernels&) = delete;
+  CompiledKernels& operator=(const CompiledKernels&) = delete;
+
+  void finish() {
+    if (library_) return;
+    code_ = compiling_.get();
+    check_cuda(
+        cudaLibraryLoadData(&library_, code_.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "loading a kernel");
+  }
+  const void* find(const std::string& name) {
+    cudaKernel_t kernel = nullptr;
+    check_cuda(cudaLibraryGetKernel(&kernel, library_, name.c_str()), "finding a kernel");
+    return kernel;
+  }
+
+ private:
+  std::future<std::string> compiling_;
+  std::string code_;
+  cudaLibrary_t library_ = nullptr;
+};
+
+namespace {
+
+struct Cache {
+  std::mutex mutex;
+  // Kept for good: the next run's kernels are mostly the same, and each is some kilobytes.
+  std::map<std::string, std::shared_ptr<CompiledKernels>> by_text;
+  std::vector<std::shared_ptr<CompiledKernels>> unfinished;
+};
+Cache& cache() {
+  static Cache& all = *new Cache;  // never destroyed: at exit CUDA may be gone
+  return all;
+}
+
+void check(nvrtcResult status, const char* what) {
+  if (status == NVRTC_SUCCESS) return;
+  throw MachineError(join_parts("NVRTC failed at ", what, ": ", nvrtcGetErrorString(status)));
+}
+
+}  // namespace
+
+std::string compile_to_cubin(const std::string& text, const std::string& architecture) {
+  nvrtcProgram program = nullptr;
+  check(nvrtcCreateProgram(&program, text.c_str(), "body.cu", 0, nullptr, nullptr),
+        "reading a kernel");
+  const std::string target = "--gpu-architecture=" + architecture;
+  // One rounding per operation, as on the CPU.
+  const char* options[] = {target.c_str(), "--std=c++17", "--fmad=false", "-default-device"};
+  const nvrtcResult status = nvrtcCompileProgram(program, std::size(options), options);
+  std::string code;
+  if (status == NVRTC_SUCCESS) {
+    size_t size = 0;
+    check(nvrtcGetCUBINSize(program, &size), "compiling a kernel");
+    code.resize(size);
+    check(nvrtcGetCUBIN(program, code.data()), "compiling a kernel");
+    nvrtcDestroyProgram(&program);
+    return code;
+  }
+  size_t size = 0;
+  nvrtcGetProgramLogSize(program, &size);
+  std::string log(size, ' ');
+  nvrtcGetProgramLog(program, log.data());
+  nvrtcDestroyProgram(&program);
+  throw MachineError("a generated kernel does not compile, which is a mistake of Adjoint's: " +
+                     log);
+}
+
+std::shared_ptr<CompiledKernels> compile_kernels(std::string text) {
+  Cache& all = cache();
+  const std::lock_guard lock(all.mutex);
+  std::shared_ptr<CompiledKernels>& known = all.by_text[text];
+  if (known) return known;
+  const Gpu& gpu = open_gpu();
+  known = std::make_shared<CompiledKernels>(text, join_parts("sm_", gpu.major, gpu.minor));
+  all.unfinished.push_back(known);
+  return known;
+}
+
+void finish_kernels() {
+  Cache& all = cache();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& kernels : all.unfinished) kernels->finish();
+  all.unfinished.clear();
+}
+
+void LaunchedKernel::operator()(const void* parameter, void* stream) const {
+  if (!kernel_) kernel_ = kernels_->find(name_);
+  void* parameters[] = {const_cast<void*>(parameter)};
+  check_cuda(cudaLaunchKernel(kernel_, dim3(grid_.x, grid_.y), dim3(grid_.threads), parameters, 0,
+                              cuda_stream(stream)),
+             "launching a kernel");
+}
+
+}  // namespace adjoint

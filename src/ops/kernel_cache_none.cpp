@@ -1,0 +1,19 @@
+// A binary without CUDA compiles no kernels; whoever opens the GPU was refused before.
+#include "base/error.h"
+#include "ops/kernel_cache.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+[[noreturn]] void refuse() { throw MachineError("this adjoint was built without CUDA"); }
+}  // namespace
+
+class CompiledKernels {};
+
+std::shared_ptr<CompiledKernels> compile_kernels(std::string) { refuse(); }
+void LaunchedKernel::operator()(const void*, void*) const { refuse(); }
+std::string compile_to_cubin(const std::string&, const std::string&) { refuse(); }
+void finish_kernels() {}
+
+}  // namespace adjoint

@@ -1,0 +1,97 @@
+// Whole steps on the GPU: their laws, their loss beside the CPU's, steps recorded and call by call.
+#include <gtest/gtest.h>
+
+#include "device/gpu.h"
+#include "laws/verify.h"
+#include "models/small_models.h"
+#include "ops/harness.h"
+#include "run/profile.h"
+#include "run/random_steps.h"
+
+namespace adjoint {
+namespace {
+
+class GpuStep : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << "no GPU that this binary can use";
+  }
+};
+
+Scheme small_step(const std::string& preset, const std::string& stack) {
+  const Scheme forward = elaborate_preset(
+      preset,
+      {{"batch", 4}, {"seq", 64}, {"layers", 2}, {"hidden", 64}, {"heads", 4}, {"vocab", 500}});
+  return build_step(forward, parse_stack(stack), {.target = Target::kCuda}).scheme;
+}
+
+std::vector<double> losses(const Scheme& step, Target target, int steps) {
+  Run run(step,
+          make_plan(step, {.threads = num_threads(), .target = target, .deterministic = true}));
+  RandomSteps random(run, 1);
+  random.begin();
+  std::vector<double> all;
+  for (int i = 0; i < steps; ++i) {
+    random.feed();
+    random.step();
+    all.push_back(random.loss());
+  }
+  return all;
+}
+
+TEST_F(GpuStep, LosesAsTheCpuDoes) {
+  for (const char* preset : {"gpt2", "llama-tiny"}) {
+    for (const char* stack : {"", "accumulate(2)", "checkpoint(every=1)", "bf16"}) {
+      const Scheme step = small_step(preset, stack);
+      const auto cpu = losses(step, Target::kCpu, 4), gpu = losses(step, Target::kCuda, 4);
+      const double allowed = std::string(stack) == "bf16" ? 2e-3 : 2e-5;
+      for (size_t i = 0; i < cpu.size(); ++i) {
+        EXPECT_NEAR(gpu[i], cpu[i], allowed * cpu[i]) << preset << " '" << stack << "' step " << i;
+      }
+    }
+  }
+}
+
+// The first step runs call by call, the later ones as recordings: the same step again must give
+// the same bits, whichever it is.
+TEST_F(GpuStep, RecordingsGiveTheSameBits) {
+  const Scheme step = small_step("gpt2", "bf16 | accumulate(2)");
+  adjoint::Run run(step,
+                   make_plan(step, {.threads = 1, .target = Target::kCuda, .deterministic = true}),
+                   {.reference = false, .poison = false});
+  RandomSteps random(run, 1);
+  std::vector<std::vector<uint64_t>> seen;
+  for (int i = 0; i < 3; ++i) {
+    random.begin();
+    random.feed();
+    random.step();
+    seen.push_back(random.hashes());
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[1], seen[2]);
+}
+
+TEST_F(GpuStep, TouchesWhatWasPlanned) {
+  for (const char* stack : {"bf16", "offload(optimizer)"}) {
+    const Scheme step = small_step("gpt2", stack);
+    const Plan plan = make_plan(step, {.threads = 1, .target = Target::kCuda});
+    const Measured measured = measure_step(step, plan, {.steps = 2});
+    EXPECT_LE(measured.touched, plan.arena) << stack;
+    EXPECT_EQ(measured.host_touched, plan.host.size) << stack;
+  }
+}
+
+TEST_F(GpuStep, KeepsTheLaws) {
+  for (const char* stack :
+       {"", "checkpoint(every=1)", "bf16 | checkpoint(every=2)", "accumulate(2)",
+        "bf16 | accumulate(2) | lora(rank=4)", "offload(optimizer)"}) {
+    const VerifyOptions options{.seeds = 1, .target = Target::kCuda};
+    const Stack parsed = parse_stack(stack);
+    const Report report =
+        verify_stack(subjects_for(find_model("char"), parsed, options), parsed, nullptr);
+    EXPECT_TRUE(report.ok) << stack << ": " << report.reason;
+  }
+}
+
+}  // namespace
+}  // namespace adjoint

@@ -1,0 +1,85 @@
+// The CUDA reading of bodies, as far as a machine without a GPU can tell: that NVRTC takes it, and
+// that how it is shared out depends on what it may.
+#include "ops/cuda_body.h"
+
+#include <gtest/gtest.h>
+
+#include "device/gpu.h"
+#include "ops/harness.h"
+#include "ops/kernel_cache.h"
+
+namespace adjoint {
+namespace {
+
+struct Case {
+  OpCall call;
+  KernelCall kernel;
+  explicit Case(const OpDef& op, const Sample& sample, Dtype dtype)
+      : call{.op = op.name, .inputs = sample.inputs, .attrs = sample.attrs},
+        kernel{.call = call, .outputs = {}, .in_strides = {}, .out_strides = {}} {
+    for (Type& t : call.inputs) {
+      if (t.dtype == Dtype::kF32) t.dtype = dtype;
+      kernel.in_strides.push_back(dense_strides(t));
+    }
+    kernel.outputs = infer_types(call);
+    for (const Type& t : kernel.outputs) kernel.out_strides.push_back(dense_strides(t));
+    kernel.target = Target::kCuda;
+  }
+  std::string text() const {
+    const CudaCut cut = cut_for_cuda(kernel, false);
+    const auto chunks = [&](const std::vector<Strides>& strides, const std::vector<Type>& types) {
+      const std::vector<const void*> aligned(types.size(), nullptr);
+      return whole_chunks(cut, strides, types, aligned);
+    };
+    return cuda_text(cut, chunks(cut.space.in, cut.in_types), chunks(cut.space.out, cut.out_types));
+  }
+};
+
+TEST(CudaBody, EveryBodyCompiles) {
+  if (!has_cuda()) GTEST_SKIP() << "built without CUDA";
+  for (const OpDef* op : all_ops()) {
+    if (!op->body || !op->samples) continue;
+    const Sample sample = op->samples().front();
+    for (const char* architecture : {"sm_80", "sm_90"}) {
+      EXPECT_NO_THROW(compile_to_cubin(Case(*op, sample, Dtype::kBF16).text(), architecture))
+          << op->name;
+    }
+  }
+}
+
+// A long row, summed over many rows, beside the same row alone: who adds what is the same.
+TEST(CudaBody, HowRowsAreSharedOutFollowsFromTheShapeAlone) {
+  Body one, joined;
+  const Expr x = input(one, 0);
+  one.outputs = {{.node = row_sum(x).node, .row = BodyOutput::Row::kOne}};
+  const Expr y = input(joined, 0);
+  joined.outputs = {{.node = (row_sum(y) * y).node},
+                    {.node = y.node, .summed_axes = 1},
+                    {.node = row_sum(y).node, .row = BodyOutput::Row::kOne}};
+  const OpDef& map = op_named("map");
+  const auto cut = [&](const Body& body) {
+    return cut_for_cuda(Case(map,
+                             {.inputs = {{Dtype::kF32, {{"r", 64}, {"c", 3072}}}},
+                              .attrs = {{"body", print(body)}}},
+                             Dtype::kF32)
+                            .kernel,
+                        false);
+  };
+  EXPECT_EQ(cut(one).group, cut(joined).group);
+  EXPECT_EQ(cut(one).chunks, cut(joined).chunks);
+}
+
+TEST(CudaBody, WorkspaceHoldsEveryBlocksSums) {
+  Body body;
+  body.outputs = {{.node = input(body, 0).node, .summed_axes = 1}};
+  const Case sum(
+      op_named("map"),
+      {.inputs = {{Dtype::kF32, {{"r", 32768}, {"c", 768}}}}, .attrs = {{"body", print(body)}}},
+      Dtype::kF32);
+  const CudaCut cut = cut_for_cuda(sum.kernel, false);
+  EXPECT_GT(cut.blocks, 1);
+  EXPECT_GE(workspace_bytes(sum.kernel).count, cut.blocks * 768 * 4);
+}
+
+}  // namespace
+}  // namespace adjoint

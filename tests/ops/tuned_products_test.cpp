@@ -1,0 +1,125 @@
+// The table of tuned products as a file: what it says it reads back, and what is wrong it names.
+#include "ops/tuned_products.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace adjoint {
+namespace {
+
+using nlohmann::json;
+
+TunedProduct tuned(int64_t id, double microseconds) {
+  ProductAlgorithm algorithm{.id = id, .tile = 24, .stages = 36, .split_k = 3, .reduction = 2};
+  algorithm.cluster_shape = UINT16_MAX;
+  algorithm.words = {1, UINT64_MAX, 0, 0x0123456789abcdef};
+  return {.algorithm = algorithm, .microseconds = microseconds};
+}
+
+TunedProducts table() {
+  TunedProducts table;
+  table.remember("one", "m=1", tuned(66, 12.5));
+  table.remember("one", "m=2", tuned(0, 0.1));
+  table.remember("another", "m=1", tuned(INT32_MAX, 1e6));
+  return table;
+}
+
+// What reading this says is wrong; empty when nothing is.
+std::string refusal(const std::string& text) {
+  try {
+    TunedProducts::parse(text, "tuned.json");
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+std::string refusal(const json& all) { return refusal(all.dump()); }
+
+TEST(TunedProducts, FindsByMachineAndProduct) {
+  const TunedProducts t = table();
+  ASSERT_TRUE(t.find("one", "m=1"));
+  EXPECT_EQ(*t.find("one", "m=1"), tuned(66, 12.5));
+  EXPECT_EQ(*t.find("another", "m=1"), tuned(INT32_MAX, 1e6));
+  EXPECT_FALSE(t.find("another", "m=2"));
+  EXPECT_FALSE(t.find("none", "m=1"));
+  EXPECT_EQ(t.size(), 3u);
+}
+
+TEST(TunedProducts, RemembersTheLast) {
+  TunedProducts t = table();
+  t.remember("one", "m=1", tuned(7, 3));
+  EXPECT_EQ(*t.find("one", "m=1"), tuned(7, 3));
+  EXPECT_EQ(t.size(), 3u);
+}
+
+TEST(TunedProducts, ReadsWhatItPrints) {
+  EXPECT_EQ(TunedProducts::parse(table().text(), ""), table());
+  EXPECT_EQ(TunedProducts::parse(TunedProducts().text(), ""), TunedProducts());
+  EXPECT_EQ(table().text(), TunedProducts::parse(table().text(), "").text());
+}
+
+TEST(TunedProducts, ReadsWhatItWrites) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "tuned_products_test.json";
+  table().write(path);
+  EXPECT_EQ(TunedProducts::read(path), table());
+  std::filesystem::remove(path);
+  EXPECT_THROW(TunedProducts::read(path), Error);
+}
+
+TEST(TunedProducts, SaysAnAlgorithm) {
+  EXPECT_EQ(to_string(tuned(66, 1).algorithm),
+            "id 66, tile 24, stages 36, split_k 3, reduction 2, swizzle 0, custom 0, "
+            "inner_shape 0, cluster_shape 65535");
+}
+
+TEST(TunedProducts, RefusesWhatIsNoTable) {
+  for (const char* text : {"", "{", "[]", "null", "{}", R"({"format": "adjoint tuned products 1"})",
+                           R"({"format": 1, "machines": {}})",
+                           R"({"format": "adjoint tuned products 2", "machines": {}})",
+                           R"({"format": "adjoint tuned products 1", "machines": []})"}) {
+    EXPECT_EQ(refusal(std::string(text)),
+              "tuned.json: this is no table of tuned products ('adjoint tuned products 1')")
+        << text;
+  }
+  json all = json::parse(table().text());
+  all["machines"]["one"] = 3;
+  EXPECT_EQ(refusal(all), "tuned.json: one: wanted an object of products");
+}
+
+TEST(TunedProducts, RefusesWrongFields) {
+  const json good = json::parse(table().text());
+  const auto with = [&](const char* field, const json& value) {
+    json all = good;
+    all["machines"]["one"]["m=1"][field] = value;
+    return refusal(all);
+  };
+  EXPECT_EQ(refusal(good), "");
+  EXPECT_EQ(with("id", -1), "tuned.json: m=1: wanted 'id' from 0 to 2147483647, found -1");
+  EXPECT_EQ(with("id", 1u << 31),
+            "tuned.json: m=1: wanted 'id' from 0 to 2147483647, found 2147483648");
+  EXPECT_EQ(with("tile", "24"),
+            "tuned.json: m=1: wanted 'tile' from 0 to 4294967295, found \"24\"");
+  EXPECT_EQ(with("tile", 2.5), "tuned.json: m=1: wanted 'tile' from 0 to 4294967295, found 2.5");
+  EXPECT_EQ(with("inner_shape", 65536),
+            "tuned.json: m=1: wanted 'inner_shape' from 0 to 65535, found 65536");
+  EXPECT_EQ(with("microseconds", 0), "tuned.json: m=1: wanted 'microseconds' above 0, found 0");
+  EXPECT_EQ(with("microseconds", nullptr),
+            "tuned.json: m=1: wanted 'microseconds' above 0, found null");
+  EXPECT_EQ(with("words", "12"),
+            "tuned.json: m=1: wanted 'words' of 128 hexadecimal digits, found \"12\"");
+  EXPECT_NE(with("words", std::string(127, '0') + "g"), "");
+  EXPECT_NE(with("words", 5), "");
+  EXPECT_NE(with("more", 5), "");
+  json all = good;
+  all["machines"]["one"]["m=1"].erase("swizzle");
+  EXPECT_EQ(refusal(all).rfind("tuned.json: m=1: wanted 'swizzle', found {", 0), 0u);
+  all["machines"]["one"]["m=1"] = json::array();
+  EXPECT_EQ(refusal(all), "tuned.json: m=1: wanted an object, found []");
+}
+
+}  // namespace
+}  // namespace adjoint
