@@ -32,6 +32,10 @@ class Case:
     bf16: bool = False
     eager: bool = False
     goal: float = 0  # times PyTorch's tokens/s; 0: none was set
+    device: str = "cpu"
+    context: int = 0  # 0: the model's
+    stack: str = ""  # Adjoint's; bf16 says its own
+    checkpoint: bool = False
 
 
 CASES = {
@@ -43,6 +47,12 @@ CASES = {
     "llama-16": Case("llama-110m", 4, 16, steps=3, goal=1.3),
     "llama-16-bf16": Case("llama-110m", 4, 16, steps=3, bf16=True),
     "gpt2-16": Case("gpt2", 4, 16, steps=3),
+    "ref-gpu": Case("ref", 32, 16, steps=30, bf16=True, device="cuda", stack="bf16 | -recompute_cheap"),
+    "gpt2-gpu": Case("gpt2", 32, 16, steps=30, bf16=True, device="cuda", stack="bf16 | -recompute_cheap"),
+    "gpt2-gpu-64": Case("gpt2", 64, 16, steps=30, bf16=True, device="cuda", stack="bf16 | -recompute_cheap"),
+    "gpt2-gpu-checkpointed": Case("gpt2", 32, 16, steps=30, bf16=True, device="cuda", checkpoint=True,
+                                  stack="bf16 | checkpoint(every=1)"),
+    "llama1b-gpu": Case("llama3.2-1b", 8, 16, steps=10, bf16=True, device="cuda", context=2048, stack="bf16"),
 }
 MEMORY_GOAL = 0.6  # of PyTorch's peak resident bytes
 
@@ -64,8 +74,9 @@ def environment():
 def adjoint_round(program, case):
     command = [str(program), "bench", "step", "--json", "--model", case.model, "--batch", str(case.batch), "--threads",
                str(case.threads), "--steps", str(case.steps), "--warmup", "2"]
-    if case.bf16:
-        command += ["--stack", "bf16"]
+    if case.stack or case.bf16:
+        command += ["--stack", case.stack or "bf16"]
+    command += ["--context", str(case.context), "--device", case.device]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment())
     except OSError as error:
@@ -90,7 +101,8 @@ class Peer:
     def __init__(self, program, python, case):
         command = [python, str(program), "--serve", "--model", case.model, "--batch", str(case.batch), "--threads",
                    str(case.threads), "--steps", str(case.steps)]
-        command += ["--bf16"] * case.bf16 + ["--eager"] * case.eager
+        command += ["--bf16"] * case.bf16 + ["--eager"] * case.eager + ["--checkpoint"] * case.checkpoint
+        command += ["--device", case.device] + ["--context", str(case.context)] * (case.context > 0)
         # A session of its own: its compiler's processes are stopped and ended with it.
         try:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -159,7 +171,7 @@ def summary(rounds):
             "rounds_s": [each["step_s"] for each in rounds],
             "peak_resident_bytes": max(each["peak_resident_bytes"] for each in rounds),
             **{key: last[key] for key in ("model_utilization", "peak_flops_per_s", "predicted_peak_bytes",
-                                          "measured_peak_bytes") if key in last}}
+                                          "measured_peak_bytes", "gpu_bytes", "gpu_reserved_bytes") if key in last}}
 
 
 def check_same_model(name, ours, theirs):
@@ -190,8 +202,15 @@ def compare(name, case, args):
         result["torch"] = summary(theirs)
         result["ratio"] = result["torch"]["step_s"] / result["adjoint"]["step_s"]
         result["round_ratios"] = [t["step_s"] / o["step_s"] for o, t in zip(ours, theirs)]
-        result["memory_ratio"] = result["adjoint"]["peak_resident_bytes"] / result["torch"]["peak_resident_bytes"]
+        result["memory_ratio"] = held(result, "adjoint") / held(result, "torch")
     return result
+
+
+def held(result, side):
+    """The bytes that a case is judged by: resident ones, on a GPU those of its memory that are allocated."""
+    if result["device"] == "cpu":
+        return result[side]["peak_resident_bytes"]
+    return result[side]["measured_peak_bytes" if side == "adjoint" else "gpu_bytes"]
 
 
 def machine():
@@ -238,10 +257,10 @@ def table(results, about):
         if theirs:
             how = theirs["what"].removeprefix("torch ")
             row += [f"{1e3 * theirs['step_s']:.2f} ({how})", against(r["ratio"], r["goal"]),
-                    f"{min(r['round_ratios']):.2f} to {max(r['round_ratios']):.2f}", mib(ours["peak_resident_bytes"]),
-                    mib(theirs["peak_resident_bytes"]), against(r["memory_ratio"], MEMORY_GOAL, below=True)]
+                    f"{min(r['round_ratios']):.2f} to {max(r['round_ratios']):.2f}", mib(held(r, "adjoint")),
+                    mib(held(r, "torch")), against(r["memory_ratio"], MEMORY_GOAL, below=True)]
         else:
-            row += ["not installed", "", "", mib(ours["peak_resident_bytes"]), "", ""]
+            row += ["not installed", "", "", mib(held(r, "adjoint")), "", ""]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 

@@ -2,11 +2,13 @@
 """Times one training step of the same model in PyTorch: the peer that bench/compare.py sets beside Adjoint.
 
 Plain modern PyTorch, as a careful user writes it: scaled_dot_product_attention, fused AdamW where the device has it,
-set_to_none, clipping to norm 1, and torch.compile unless --eager. bf16 is autocast over float32 parameters.
+set_to_none, clipping to norm 1, and torch.compile unless --eager. bf16 is autocast over float32 parameters. On a GPU the
+vocabulary is padded to a multiple of 128, as careful users do, and float32 products may use tf32.
 With --serve it compiles and warms up once, says so in a line of JSON, and then times --steps more for every line that it
 reads, so that its rounds can stand between another program's; between them it waits for input and computes nothing."""
 import argparse
 import json
+import math
 import resource
 import statistics
 import sys
@@ -16,6 +18,7 @@ try:
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
+    from torch.utils.checkpoint import checkpoint
 except ModuleNotFoundError:
     sys.stderr.write("torch_step: PyTorch is not installed for this Python\n")
     sys.exit(4)  # compare.py then goes on without a peer
@@ -25,6 +28,7 @@ MODELS = {  # name: (kind, blocks, width, heads, kv heads, feed-forward width, c
     "char": ("gpt2", 4, 128, 4, 4, 512, 64, 65),
     "gpt2": ("gpt2", 12, 768, 12, 12, 3072, 1024, 50257),
     "llama-110m": ("llama", 12, 768, 12, 4, 2304, 1024, 32000),
+    "llama3.2-1b": ("llama", 16, 2048, 32, 8, 8192, 8192, 128256),
 }
 
 
@@ -78,7 +82,7 @@ class LlamaBlock(nn.Module):
 class Model(nn.Module):
     def __init__(self, kind, blocks, width, heads, kv_heads, ffn, context, vocab):
         super().__init__()
-        self.kind = kind
+        self.kind, self.checkpointed = kind, False
         self.tokens = nn.Embedding(vocab, width)
         block = Gpt2Block if kind == "gpt2" else LlamaBlock
         self.blocks = nn.ModuleList(block(width, heads, kv_heads, ffn, context) for _ in range(blocks))
@@ -102,7 +106,7 @@ class Model(nn.Module):
         else:
             angles = (self.cos[:s].to(x.dtype), self.sin[:s].to(x.dtype))
         for block in self.blocks:
-            x = block(x, angles)
+            x = checkpoint(block, x, angles, use_reentrant=False) if self.checkpointed else block(x, angles)
         logits = F.linear(self.norm(x), self.tokens.weight)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
 
@@ -122,6 +126,8 @@ def main():
     args.add_argument("--warmup", type=int, default=3)
     args.add_argument("--bf16", action="store_true", help="autocast to bf16 over float32 parameters")
     args.add_argument("--eager", action="store_true", help="without torch.compile")
+    args.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    args.add_argument("--checkpoint", action="store_true", help="every block's activations are computed again")
     args.add_argument("--serve", action="store_true", help="a round of steps for every line of standard input")
     a = args.parse_args()
     torch.set_num_threads(a.threads)
@@ -130,16 +136,22 @@ def main():
     if a.context:
         shape[6] = a.context
     context, vocab = shape[6], shape[7]
-    model = Model(*shape)
+    padding = -vocab % 128 if a.device == "cuda" else 0
+    shape[7] += padding
+    torch.set_float32_matmul_precision("high")
+    model = Model(*shape).to(a.device)
+    model.checkpointed = a.checkpoint
     decays = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() <= 1]
     optimizer = torch.optim.AdamW([{"params": decays, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
                                   lr=1e-4, fused=True)
     forward = model if a.eager else torch.compile(model)
-    tokens = torch.randint(0, vocab, (a.batch, context + 1))
+    # Drawn as often as a text's: the n-th most frequent about 1/n times as often as the first.
+    ranks = torch.exp(torch.rand(a.batch, context + 1) * math.log(vocab + 1)).long() - 1
+    tokens = ranks.clamp(0, vocab - 1).to(a.device)
 
     def step():
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.bf16):
+        with torch.autocast(a.device, dtype=torch.bfloat16, enabled=a.bf16):
             loss = forward(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -155,10 +167,13 @@ def main():
             loss = step()
             seconds.append(time.perf_counter() - before)
         median = statistics.median(seconds)
-        return {"what": "torch " + torch.__version__ + (" eager" if a.eager else " compiled") +
+        held = {}
+        if a.device == "cuda":
+            held = {"gpu_bytes": torch.cuda.max_memory_allocated(), "gpu_reserved_bytes": torch.cuda.max_memory_reserved()}
+        return {**held, "what": "torch " + torch.__version__ + (" eager" if a.eager else " compiled") +
                         (" bf16" if a.bf16 else " f32"),
                 "model": a.model, "batch": a.batch, "context": context, "threads": a.threads, "loss": loss,
-                "parameters": sum(p.numel() for p in model.parameters()), "step_s": median, "steps_s": seconds,
+                "parameters": sum(p.numel() for p in model.parameters()) - padding * shape[2], "step_s": median, "steps_s": seconds,
                 "tokens_per_s": a.batch * context / median, "peak_resident_bytes": peak_resident()}
 
     for _ in range(a.warmup):

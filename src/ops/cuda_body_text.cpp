@@ -115,7 +115,9 @@ class Writer {
             join_parts("rows of ", s_.row(), " elements are too long to add up on a GPU"));
       }
     }
-    cached_ = !cut.loops && (passes_ > 0 || rotates_);
+    // Rows of a sum follow each other in one thread: some are read before the first is computed.
+    batch_ = !s_.sums || cut.loops ? 1 : cut.whole ? 2 : 4;
+    cached_ = !cut.loops && (passes_ > 0 || rotates_ || batch_ > 1);
   }
 
   std::string text() {
@@ -179,7 +181,8 @@ class Writer {
       line("const u64 base{0} = counter{0}[2] * {1}ll;", i, s_.sample);
     }
     if (!s_.sums) {
-      line("const i64 row = place;\n{{");
+      line("const i64 row = place;\n{{\nconst int u = 0;");
+      write_caches([&] {});
       write_row();
       line("}}");
     } else {
@@ -188,11 +191,18 @@ class Writer {
         row ? line("real acc{}[{}] = {{}};", k, cut_.chunks * kChunk) : line("real acc{} = 0;", k);
       });
       line("const i64 last = {0}ll * (block + 1) / {1}ll;", s_.summed_rows, cut_.blocks);
-      line("for (i64 lead = {0}ll * block / {1}ll; lead < last; ++lead) {{", s_.summed_rows,
-           cut_.blocks);
-      line("const i64 row = lead * {}ll + suffix;", s_.suffix_rows());
+      line("for (i64 lead = {0}ll * block / {1}ll; lead < last; lead += {2}) {{", s_.summed_rows,
+           cut_.blocks, batch_);
+      const auto next_row = [&] {
+        line("#pragma unroll\nfor (int u = 0; u < {}; ++u) {{", batch_);
+        line("const i64 at = lead + u < last ? lead + u : last - 1;");
+        line("const i64 row = at * {}ll + suffix;", s_.suffix_rows());
+      };
+      write_caches(next_row);
+      next_row();
+      line("if (lead + u < last) {{");
       write_row();
-      line("}}");
+      line("}}\n}}\n}}");
       write_sums();
     }
     line("}}");
@@ -258,25 +268,32 @@ class Writer {
                        input, s_.in[input].back(), s_.in[input].back());
   }
 
-  void write_row() {
-    write_position("row");
+  void write_operands(bool only_cached) {
     for (size_t i = 0; i < s_.in.size(); ++i) {
-      if (!reads(static_cast<int>(i))) continue;
+      const int input = static_cast<int>(i);
+      if (!reads(input) || (only_cached && !row_varies(input))) continue;
       line("const {0}* in{1} = (const {0}*)a.in[{1}] + {2};", element_of(cut_.in_types[i].dtype), i,
            offset(s_.in[i]));
     }
+  }
+
+  void write_row() {
+    write_position("row");
+    write_operands(false);
     for (size_t k = 0; k < s_.out.size(); ++k) {
       if (is_sum(body_.outputs[k])) continue;
       line("{0}* out{1} = ({0}*)a.out[{1}] + {2};", element_of(cut_.out_types[k].dtype), k,
            offset(s_.out[k]));
     }
-    if (cached_) write_caches();
     write_scalars(0);
     for (int pass = 0; pass < passes_; ++pass) write_pass(pass);
     write_results();
   }
 
-  void write_caches() {
+  // What is read ahead, of every row of a batch; `next_row` opens the loop over them.
+  template <class F>
+  void write_caches(const F& next_row) {
+    if (!cached_) return;
     const std::set<int> shifted = read_from_other_half();
     std::string loads;
     for (size_t i = 0; i < s_.in.size(); ++i) {
@@ -284,23 +301,29 @@ class Writer {
       if (!reads(input)) continue;
       const std::string_view type = element_of(cut_.in_types[i].dtype);
       if (cached(input)) {
-        line("Chunk<{}> c{}[{}];", type, i, cut_.chunks);
-        loads += fmt::format("c{}[c] = {};\n", i, chunk_of(input));
+        line("Chunk<{}> c{}[{}][{}];", type, i, batch_, cut_.chunks);
+        loads += fmt::format("c{}[u][c] = {};\n", i, chunk_of(input));
       }
       if (shifted.count(input)) {
-        line("Chunk<{}> q{}[{}];", type, i, cut_.chunks);
+        line("Chunk<{}> q{}[{}][{}];", type, i, batch_, cut_.chunks);
         const int64_t half = s_.row() / 2;
-        loads += in_chunks_[i] && half % kChunk == 0
-                     ? fmt::format("q{0}[c] = load<true>(in{0} + (col + {1}ll) % {2}ll, 1, n);\n",
-                                   i, half, s_.row())
-                     : fmt::format(
-                           "#pragma unroll\nfor (int v = 0; v < 8; ++v) if (v < n) "
-                           "q{0}[c].at[v] = in{0}[(col + v + {1}ll) % {2}ll * {3}ll];\n",
-                           i, half, s_.row(), s_.in[i].back());
+        loads +=
+            in_chunks_[i] && half % kChunk == 0
+                ? fmt::format("q{0}[u][c] = load<true>(in{0} + (col + {1}ll) % {2}ll, 1, n);\n", i,
+                              half, s_.row())
+                : fmt::format(
+                      "#pragma unroll\nfor (int v = 0; v < 8; ++v) if (v < n) "
+                      "q{0}[u][c].at[v] = in{0}[(col + v + {1}ll) % {2}ll * {3}ll];\n",
+                      i, half, s_.row(), s_.in[i].back());
       }
     }
     if (loads.empty()) return;
-    out_ += chunk_loop() + "if (n > 0) {\n" + loads + "}\n}\n";
+    line("{{");
+    next_row();
+    write_position("row");
+    write_operands(true);
+    out_ += chunk_loop() + "if (n > 0) {\n" + loads + "}\n}\n}\n";
+    if (s_.sums) line("}}");
     // Others write what was read here.
     if (!shifted.empty()) line("{}", cut_.group > 32 ? "__syncthreads();" : "__syncwarp(mask);");
   }
@@ -407,8 +430,8 @@ class Writer {
     const int64_t half = s_.row() / 2;
     switch (n.kind) {
       case ExprKind::kInput:
-        if (shifted) return fmt::format("get(q{}[c].at[v])", n.index);
-        return fmt::format("get({}.at[v])", cached(n.index) ? fmt::format("c{}[c]", n.index)
+        if (shifted) return fmt::format("get(q{}[u][c].at[v])", n.index);
+        return fmt::format("get({}.at[v])", cached(n.index) ? fmt::format("c{}[u][c]", n.index)
                                                             : fmt::format("x{}", n.index));
       case ExprKind::kIndex:
         return shifted ? fmt::format("(real)((col + v + {}ll) % {}ll)", half, s_.row())
@@ -531,6 +554,7 @@ class Writer {
   const std::vector<bool>&in_chunks_, &out_chunks_;
   std::vector<int> level_;  // per node: how many reductions lie below it
   int passes_ = 0;
+  int batch_ = 1;  // rows that are read before any of them is computed
   bool rotates_ = false, cached_ = false;
   size_t open_results_ = 0;
   std::string out_;

@@ -69,6 +69,23 @@ Bytes contraction_cuda_workspace(const std::string& map, const KernelCall& k) {
   return product ? product_cuda_workspace(*product) : Bytes{0};
 }
 
+std::optional<Launch> gelu_contraction_cuda(const std::string& map, const KernelCall& k,
+                                            const Pointers& at) {
+  const Dtype dtype = k.outputs[0].dtype;
+  if (dtype != Dtype::kBF16 && dtype != Dtype::kF16) return std::nullopt;
+  auto product = product_of(map, k);
+  if (!product) return std::nullopt;
+  product->epilogue = Product::Epilogue::kGelu;
+  if (!cublaslt_takes(*product)) return std::nullopt;
+  return tuned_product_cuda(*product,
+                            {.a = at.in[0],
+                             .b = at.in[1],
+                             .c = at.out[0],
+                             .bias = product->bias ? at.in[2] : nullptr,
+                             .aux = at.out[1]},
+                            at);
+}
+
 Launch contraction_cuda(const std::string& map, const KernelCall& k, const Pointers& at) {
   const auto product = product_of(map, k);
   if (!product) return naive_contract_cuda(map, k, at);

@@ -1,11 +1,19 @@
 // A contraction of two objects on CUDA: through cuBLASLt where it has an algorithm, else a thread
 // for each result. A third operand is an addend as large as the result, or a bias of its last axis.
 #pragma once
+#include <optional>
+#include <string>
+
 #include "ops/op_def.h"
 
 namespace adjoint {
 
 Launch contraction_cuda(const std::string& map, const KernelCall& call, const Pointers& at);
+// y = gelu(contraction) by tanh, and the contraction itself beside it, in one launch: of y and the
+// contraction, in that order, in `at`. Nothing where the library does not do it, or where the
+// contraction must be rounded to more than 16 bits before it is used.
+std::optional<Launch> gelu_contraction_cuda(const std::string& map, const KernelCall& call,
+                                            const Pointers& at);
 Bytes contraction_cuda_workspace(const std::string& map, const KernelCall& call);
 
 }  // namespace adjoint

@@ -29,7 +29,14 @@ std::vector<Value> surface(SurfaceCall& call) {
 std::string letters(int rank) {  // of x's axes but the last
   return std::string("abcdefgh").substr(0, rank - 1);
 }
-std::string map_of(const Type& x) { return letters(x.rank()) + "i,oi->" + letters(x.rank()) + "o"; }
+
+}  // namespace
+
+std::string linear_map(const Type& x) {
+  return letters(x.rank()) + "i,oi->" + letters(x.rank()) + "o";
+}
+
+namespace {
 
 std::vector<Type> infer(const OpCall& call) {
   if (call.inputs.size() < 2 || call.inputs.size() > 3) {
@@ -76,7 +83,7 @@ void grad(GradCall& g) {
 }
 
 std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs&) {
-  const Value y = b.emit("contract", {in[0], in[1]}, {{"map", map_of(b.type(in[0]))}});
+  const Value y = b.emit("contract", {in[0], in[1]}, {{"map", linear_map(b.type(in[0]))}});
   return {in.size() > 2 ? b.emit("add", {y, in[2]}) : y};
 }
 
@@ -84,8 +91,8 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs&) 
 std::optional<Product> product_of(const KernelCall& k) {
   const OpCall& call = k.call;
   if (call.inputs[0].dtype == Dtype::kF64) return std::nullopt;
-  auto product = as_product(map_of(call.inputs[0]), call.inputs[0], k.in_strides[0], call.inputs[1],
-                            k.in_strides[1], k.outputs[0], k.out_strides[0]);
+  auto product = as_product(linear_map(call.inputs[0]), call.inputs[0], k.in_strides[0],
+                            call.inputs[1], k.in_strides[1], k.outputs[0], k.out_strides[0]);
   if (!product) return product;
   product->bias = call.inputs.size() > 2;
   product->workspace_cap = k.workspace_cap;
@@ -94,7 +101,7 @@ std::optional<Product> product_of(const KernelCall& k) {
 
 // In plain loops, whatever the dtype and the strides.
 Launch naive(const KernelCall& k, const Pointers& at) {
-  const Launch multiply = prepare_naive_contract(map_of(k.call.inputs[0]), k, at);
+  const Launch multiply = prepare_naive_contract(linear_map(k.call.inputs[0]), k, at);
   if (k.call.inputs.size() < 3) return multiply;
   const void* bias = at.in[2];
   void* y = at.out[0];
@@ -122,7 +129,7 @@ Launch cpu(const KernelCall& k, const Pointers& at) {
 }
 
 Launch cuda(const KernelCall& k, const Pointers& at) {
-  return contraction_cuda(map_of(k.call.inputs[0]), k, at);
+  return contraction_cuda(linear_map(k.call.inputs[0]), k, at);
 }
 
 std::vector<Sample> samples() {
@@ -178,7 +185,9 @@ extern const OpDef op_linear = {
         },
     .cuda = cuda,
     .cuda_workspace =
-        [](const KernelCall& k) { return contraction_cuda_workspace(map_of(k.call.inputs[0]), k); },
+        [](const KernelCall& k) {
+          return contraction_cuda_workspace(linear_map(k.call.inputs[0]), k);
+        },
     .samples = samples,
     .refused = refused,
 };

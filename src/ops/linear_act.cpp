@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "ops/builder.h"
+#include "ops/cuda_contraction.h"
+#include "ops/matmul.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -113,6 +115,18 @@ Launch in_turn(const KernelCall& k, const Pointers& at) {
   };
 }
 
+// One launch where f is gelu and both results are wanted, side by side.
+Launch cuda(const KernelCall& k, const Pointers& at) {
+  const Calls calls(k);
+  const OpCall gelu{.op = "gelu", .inputs = calls.act.inputs, .attrs = {}};
+  const bool is_gelu = print(body_of(calls.act)) == print(body_of(gelu));
+  if (is_gelu && keeps(k.call) && k.out_strides[0] == k.out_strides[1]) {
+    const std::string map = linear_map(k.call.inputs[0]);
+    if (const auto one = gelu_contraction_cuda(map, calls.product, at)) return *one;
+  }
+  return in_turn(k, at);
+}
+
 Bytes workspace(const KernelCall& k) {
   const Calls calls(k);
   return std::max(workspace_bytes(calls.product), workspace_bytes(calls.body));
@@ -160,7 +174,7 @@ extern const OpDef op_linear_act = {
     .meaning = meaning,
     .cpu = in_turn,
     .cpu_workspace = workspace,
-    .cuda = in_turn,
+    .cuda = cuda,
     .cuda_workspace = workspace,
     .samples = samples,
     .refused = refused,

@@ -48,6 +48,8 @@ struct ProductLetters {
 };
 std::optional<ProductLetters> product_letters(const std::string& map);
 
+std::string linear_map(const Type& x);  // of linear: "abi,oi->abo"
+
 // The product that an index map such as "bsi,oi->bso" asks for, or nothing when its axes merge so
 // badly that it would be too many. With `padding`, axes are as long as they are physically in all
 // that have them: what is made of padding goes to padding, and of a summed axis it must be 0.

@@ -39,6 +39,7 @@ class Run {
 
   const Scheme& scheme() const { return scheme_; }
   const Plan& plan() const { return plan_; }
+  GpuStream* stream() const { return stream_.get(); }  // none on a CPU
   bool on_gpu() const { return plan_.target == Target::kCuda && !options_.reference; }
 
   // One step: prologue, body as often as there are parts, epilogue. Everything that can fail has

@@ -13,6 +13,7 @@
 #include "device/parallel.h"
 #include "functors/functor_text.h"
 #include "ops/builder.h"
+#include "run/late_numbers.h"
 #include "run/machine.h"
 #include "train/progress.h"
 #include "train/saver.h"
@@ -329,8 +330,9 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   Progress progress(last, first_step_);
   auto logged_at = std::chrono::steady_clock::now();
   int64_t logged_step = first_step_;
-  double tokens_per_s = 0;
+  double tokens_per_s = 0, norm = 0;
   int skipped = 0;
+  LateNumbers metrics_of_steps(*run_, {s.outputs[0], s.outputs[2]});
   const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
   for (int64_t step = first_step_; step < last && !stop; ++step) {
     saver.check();
@@ -340,21 +342,26 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     set_control(step);
     run_->step();
     result.step = step + 1;
-    result.loss = run_->number(s.outputs[0]);
-    const double norm = run_->number(s.outputs[2]);
-    // An update whose gradient is not finite was skipped, so what is saved is still good.
-    skipped = std::isfinite(norm) ? 0 : skipped + 1;
-    if (!std::isfinite(result.loss) || skipped == kSkipsInARow) {
-      progress.clear();
-      saver.save(result.step);
-      fail("at step ", result.step, " the ", skipped == kSkipsInARow ? "gradient" : "loss",
-           " is no longer a number (rate ", schedule_.rate(step), "; ", skipped,
-           " updates skipped in a row): try a lower --lr; saved what there is");
-    }
+    metrics_of_steps.note();
     const bool ends = result.step == last;
     const bool evaluates =
         ends || (config_.eval_every > 0 && result.step % config_.eval_every == 0);
     const bool logs = evaluates || result.step % config_.log_every == 0;
+    // Where somebody wants to know, now; else a step later, while the next one runs.
+    while (metrics_of_steps.waiting() > (logs ? 0 : metrics_of_steps.lag())) {
+      const std::vector<double> numbers = metrics_of_steps.take();
+      result.loss = numbers[0];
+      norm = numbers[1];
+      // An update whose gradient is not finite was skipped, so what is saved is still good.
+      skipped = std::isfinite(norm) ? 0 : skipped + 1;
+      if (std::isfinite(result.loss) && skipped < kSkipsInARow) continue;
+      const int64_t at = result.step - static_cast<int64_t>(metrics_of_steps.waiting());
+      progress.clear();
+      saver.save(result.step);
+      fail("at step ", at, " the ", skipped == kSkipsInARow ? "gradient" : "loss",
+           " is no longer a number (rate ", schedule_.rate(at - 1), "; ", skipped,
+           " updates skipped in a row): try a lower --lr; saved what there is");
+    }
     if (logs) {
       const auto now = std::chrono::steady_clock::now();
       const double seconds = std::chrono::duration<double>(now - logged_at).count();

@@ -1,0 +1,33 @@
+// Numbers that steps leave behind, read when they are there: on a GPU a step later, so that the
+// host never waits for the step that it has just begun; on a CPU at once.
+#pragma once
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "run/run.h"
+
+namespace adjoint {
+
+class LateNumbers {
+ public:
+  LateNumbers(Run& run, std::vector<Value> which);
+
+  void note();                 // those of the step that was begun last
+  std::vector<double> take();  // those noted first and not taken yet; waits for their step alone
+  size_t waiting() const { return noted_ - taken_; }
+  // How many steps may stay behind without anybody waiting.
+  size_t lag() const { return run_.on_gpu() ? kPlaces - 1 : 0; }
+
+ private:
+  static constexpr size_t kPlaces = 2;
+
+  Run& run_;
+  std::vector<Value> which_;
+  std::deque<std::vector<double>> there_;  // on a CPU
+  Buffer places_;                          // pinned: `kPlaces` times all numbers, eight bytes each
+  std::unique_ptr<GpuClock> clock_;
+  size_t noted_ = 0, taken_ = 0;
+};
+
+}  // namespace adjoint
