@@ -31,11 +31,9 @@ nlohmann::json to_json(const Functor& f) {
     if (!p.summary.empty()) one["summary"] = p.summary;
     params.push_back(std::move(one));
   }
-  nlohmann::json out = {{"name", f.name},
-                        {"law", name(f.law)},
-                        {"summary", f.summary},
-                        {"default", f.by_default},
-                        {"params", params}};
+  nlohmann::json out = {
+      {"name", f.name},          {"law", name(f.law)},        {"summary", f.summary},
+      {"default", f.by_default}, {"gpu_only", f.on_gpu_only}, {"params", params}};
   if (!f.text.empty()) out["text"] = f.text;
   return out;
 }
@@ -57,8 +55,8 @@ int run(const std::string& which, bool as_json) {
       found = true;
       out.push_back(to_json(*f));
       if (as_json) continue;
-      std::cout << fmt::format("\n  {}\n      {}\n      law: {}\n", signature(*f), f->summary,
-                               name(f->law));
+      std::cout << fmt::format("\n  {}\n      {}\n      law: {}{}\n", signature(*f), f->summary,
+                               name(f->law), f->on_gpu_only ? "; on a GPU only" : "");
       if (which.empty()) continue;
       for (const FunctorParam& p : f->params) {
         if (!p.summary.empty()) std::cout << fmt::format("      {}: {}\n", p.name, p.summary);

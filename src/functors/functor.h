@@ -114,6 +114,7 @@ struct Functor {
   std::vector<FunctorParam> params = {};
   bool by_default = false;      // on unless switched off by name
   bool may_match_none = false;  // else no match is an error: true of those on by default
+  bool on_gpu_only = false;     // steps for a CPU are left alone
   std::vector<FunctorRule> rules = {};
   std::string text = {};  // of one that is written as text
 };
@@ -152,6 +153,7 @@ struct Applied {
   std::string name;  // with its arguments
   Law law = Law::kExact;
   bool by_default = false;
+  bool idle = false;  // it is for another target
   int64_t matches = 0;
   std::map<std::string, int64_t> counts = {};
   int64_t morphisms_before = 0, morphisms_after = 0;

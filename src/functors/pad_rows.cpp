@@ -20,7 +20,6 @@ bool is_odd(const Axis& axis, Dtype dtype) {
 }
 
 Scheme run(const Scheme& scheme, Application& application) {
-  if (application.options.target != Target::kCuda) return scheme;
   Scheme result = scheme;
   std::vector<bool> fixed(scheme.objects.size(), false);
   for (const auto* values : {&scheme.inputs, &scheme.outputs}) {
@@ -60,6 +59,7 @@ extern const Functor functor_pad_rows = {
     .law = Law::kReassociating,
     .by_default = true,
     .may_match_none = true,
+    .on_gpu_only = true,
     .rules = {{FunctorPhase::kExact, run}},
 };
 

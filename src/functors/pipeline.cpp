@@ -38,8 +38,10 @@ class Pipeline {
   Pipeline(const Stack& stack, const StepOptions& options, bool training)
       : stack_(stack), options_(options), training_(training) {
     for (const StackedFunctor& f : stack.functors) {
-      result_.applied.push_back(
-          {.name = f.print(), .law = f.functor.law, .by_default = f.by_default});
+      result_.applied.push_back({.name = f.print(),
+                                 .law = f.functor.law,
+                                 .by_default = f.by_default,
+                                 .idle = f.functor.on_gpu_only && options.target == Target::kCpu});
     }
   }
 
@@ -90,6 +92,7 @@ class Pipeline {
   void apply(FunctorPhase phase) {
     for (size_t i = 0; i < stack_.functors.size(); ++i) {
       const StackedFunctor& stacked = stack_.functors[i];
+      if (result_.applied[i].idle) continue;
       for (const FunctorRule& rule : stacked.functor.rules) {
         if (rule.phase != phase) continue;
         Application application{.functor = stacked.functor.name,

@@ -209,7 +209,8 @@ std::vector<std::string> matrix_items() {
   std::vector<std::string> items;
   for (const bool by_default : {false, true}) {
     for (const Functor* f : all_functors()) {
-      if (f->by_default != by_default) continue;
+      // What is for a GPU alone does nothing here; its laws are checked there (tests/gpu).
+      if (f->by_default != by_default || f->on_gpu_only) continue;
       for (const std::string& item : items_of(*f)) items.push_back(item);
     }
   }

@@ -79,7 +79,9 @@ class Verifier {
     // Named functors first: what the user asked for.
     for (const bool by_default : {false, true}) {
       for (size_t i = 0; i < stack.functors.size(); ++i) {
-        if (stack.functors[i].by_default == by_default) order_.push_back(i);
+        const StackedFunctor& f = stack.functors[i];
+        const bool idle = f.functor.on_gpu_only && subjects.front().target == Target::kCpu;
+        if (f.by_default == by_default && !idle) order_.push_back(i);
       }
     }
   }

@@ -25,6 +25,7 @@ std::string stack_table(const std::vector<Applied>& applied) {
   std::string out =
       fmt::format("{:<{}}  {:<14} {:>8}  {}\n", "functor", width, "law", "matches", "of which");
   for (const Applied& a : applied) {
+    if (a.idle) continue;
     std::vector<std::string> counts;
     for (const auto& [what, count] : a.counts) counts.push_back(fmt::format("{} {}", count, what));
     std::string rest = join(counts, ", ");
