@@ -15,8 +15,8 @@
 #include <map>
 #include <set>
 
-#include "base/text.h"
 #include "functors/functor.h"
+#include "functors/gangs.h"
 #include "ops/body_layout.h"
 #include "ops/op_def.h"
 
@@ -156,42 +156,16 @@ class Gangs {
   // What the members of a gang have in common.
   std::string kind_of(const Update& u) const {
     const Morphism& m = morphism(u);
-    std::string kind = m.op + " " + std::string(name(m.phase)) + std::string(name(m.section)) +
-                       std::to_string(m.epoch) + " " + std::to_string(u.own);
-    for (const auto& [key, attr] : m.attrs) {
-      if (key != "from") kind += " " + key + "=" + to_string(attr);
-    }
+    std::string kind = gang_kind(m) + " " + std::to_string(u.own);
     for (size_t k = u.own; k < m.inputs.size(); ++k) kind += " %" + std::to_string(m.inputs[k]);
     return kind;
   }
 
   Morphism gang_of(const std::vector<Update>& updates) const {
-    const Morphism& last = morphism(updates.back());
-    const size_t own = updates.back().own;
-    Morphism gang = last;
-    gang.op = "gang";
+    std::vector<const Morphism*> calls;
+    for (const Update& u : updates) calls.push_back(&morphism(u));
     // Of no one parameter: of what all of them belong to.
-    gang.source = {"optimizer", last.op};
-    gang.inputs.clear();
-    gang.outputs.clear();
-    std::set<Value> after;
-    std::vector<std::string> from;
-    for (const Update& u : updates) {
-      const Morphism& m = morphism(u);
-      gang.inputs.insert(gang.inputs.end(), m.inputs.begin(),
-                         m.inputs.begin() + static_cast<int64_t>(own));
-      gang.outputs.insert(gang.outputs.end(), m.outputs.begin(), m.outputs.end());
-      after.insert(m.after.begin(), m.after.end());
-      from.push_back(to_string(m.source));
-    }
-    gang.inputs.insert(gang.inputs.end(), last.inputs.begin() + static_cast<int64_t>(own),
-                       last.inputs.end());
-    gang.after.assign(after.begin(), after.end());
-    gang.attrs["op"] = last.op;
-    gang.attrs["calls"] = static_cast<int64_t>(updates.size());
-    gang.attrs["shared"] = static_cast<int64_t>(last.inputs.size() - own);
-    gang.attrs["from"] = join(from, " ");
-    return gang;
+    return join_calls(calls, updates.back().own, {"optimizer", calls.back()->op});
   }
 
   const Scheme& scheme_;

@@ -66,6 +66,29 @@ IndexMap body_index_map(const OpCall& call) {
   return map;
 }
 
+bool makes_single_numbers(const Body& body) {
+  return std::all_of(body.outputs.begin(), body.outputs.end(),
+                     [](const BodyOutput& o) { return o.row == BodyOutput::Row::kDropped; }) &&
+         std::none_of(body.nodes.begin(), body.nodes.end(),
+                      [](const ExprNode& n) { return n.kind == ExprKind::kRandom; });
+}
+
+bool adds_elements(const Body& body) {
+  const auto is_sum_of_row = [&](int node) { return body.nodes[node].kind == ExprKind::kRowSum; };
+  const auto knows_others = [&](const ExprNode& n) {
+    bool reads_a_sum = false;
+    for (int a = 0; a < facts(n.kind).arity; ++a) {
+      reads_a_sum = reads_a_sum || is_sum_of_row(n.args[a]);
+    }
+    return reads_a_sum || n.kind == ExprKind::kRowMax || n.kind == ExprKind::kRotate ||
+           n.kind == ExprKind::kIndex;
+  };
+  return makes_single_numbers(body) &&
+         std::none_of(body.nodes.begin(), body.nodes.end(), knows_others) &&
+         std::all_of(body.outputs.begin(), body.outputs.end(),
+                     [&](const BodyOutput& o) { return is_sum_of_row(o.node); });
+}
+
 std::vector<std::pair<int, int>> body_may_overwrite(const OpCall& call) {
   // Rows are read whole before they are written, so an output may take the place of an operand of
   // its own shape and dtype.

@@ -28,6 +28,11 @@ BodyUnits prepare_body_units(const KernelCall& call, const Pointers& at);
 Bytes body_unit_registers(const KernelCall& call);
 bool runs_in_units(const Body& body);
 
+// A body that only adds everything up, to single numbers, and draws nothing.
+bool makes_single_numbers(const Body& body);
+// One of these whose results are sums of a function of each element by itself.
+bool adds_elements(const Body& body);
+
 // The strides of an operand of type `type` along each axis of `space`, 0 where it is stretched.
 Strides stretch(const Strides& strides, const Type& type, const std::vector<Axis>& space);
 // The strides of an output, 0 along the axes that it sums or drops.

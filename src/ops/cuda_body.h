@@ -48,17 +48,30 @@ std::string cuda_text(const CudaCut& cut, const std::vector<bool>& in_chunks,
                       const std::vector<bool>& out_chunks);
 
 // Many calls of one elementwise body whose own operands are dense and shared ones single numbers,
-// in one launch. `own` and `outputs` are the dtypes of one call; a launch takes `members` calls.
+// in one launch; or of one that adds up such elements, each result a single number, in two.
+// `own` and `outputs` are the dtypes of one call; a launch takes `members` calls.
 struct CudaGang {
   Body body;
   std::vector<Dtype> own = {}, shared = {}, outputs = {};
+  bool sums = false;  // adds_elements(body); nothing is shared then
   int64_t members = 1;
   bool chunks = true;  // all places are aligned
 
-  static constexpr int64_t kBlockElements = 256 * kChunk;  // of one block of CUDA's
-  // Bytes of the kernel's parameter: see cuda_gang_text.
-  int64_t parameter_bytes() const;
+  static constexpr int64_t kThreads = 256;  // of one block of CUDA's
+  // Of a sum: a thread has 64 elements, so that a block's sum costs little beside its elements.
+  static constexpr int64_t kSumChunks = 8;
+  // Elements of one block. What is added to what follows from this and a call's size alone.
+  int64_t block_elements() const { return kThreads * kChunk * (sums ? kSumChunks : 1); }
+  int64_t blocks(int64_t size) const { return (size + block_elements() - 1) / block_elements(); }
+  // Bytes of the kernel's parameter: see cuda_gang_text.cpp.
+  int64_t member_bytes() const {
+    return static_cast<int64_t>(own.size() + outputs.size()) * 8 + 16;
+  }
+  int64_t parameter_bytes() const {
+    return members * member_bytes() + (sums ? 1 : static_cast<int64_t>(shared.size())) * 8 + 8;
+  }
 };
+// The source of a kernel "gang", or of a kernel "sums" and one "finish".
 std::string cuda_gang_text(const CudaGang& gang);
 
 // Where one call's operands (own ones, then results) are.
@@ -68,5 +81,8 @@ struct CudaGangMember {
 };
 Launch prepare_gang_cuda(CudaGang gang, const std::vector<CudaGangMember>& members,
                          const std::vector<const void*>& shared, void* stream);
+// The same of sums; the workspace is one float for every block and result.
+Launch prepare_gang_sums_cuda(CudaGang gang, const std::vector<CudaGangMember>& members,
+                              void* workspace, void* stream);
 
 }  // namespace adjoint

@@ -46,9 +46,6 @@ Launch prepare_body(const KernelCall& call, const Pointers& at, bool wide) {
   };
 }
 
-}  // namespace
-
-namespace {
 constexpr int64_t kMostParameterBytes = 32764;  // of a kernel, from compute capability 7.0 on
 
 template <class T>
@@ -56,43 +53,89 @@ void append(std::vector<std::byte>& bytes, const T& value) {
   const auto* from = reinterpret_cast<const std::byte*>(&value);
   bytes.insert(bytes.end(), from, from + sizeof(T));
 }
+
+// As many members of a launch as its parameter holds.
+CudaGang fitted(CudaGang gang, const std::vector<CudaGangMember>& members) {
+  // Of a sum only operands are read in chunks.
+  const size_t moved = gang.own.size() + (gang.sums ? 0 : gang.outputs.size());
+  for (const CudaGangMember& m : members) {
+    for (size_t k = 0; k < moved; ++k) {
+      gang.chunks = gang.chunks && reinterpret_cast<uintptr_t>(m.at[k]) % 16 == 0;
+    }
+  }
+  gang.members = 0;
+  gang.members =
+      std::min<int64_t>(static_cast<int64_t>(members.size()),
+                        (kMostParameterBytes - gang.parameter_bytes()) / gang.member_bytes());
+  return gang;
+}
+
+// The struct Args of one launch: members from the first on, as many as it takes, then pointers.
+struct GangArgs {
+  std::vector<std::byte> bytes = {};
+  unsigned members = 0, blocks = 0;
+};
+GangArgs gang_args(const CudaGang& gang, const std::vector<CudaGangMember>& members, size_t first,
+                   const std::vector<const void*>& pointers) {
+  GangArgs args;
+  const size_t last = std::min(members.size(), first + static_cast<size_t>(gang.members));
+  for (size_t i = first; i < last; ++i) {
+    for (const void* place : members[i].at) append(args.bytes, place);
+    append(args.bytes, members[i].size);
+    append(args.bytes, uint32_t{args.blocks});
+    append(args.bytes, uint32_t{0});
+    args.blocks += static_cast<unsigned>(gang.blocks(members[i].size));
+  }
+  args.members = static_cast<unsigned>(last - first);
+  args.bytes.resize(gang.members * gang.member_bytes());
+  for (const void* place : pointers) append(args.bytes, place);
+  append(args.bytes, static_cast<int64_t>(args.members));
+  return args;
+}
+
+constexpr unsigned kGangThreads = CudaGang::kThreads;
+
 }  // namespace
 
 Launch prepare_gang_cuda(CudaGang gang, const std::vector<CudaGangMember>& members,
                          const std::vector<const void*>& shared, void* stream) {
-  for (const CudaGangMember& m : members) {
-    for (const void* place : m.at) {
-      gang.chunks = gang.chunks && reinterpret_cast<uintptr_t>(place) % 16 == 0;
-    }
-  }
-  gang.members = 1;
-  const int64_t each = CudaGang{gang}.parameter_bytes();
-  gang.members = 2;
-  const int64_t step = gang.parameter_bytes() - each;
-  gang.members = std::min<int64_t>(static_cast<int64_t>(members.size()),
-                                   (kMostParameterBytes - (each - step)) / step);
+  gang = fitted(std::move(gang), members);
   const auto kernels = compile_kernels(cuda_gang_text(gang));
   std::vector<std::pair<LaunchedKernel, std::vector<std::byte>>> launches;
   for (size_t first = 0; first < members.size(); first += gang.members) {
-    const size_t last = std::min(members.size(), first + static_cast<size_t>(gang.members));
-    std::vector<std::byte> args;
-    uint32_t block = 0;
-    for (size_t i = first; i < last; ++i) {
-      for (const void* place : members[i].at) append(args, place);
-      append(args, members[i].size);
-      append(args, block);
-      append(args, uint32_t{0});
-      block += static_cast<uint32_t>((members[i].size + CudaGang::kBlockElements - 1) /
-                                     CudaGang::kBlockElements);
-    }
-    args.resize(gang.members * step);
-    for (const void* place : shared) append(args, place);
-    append(args, static_cast<int64_t>(last - first));
-    launches.emplace_back(LaunchedKernel(kernels, "gang", {.x = block, .threads = 256}),
-                          std::move(args));
+    GangArgs args = gang_args(gang, members, first, shared);
+    launches.emplace_back(
+        LaunchedKernel(kernels, "gang", {.x = args.blocks, .threads = kGangThreads}),
+        std::move(args.bytes));
   }
   return [launches, stream] {
     for (const auto& [kernel, args] : launches) kernel(args.data(), stream);
+  };
+}
+
+Launch prepare_gang_sums_cuda(CudaGang gang, const std::vector<CudaGangMember>& members,
+                              void* workspace, void* stream) {
+  gang = fitted(std::move(gang), members);
+  const auto kernels = compile_kernels(cuda_gang_text(gang));
+  struct Pair {
+    LaunchedKernel sums, finish;
+    std::vector<std::byte> args;
+  };
+  std::vector<Pair> launches;
+  auto* partial = static_cast<float*>(workspace);
+  for (size_t first = 0; first < members.size(); first += gang.members) {
+    GangArgs args = gang_args(gang, members, first, {partial});
+    partial += args.blocks * gang.outputs.size();
+    launches.push_back(
+        {LaunchedKernel(kernels, "sums", {.x = args.blocks, .threads = kGangThreads}),
+         LaunchedKernel(kernels, "finish", {.x = args.members, .threads = kGangThreads}),
+         std::move(args.bytes)});
+  }
+  return [launches, stream] {
+    for (const Pair& pair : launches) {
+      pair.sums(pair.args.data(), stream);
+      pair.finish(pair.args.data(), stream);
+    }
   };
 }
 

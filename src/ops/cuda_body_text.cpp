@@ -13,7 +13,7 @@
 
 namespace adjoint {
 
-namespace {
+namespace cuda_source {
 
 std::string_view element_of(Dtype dtype) {
   constexpr std::string_view names[] = {"double", "float", "bf16",        "f16",
@@ -31,7 +31,6 @@ std::string literal(double value, bool wide) {
   return fmt::format("__uint_as_float({:#x}u)", std::bit_cast<uint32_t>(narrow));
 }
 
-// A node as an expression of its arguments.
 std::string expression(const ExprNode& n, const std::string& a, const std::string& b,
                        const std::string& c) {
   const auto infix = [&](const char* op) { return fmt::format("{} {} {}", a, op, b); };
@@ -83,6 +82,12 @@ std::string expression(const ExprNode& n, const std::string& a, const std::strin
   CHECK(false, "an expression that can be written down");
   return "";
 }
+
+}  // namespace cuda_source
+
+namespace {
+
+using cuda_source::element_of, cuda_source::expression, cuda_source::literal;
 
 bool is_reduction(ExprKind kind) { return kind == ExprKind::kRowSum || kind == ExprKind::kRowMax; }
 
@@ -565,103 +570,6 @@ class Writer {
 std::string cuda_text(const CudaCut& cut, const std::vector<bool>& in_chunks,
                       const std::vector<bool>& out_chunks) {
   return Writer(cut, in_chunks, out_chunks).text();
-}
-
-int64_t CudaGang::parameter_bytes() const {
-  const auto pointers = static_cast<int64_t>(own.size() + outputs.size());
-  return members * (pointers * 8 + 16) + static_cast<int64_t>(shared.size()) * 8 + 8;
-}
-
-// struct Member { void* at[own + outputs]; i64 size; u32 first, unused; };
-// struct Args { Member members[..]; const void* shared[..]; i64 count; };
-std::string cuda_gang_text(const CudaGang& gang) {
-  std::string out;
-  const auto line = [&](const std::string& text) { out += text + "\n"; };
-  const Body& body = gang.body;
-  const size_t own = gang.own.size();
-  line("typedef float real;");
-  out += cuda_prelude();
-  line(fmt::format("struct Member {{ void* at[{}]; i64 size; u32 first, unused; }};",
-                   own + gang.outputs.size()));
-  line(fmt::format("struct Args {{ Member members[{}]; const void* shared[{}]; i64 count; }};",
-                   gang.members, gang.shared.size()));
-  line(
-      "extern \"C\" __global__ void __launch_bounds__(256) gang(const __grid_constant__ Args a) {");
-  // The last member that begins at this block or before it.
-  line("int low = 0, high = (int)a.count - 1;");
-  line(
-      "while (low < high) { const int middle = (low + high + 1) / 2; "
-      "if (a.members[middle].first <= blockIdx.x) low = middle; else high = middle - 1; }");
-  line("const Member& m = a.members[low];");
-  line(fmt::format("const i64 col = (i64)(blockIdx.x - m.first) * {} + threadIdx.x * 8;",
-                   CudaGang::kBlockElements));
-  line("if (col >= m.size) return;");
-  line("const int n = m.size - col > 8 ? 8 : (int)(m.size - col);");
-  const auto used = [&](int input) {
-    return std::any_of(body.nodes.begin(), body.nodes.end(), [&](const ExprNode& node) {
-      return node.kind == ExprKind::kInput && node.index == input;
-    });
-  };
-  const auto arguments = [&](const ExprNode& n) {
-    const auto arg = [&](int a) {
-      if (n.args[a] < 0) return std::string();
-      const ExprNode& of = body.nodes[n.args[a]];
-      return of.kind == ExprKind::kConst ? literal(of.value, false) : fmt::format("n{}", n.args[a]);
-    };
-    return expression(n, arg(0), arg(1), arg(2));
-  };
-  std::vector<bool> varies;
-  for (const ExprNode& n : body.nodes) {
-    bool any = n.kind == ExprKind::kInput && n.index < static_cast<int>(own);
-    for (int a = 0; a < facts(n.kind).arity; ++a) any = any || varies[n.args[a]];
-    varies.push_back(any);
-  }
-  for (size_t i = 0; i < body.nodes.size(); ++i) {  // once, of what is shared
-    const ExprNode& n = body.nodes[i];
-    if (varies[i] || n.kind == ExprKind::kConst) continue;
-    const size_t k = n.kind == ExprKind::kInput ? n.index - own : 0;
-    line(fmt::format("const real n{} = {};", i,
-                     n.kind == ExprKind::kInput ? fmt::format("get(*(const {}*)a.shared[{}])",
-                                                              element_of(gang.shared[k]), k)
-                                                : arguments(n)));
-  }
-  const auto chunk = [&](const char* whole) {
-    line("{");
-    for (size_t k = 0; k < own; ++k) {
-      if (!used(static_cast<int>(k))) continue;
-      line(fmt::format("const Chunk<{0}> x{1} = load<{2}>((const {0}*)m.at[{1}] + col, 1, n);",
-                       element_of(gang.own[k]), k, whole));
-    }
-    for (size_t k = 0; k < gang.outputs.size(); ++k) {
-      line(fmt::format("Chunk<{}> y{};", element_of(gang.outputs[k]), k));
-    }
-    line("#pragma unroll\nfor (int v = 0; v < 8; ++v) {");
-    for (size_t i = 0; i < body.nodes.size(); ++i) {
-      const ExprNode& n = body.nodes[i];
-      if (!varies[i]) continue;
-      line(fmt::format(
-          "const real n{} = {};", i,
-          n.kind == ExprKind::kInput ? fmt::format("get(x{}.at[v])", n.index) : arguments(n)));
-    }
-    for (size_t k = 0; k < gang.outputs.size(); ++k) {
-      const ExprNode& of = body.nodes[body.outputs[k].node];
-      line(fmt::format("y{}.at[v] = To<{}>::of({});", k, element_of(gang.outputs[k]),
-                       of.kind == ExprKind::kConst ? literal(of.value, false)
-                                                   : fmt::format("n{}", body.outputs[k].node)));
-    }
-    line("}");
-    for (size_t k = 0; k < gang.outputs.size(); ++k) {
-      line(fmt::format("store<{0}>(({1}*)m.at[{2}] + col, 1, n, y{3});", whole,
-                       element_of(gang.outputs[k]), own + k, k));
-    }
-    line("}");
-  };
-  line(fmt::format("if (n == 8 && {})", gang.chunks));
-  chunk("true");
-  line("else");
-  chunk("false");
-  line("}");
-  return out;
 }
 
 }  // namespace adjoint

@@ -3,6 +3,9 @@
 // saves is the start of a parallel region per call, and that small calls leave most threads idle:
 // all calls together are cut by elements, so a matrix is shared out and vectors are taken along.
 // Each call gives the bits that it gives alone.
+// Calls of an op that adds everything up to single numbers are a gang, too. On the CPU they run one
+// after another as they do alone; on a GPU all of them are two launches, which add in an order of
+// their own, one that a call's size decides.
 #include <algorithm>
 
 #include "base/error.h"
@@ -66,12 +69,18 @@ Members members_of(const OpCall& gang) {
   return m;
 }
 
+bool is_gang_of_sums(const OpCall& gang, const Members& m) {
+  return makes_single_numbers(body_of(m.call(gang, 0)));
+}
+
 std::vector<Type> infer(const OpCall& gang) {
   const Members m = members_of(gang);
+  const bool sums = is_gang_of_sums(gang, m);
   std::vector<Type> types;
   for (int64_t i = 0; i < m.calls; ++i) {
     const OpCall call = m.call(gang, i);
-    if (!runs_in_units(body_of(call))) {
+    const Body body = body_of(call);
+    if (sums ? !makes_single_numbers(body) : !runs_in_units(body)) {
       fail("gang: ", call.op, " sums over rows or draws random numbers, and such calls run alone");
     }
     const std::vector<Type> made = infer_types(call);
@@ -175,19 +184,36 @@ bool is_wide(const KernelCall& k) {
                      [](const Type& t) { return t.dtype == Dtype::kF64; });
 }
 
+Launch one_after_another(std::vector<Launch> launches) {
+  return [launches = std::move(launches)] {
+    for (const Launch& launch : launches) launch();
+  };
+}
+
+Pointers pointers_of(const Members& m, const Pointers& at, int64_t i) {
+  return {.in = m.operands(at.in, i),
+          .out = m.results(at.out, i),
+          .workspace = at.workspace,
+          .stream = at.stream};
+}
+
+// What calls want that run one after another.
+Bytes largest_workspace(const KernelCall& k) {
+  Bytes most{0};
+  for_each_call(
+      k, [&](int64_t, const KernelCall& call) { most = std::max(most, workspace_bytes(call)); });
+  return most;
+}
+
 Launch kernel(const KernelCall& k, const Pointers& at) {
   const Members m = members_of(k.call);
-  const auto pointers = [&](int64_t i) {
-    return Pointers{.in = m.operands(at.in, i), .out = m.results(at.out, i), .workspace = nullptr};
-  };
-  if (is_wide(k)) {  // in float64 a body runs as its reference, one call after another
+  if (is_wide(k) || is_gang_of_sums(k.call, m)) {  // in float64 a body runs as its reference
+    const auto prepared = is_wide(k) ? prepare_reference : prepare_cpu;
     std::vector<Launch> launches;
     for_each_call(k, [&](int64_t i, const KernelCall& call) {
-      launches.push_back(prepare_reference(call, pointers(i)));
+      launches.push_back(prepared(call, pointers_of(m, at, i)));
     });
-    return [launches] {
-      for (const Launch& launch : launches) launch();
-    };
+    return one_after_another(std::move(launches));
   }
   struct Member {
     BodyUnits units;
@@ -196,7 +222,7 @@ Launch kernel(const KernelCall& k, const Pointers& at) {
   std::vector<Member> members;
   int64_t elements = 0;
   for_each_call(k, [&](int64_t i, const KernelCall& call) {
-    members.push_back({prepare_body_units(call, pointers(i)), elements});
+    members.push_back({prepare_body_units(call, pointers_of(m, at, i)), elements});
     elements += members.back().units.count * members.back().units.elements;
   });
   const int64_t registers = registers_of(k).count;
@@ -218,59 +244,101 @@ Launch kernel(const KernelCall& k, const Pointers& at) {
   };
 }
 
-// All calls in one launch: they are the same function of each element, whose operands lie side by
-// side, and of single numbers that all share. Nothing when some call is not.
-std::optional<CudaGang> one_launch(const KernelCall& k, const Members& m) {
-  CudaGang gang{.body = body_of(m.call(k.call, 0))};
-  if (gang.body.needs_whole_rows() || gang.body.uses_index() || is_wide(k)) return std::nullopt;
-  bool fits = true;
-  for_each_call(k, [&](int64_t i, const KernelCall& call) {
+Bytes cpu_workspace(const KernelCall& k) {
+  if (is_wide(k)) return {0};
+  if (is_gang_of_sums(k.call, members_of(k.call))) return largest_workspace(k);
+  return int64_t{k.threads} * registers_of(k);
+}
+
+// Do the elements of an operand or a result lie side by side?
+bool is_dense(const Type& type, const Strides& strides) {
+  // Rows behind the last one leave its elements so; padding inside does not.
+  const bool padded = std::any_of(type.axes.begin() + std::min(1, type.rank()), type.axes.end(),
+                                  [](const Axis& a) { return a.padded > 0; });
+  return strides == dense_strides(type) && !padded;
+}
+
+// The calls that can go in one launch: they are the same function of each element, or the sum of
+// one, whose operands lie side by side, and of single numbers that all share.
+struct Joined {
+  CudaGang gang;
+  std::vector<bool> joins;  // per call
+};
+Joined joined_for_cuda(const KernelCall& k, const Members& m) {
+  Joined result{.gang = {.body = body_of(m.call(k.call, 0))}, .joins = {}};
+  CudaGang& gang = result.gang;
+  gang.sums = adds_elements(gang.body);
+  const bool reduces = gang.body.needs_whole_rows() || is_gang_of_sums(k.call, m);
+  const bool possible =
+      (gang.sums ? m.own > 0 && m.shared == 0 : !reduces) && !gang.body.uses_index() && !is_wide(k);
+  bool first = true;
+  for_each_call(k, [&](int64_t, const KernelCall& call) {
+    bool fits = possible;
     std::vector<Dtype> own, shared, outputs;
-    const Type& like = call.outputs[0];
-    const auto dense = [&](const Type& type, const Strides& strides) {
-      // Rows behind the last one leave its elements side by side; padding inside does not.
-      const bool padded = std::any_of(type.axes.begin() + std::min(1, type.rank()), type.axes.end(),
-                                      [](const Axis& a) { return a.padded > 0; });
-      return same_shape(type, like) && strides == dense_strides(type) && !padded;
-    };
-    for (int64_t o = 0; o < m.own + m.shared; ++o) {
+    for (int64_t o = 0; fits && o < m.own + m.shared; ++o) {
       const Type& type = call.call.inputs[o];
-      fits = fits && (o < m.own ? dense(type, call.in_strides[o]) : type.num_elements() == 1);
+      const Type& like = gang.sums ? call.call.inputs[0] : call.outputs[0];
+      fits = o < m.own ? same_shape(type, like) && is_dense(type, call.in_strides[o])
+                       : type.num_elements() == 1;
       (o < m.own ? own : shared).push_back(type.dtype);
     }
-    for (size_t o = 0; o < call.outputs.size(); ++o) {
-      fits = fits && dense(call.outputs[o], call.out_strides[o]);
+    for (size_t o = 0; fits && o < call.outputs.size(); ++o) {
+      fits = same_shape(call.outputs[o], call.outputs[0]) &&
+             is_dense(call.outputs[o], call.out_strides[o]);
       outputs.push_back(call.outputs[o].dtype);
     }
-    if (i == 0) gang.own = own, gang.shared = shared, gang.outputs = outputs;
-    fits = fits && own == gang.own && shared == gang.shared && outputs == gang.outputs;
+    if (fits && first) {
+      gang.own = own, gang.shared = shared, gang.outputs = outputs;
+      first = false;
+    }
+    result.joins.push_back(fits && own == gang.own && shared == gang.shared &&
+                           outputs == gang.outputs);
   });
-  return fits ? std::optional(gang) : std::nullopt;
+  return result;
+}
+
+int64_t size_of_call(const Joined& joined, const KernelCall& call) {
+  return (joined.gang.sums ? call.call.inputs[0] : call.outputs[0]).num_elements();
+}
+
+// Calls run one after another, so they take turns with it.
+Bytes cuda_workspace(const KernelCall& k) {
+  const Joined joined = joined_for_cuda(k, members_of(k.call));
+  Bytes alone{0};
+  int64_t sums = 0;
+  for_each_call(k, [&](int64_t i, const KernelCall& call) {
+    if (!joined.joins[i]) {
+      alone = std::max(alone, workspace_bytes(call));
+    } else if (joined.gang.sums) {
+      sums += joined.gang.blocks(size_of_call(joined, call)) *
+              static_cast<int64_t>(call.outputs.size());
+    }
+  });
+  return std::max(alone, round_up(Bytes{sums * 4}, {256}));
 }
 
 Launch cuda(const KernelCall& k, const Pointers& at) {
   const Members m = members_of(k.call);
-  if (const auto gang = one_launch(k, m)) {
-    std::vector<CudaGangMember> members;
-    const std::vector<const void*> outs(at.out.begin(), at.out.end());
-    for (int64_t i = 0; i < m.calls; ++i) {
-      std::vector<const void*> places = m.operands(at.in, i);
-      places.resize(m.own);
-      for (const void* out : m.results(outs, i)) places.push_back(out);
-      members.push_back({std::move(places), m.results(k.outputs, i)[0].num_elements()});
-    }
-    return prepare_gang_cuda(*gang, members, {at.in.end() - m.shared, at.in.end()}, at.stream);
-  }
+  const Joined joined = joined_for_cuda(k, m);
+  std::vector<CudaGangMember> members;
   std::vector<Launch> launches;
   for_each_call(k, [&](int64_t i, const KernelCall& call) {
-    launches.push_back(prepare(call, {.in = m.operands(at.in, i),
-                                      .out = m.results(at.out, i),
-                                      .workspace = nullptr,
-                                      .stream = at.stream}));
+    const Pointers mine = pointers_of(m, at, i);
+    if (!joined.joins[i]) {
+      launches.push_back(prepare(call, mine));
+      return;
+    }
+    std::vector<const void*> places(mine.in.begin(), mine.in.begin() + m.own);
+    places.insert(places.end(), mine.out.begin(), mine.out.end());
+    members.push_back({std::move(places), size_of_call(joined, call)});
   });
-  return [launches] {
-    for (const Launch& launch : launches) launch();
-  };
+  if (!members.empty()) {
+    launches.push_back(joined.gang.sums
+                           ? prepare_gang_sums_cuda(joined.gang, members, at.workspace, at.stream)
+                           : prepare_gang_cuda(joined.gang, members,
+                                               {at.in.end() - m.shared, at.in.end()}, at.stream));
+  }
+  return one_after_another(std::move(launches));
 }
 
 std::vector<Sample> samples() {
@@ -294,7 +362,20 @@ std::vector<Sample> samples() {
                     .attrs = {{"op", std::string("softmax")}, {"calls", int64_t{3}}}};
   const Sample alike{.inputs = {of({5, 6}), of({6}), of({5, 6}), of({6})},
                      .attrs = {{"op", std::string("add")}, {"calls", int64_t{2}}}};
-  return {updates, rows, alike};
+  // Sums: less than a block of a GPU's, several, one number, and rows behind the last one.
+  const Attrs sum = {{"op", std::string("square_sum")}};
+  Sample sums{.inputs = {of({7}), of({5, 9001}), of({}), of({3, 2, 33}), of({40, 513}), of({2048})},
+              .attrs = sum};
+  sums.inputs[4].axes[0].padded = 64;
+  sums.attrs["calls"] = int64_t{6};
+  Sample alike_sums{.inputs = {of({4, 6}), of({4, 6})}, .attrs = sum};
+  alike_sums.attrs["calls"] = int64_t{2};
+  Sample casts{
+      .inputs = {of({7}), of({40, 513}), of({}), of({3, 16})},
+      .attrs = {
+          {"op", std::string("cast")}, {"calls", int64_t{4}}, {"dtype", std::string("bf16")}}};
+  casts.inputs[1].axes[0].padded = 64;
+  return {updates, rows, alike, sums, alike_sums, casts};
 }
 
 std::vector<Sample> refused() {
@@ -302,10 +383,18 @@ std::vector<Sample> refused() {
     return Sample{.inputs = std::move(inputs),
                   .attrs = {{"op", std::string(op)}, {"calls", calls}, {"shared", shared}}};
   };
-  return {call({of({3})}, "sorcery", 1, 0),
+  Sample draws = call({of({3}), random_counter_type()}, "dropout", 1, 0);
+  draws.attrs["rate"] = 0.5;
+  Body column_sums;
+  column_sums.outputs = {{.node = input(column_sums, 0).node, .summed_axes = 1}};
+  Sample columns = call({of({3, 4})}, "map", 1, 0);
+  columns.attrs["body"] = print(column_sums);
+  return {draws,
+          columns,
+          call({of({3})}, "sorcery", 1, 0),
           call({of({3, 3})}, "split", 1, 0),
           call({of({3}), of({4}), of({5})}, "gelu", 2, 0),
-          call({of({3}), of({4})}, "square_sum", 2, 0),
+          call({of({3}), of({4}), of({5})}, "square_sum", 2, 0),
           call({of({3})}, "gelu", 0, 0),
           call({of({3})}, "gelu", 1, 2)};
 }
@@ -319,16 +408,14 @@ extern const OpDef op_gang = {
     .index_map = index_map,
     .flops = flops,
     .differentiable = false,
-    .effect = Effect::kWritesState,  // made of updates alone, and never repeated
+    // As its calls at worst. It is made after all that repeats calls, so none is kept from it.
+    .effect = Effect::kWritesState,
     .overwrites = may_overwrite,
     .meaning = meaning,
     .cpu = kernel,
-    .cpu_workspace =
-        [](const KernelCall& k) {
-          return is_wide(k) ? Bytes{0} : int64_t{k.threads} * registers_of(k);
-        },
+    .cpu_workspace = cpu_workspace,
     .cuda = cuda,
-    .cuda_workspace = [](const KernelCall&) { return Bytes{0}; },
+    .cuda_workspace = cuda_workspace,
     .samples = samples,
     .refused = refused,
 };

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "device/gpu.h"
+#include "ops/body_readings.h"
 #include "ops/harness.h"
 #include "ops/kernel_cache.h"
+#include "ops/samples.h"
 
 namespace adjoint {
 namespace {
@@ -45,6 +47,54 @@ TEST(CudaBody, EveryBodyCompiles) {
           << op->name;
     }
   }
+}
+
+CudaGang gang_of(const char* op, const Sample& sample, Dtype dtype) {
+  const Case one(op_named(op), sample, dtype);
+  CudaGang gang{.body = body_of(one.call)};
+  for (const Type& t : one.call.inputs) gang.own.push_back(t.dtype);
+  for (const Type& t : one.kernel.outputs) gang.outputs.push_back(t.dtype);
+  gang.sums = adds_elements(gang.body);
+  return gang;
+}
+
+TEST(CudaBody, GangsCompile) {
+  if (!has_cuda()) GTEST_SKIP() << "built without CUDA";
+  Body two;
+  const Expr x = input(two, 0), y = input(two, 1);
+  two.outputs = {{.node = row_sum(x * y).node, .row = BodyOutput::Row::kDropped},
+                 {.node = row_sum(exp(x)).node, .row = BodyOutput::Row::kDropped}};
+  std::vector<CudaGang> gangs = {
+      gang_of("square_sum", {.inputs = {of({7})}}, Dtype::kF32),
+      gang_of("square_sum", {.inputs = {of({7})}}, Dtype::kBF16),
+      gang_of("map", {.inputs = {of({7}), of({7})}, .attrs = {{"body", print(two)}}}, Dtype::kF16),
+      gang_of("cast", {.inputs = {of({7})}, .attrs = {{"dtype", std::string("bf16")}}},
+              Dtype::kF32)};
+  for (CudaGang& gang : gangs) {
+    EXPECT_EQ(gang.sums, gang.outputs[0] != Dtype::kBF16);
+    for (const bool chunks : {true, false}) {
+      gang.members = chunks ? 148 : 3;
+      gang.chunks = chunks;
+      for (const char* architecture : {"sm_80", "sm_90"}) {
+        EXPECT_NO_THROW(compile_to_cubin(cuda_gang_text(gang), architecture))
+            << cuda_gang_text(gang);
+      }
+    }
+  }
+}
+
+// A call in float64, or with room inside its rows, runs alone, and the workspace is for both.
+TEST(CudaBody, WorkspaceOfAGangHoldsItsBlocksSums) {
+  Sample sample{.inputs = {of({5, 9001}), of({7})},
+                .attrs = {{"op", std::string("square_sum")}, {"calls", int64_t{2}}}};
+  const OpDef& gang = op_named("gang");
+  EXPECT_EQ(workspace_bytes(Case(gang, sample, Dtype::kF32).kernel).count, 256) << "3 + 1 blocks";
+  const Sample one{.inputs = {of({4096, 9001})}};
+  const Bytes alone = workspace_bytes(Case(op_named("square_sum"), one, Dtype::kF64).kernel);
+  sample.inputs[0] = one.inputs[0];
+  EXPECT_EQ(workspace_bytes(Case(gang, sample, Dtype::kF64).kernel), alone);
+  sample.inputs[0].axes[1].padded = 9008;
+  EXPECT_GE(workspace_bytes(Case(gang, sample, Dtype::kF32).kernel).count, alone.count / 2);
 }
 
 // A long row, summed over many rows, beside the same row alone: who adds what is the same.

@@ -1,0 +1,62 @@
+#include "functors/gangs.h"
+
+#include <set>
+
+#include "base/text.h"
+
+namespace adjoint {
+
+std::string gang_kind(const Morphism& m) {
+  std::string kind = m.op + " " + std::string(name(m.phase)) + std::string(name(m.section)) +
+                     std::to_string(m.epoch);
+  for (const auto& [key, attr] : m.attrs) {
+    if (key != "from") kind += " " + key + "=" + to_string(attr);
+  }
+  return kind;
+}
+
+Morphism join_calls(const std::vector<const Morphism*>& calls, size_t own, Source source) {
+  const Morphism& last = *calls.back();
+  const auto shared = static_cast<int64_t>(own);
+  Morphism gang = last;
+  gang.op = "gang";
+  gang.source = std::move(source);
+  gang.inputs.clear();
+  gang.outputs.clear();
+  std::set<Value> after;
+  std::vector<std::string> from;
+  for (const Morphism* m : calls) {
+    gang.inputs.insert(gang.inputs.end(), m->inputs.begin(), m->inputs.begin() + shared);
+    gang.outputs.insert(gang.outputs.end(), m->outputs.begin(), m->outputs.end());
+    after.insert(m->after.begin(), m->after.end());
+    from.push_back(to_string(m->source));
+  }
+  gang.inputs.insert(gang.inputs.end(), last.inputs.begin() + shared, last.inputs.end());
+  gang.after.assign(after.begin(), after.end());
+  gang.attrs["op"] = last.op;
+  gang.attrs["calls"] = static_cast<int64_t>(calls.size());
+  gang.attrs["shared"] = static_cast<int64_t>(last.inputs.size() - own);
+  gang.attrs["from"] = join(from, " ");
+  return gang;
+}
+
+Scheme with_gangs(const Scheme& scheme, const std::map<int, std::vector<int>>& at,
+                  const Source& source) {
+  std::set<int> joined;
+  for (const auto& [place, calls] : at) joined.insert(calls.begin(), calls.end());
+  Scheme result = scheme;
+  result.morphisms.clear();
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    const int m = static_cast<int>(i);
+    if (const auto gang = at.find(m); gang != at.end()) {
+      std::vector<const Morphism*> calls;
+      for (const int call : gang->second) calls.push_back(&scheme.morphisms[call]);
+      result.morphisms.push_back(join_calls(calls, calls.back()->inputs.size(), source));
+    } else if (!joined.count(m)) {
+      result.morphisms.push_back(scheme.morphisms[i]);
+    }
+  }
+  return result;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,23 @@
+// What the functors that make gangs share: which calls are of one kind, and one call in their
+// stead.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "scheme/scheme.h"
+
+namespace adjoint {
+
+// Op, constants and place in the step.
+std::string gang_kind(const Morphism& m);
+
+// Calls of one kind as one. Operands from `own` on are shared: those of the last call are all's.
+Morphism join_calls(const std::vector<const Morphism*>& calls, size_t own, Source source);
+
+// The same scheme with gangs in place of calls. Each gang stands where one of its calls did: `at`
+// maps that place to all of them, in order.
+Scheme with_gangs(const Scheme& scheme, const std::map<int, std::vector<int>>& at,
+                  const Source& source);
+
+}  // namespace adjoint
