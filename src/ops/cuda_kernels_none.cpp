@@ -14,6 +14,7 @@ namespace {
   Launch kernel(const KernelCall&, const Pointers&) { refuse(); }
 REFUSED(cross_entropy_cuda)
 REFUSED(cross_entropy_grad_cuda)
+REFUSED(cross_entropy_with_grad_cuda)
 REFUSED(embed_cuda)
 REFUSED(embed_grad_cuda)
 REFUSED(concat_cuda)

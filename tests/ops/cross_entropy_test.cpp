@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/harness.h"
+#include "ops/cross_entropy_calls.h"
 
 namespace adjoint {
 namespace {
@@ -86,6 +86,8 @@ TEST(CrossEntropy, ANumberThatIsNoneShows) {
   x[kClassBlock + 3] = NAN;
   EXPECT_TRUE(std::isnan(run_scheme(loss_of(Dtype::kF32, 1, kClasses), {x, {0}}, false)[0][0]));
 }
+
+TEST(CrossEntropy, WithItsGradientIsTheTwoCalls) { expect_one_call_is_two(Target::kCpu); }
 
 TEST(SoftmaxExp, IsExpToAUnitInTheLastPlace) {
   for (float x = 2; x > -87.3f; x -= 0.00371f) {

@@ -1,0 +1,102 @@
+// cross_entropy(logits, targets), and later cross_entropy_grad of the same  ->  one morphism that
+// gives the loss and its gradient, at the place of the loss. On a GPU the logits are then read from
+// memory once instead of twice; nothing else is saved, so a CPU's steps are left alone. The
+// gradient takes the place of the logits earlier than before, hence nobody else may read them.
+#include <algorithm>
+
+#include "functors/functor.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+class Finder {
+ public:
+  explicit Finder(const Scheme& scheme)
+      : scheme_(scheme),
+        made_by_(producers(scheme)),
+        read_by_(readers(scheme)),
+        stays_(returned_or_carried(scheme)) {}
+
+  // The gradient that belongs to a loss.
+  std::optional<int> gradient_of(int loss) const {
+    const Morphism& ce = scheme_.morphisms[loss];
+    if (ce.op != "cross_entropy") return std::nullopt;
+    const Value logits = ce.inputs[0], targets = ce.inputs[1], lse = ce.outputs[2];
+    if (stays_[logits] || stays_[lse] || read_by_[lse].size() != 1) return std::nullopt;
+    const int found = read_by_[lse][0];
+    const Morphism& grad = scheme_.morphisms[found];
+    if (grad.op != "cross_entropy_grad" || grad.inputs[0] != logits || grad.inputs[1] != targets ||
+        grad.inputs[2] != lse || !belong(ce, grad)) {
+      return std::nullopt;
+    }
+    const auto is_other = [&](int reader) { return reader != loss && reader != found; };
+    if (std::any_of(read_by_[logits].begin(), read_by_[logits].end(), is_other)) {
+      return std::nullopt;
+    }
+    // The scale, and whatever else the gradient waits for, is there before the loss.
+    const auto is_later = [&](Value v) { return made_by_[v] >= loss; };
+    if (is_later(grad.inputs[3])) return std::nullopt;
+    if (std::any_of(grad.after.begin(), grad.after.end(), is_later)) return std::nullopt;
+    return found;
+  }
+
+ private:
+  bool belong(const Morphism& loss, const Morphism& grad) const {
+    return loss.epoch == grad.epoch && loss.section == grad.section &&
+           call_of(scheme_, loss).integer("ignore", -1) ==
+               call_of(scheme_, grad).integer("ignore", -1);
+  }
+
+  const Scheme& scheme_;
+  std::vector<int> made_by_;
+  std::vector<std::vector<int>> read_by_;
+  std::vector<bool> stays_;
+};
+
+Scheme fuse_losses(const Scheme& scheme, Application& application) {
+  if (application.options.target != Target::kCuda) return scheme;
+  const Finder finder(scheme);
+  Scheme result = scheme;
+  std::vector<bool> gone(scheme.morphisms.size(), false);
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    const auto found = finder.gradient_of(static_cast<int>(i));
+    if (!found) continue;
+    const Morphism &loss = scheme.morphisms[i], &grad = scheme.morphisms[*found];
+    // It makes a gradient, so it is counted as going back, and is the gradient by name.
+    Morphism& both = result.morphisms[i] = grad;
+    both.op = "cross_entropy_with_grad";
+    both.inputs = {loss.inputs[0], loss.inputs[1], grad.inputs[3]};
+    both.outputs = {loss.outputs[0], loss.outputs[1], grad.outputs[0]};
+    both.after = loss.after;
+    for (const Value v : grad.after) {
+      if (!std::count(both.after.begin(), both.after.end(), v)) both.after.push_back(v);
+    }
+    // Whoever waited for the log-sums waits for what is made with them.
+    for (Morphism& m : result.morphisms) {
+      std::replace(m.after.begin(), m.after.end(), loss.outputs[2], loss.outputs[0]);
+    }
+    gone[*found] = true;
+    ++application.matches;
+  }
+  std::vector<Morphism> left;
+  for (size_t i = 0; i < result.morphisms.size(); ++i) {
+    if (!gone[i]) left.push_back(std::move(result.morphisms[i]));
+  }
+  result.morphisms = std::move(left);
+  return compact(result);
+}
+
+}  // namespace
+
+extern const Functor functor_fuse_loss = {
+    .name = "fuse_loss",
+    .summary = "on a GPU, a loss and the gradient of its logits become one morphism",
+    .law = Law::kExact,
+    .by_default = true,
+    .may_match_none = true,
+    .rules = {{FunctorPhase::kExact, fuse_losses}},
+};
+
+}  // namespace adjoint
