@@ -6,9 +6,7 @@
 
 namespace adjoint {
 
-bool is_product(std::string_view op) {
-  return op == "linear" || op == "contract" || op == "linear_act";
-}
+bool is_product(std::string_view op) { return op_named(op).multiplies; }
 
 std::string call_key(const Scheme& scheme, const Morphism& m) {
   std::string key = m.op;

@@ -56,7 +56,6 @@ class Finder {
 };
 
 Scheme fuse_losses(const Scheme& scheme, Application& application) {
-  if (application.options.target != Target::kCuda) return scheme;
   const Finder finder(scheme);
   Scheme result = scheme;
   std::vector<bool> gone(scheme.morphisms.size(), false);
@@ -92,10 +91,11 @@ Scheme fuse_losses(const Scheme& scheme, Application& application) {
 
 extern const Functor functor_fuse_loss = {
     .name = "fuse_loss",
-    .summary = "on a GPU, a loss and the gradient of its logits become one morphism",
+    .summary = "a loss and the gradient of its logits become one morphism",
     .law = Law::kExact,
     .by_default = true,
     .may_match_none = true,
+    .on_gpu_only = true,
     .rules = {{FunctorPhase::kExact, fuse_losses}},
 };
 

@@ -66,14 +66,14 @@ class Casts {
 
 extern const Functor functor_gang_casts = {
     .name = "gang_casts",
-    .summary = "on a GPU, parameters are cast in one launch, where that costs no memory",
+    .summary = "parameters are cast in one launch, where that costs no memory",
     .law = Law::kExact,
     .by_default = true,
     .may_match_none = true,
+    .on_gpu_only = true,
     .rules = {{FunctorPhase::kExact,
                [](const Scheme& scheme, Application& application) {
-                 const bool gpu = application.options.target == Target::kCuda;
-                 return gpu ? Casts(scheme).run(application) : scheme;
+                 return Casts(scheme).run(application);
                }}},
 };
 

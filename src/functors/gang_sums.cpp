@@ -177,14 +177,14 @@ class Sums {
 
 extern const Functor functor_gang_sums = {
     .name = "gang_sums",
-    .summary = "on a GPU, the sums of all gradients in one pass, where all they read is there",
+    .summary = "the sums of all gradients in one pass, where all they read is there",
     .law = Law::kReassociating,
     .by_default = true,
     .may_match_none = true,
+    .on_gpu_only = true,
     .rules = {{FunctorPhase::kExact,
                [](const Scheme& scheme, Application& application) {
-                 const bool gpu = application.options.target == Target::kCuda;
-                 return gpu ? Sums(scheme).run(application) : scheme;
+                 return Sums(scheme).run(application);
                }}},
 };
 

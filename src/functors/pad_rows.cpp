@@ -28,17 +28,20 @@ Scheme run(const Scheme& scheme, Application& application) {
   for (const auto* carries : {&scheme.carries, &scheme.loop}) {
     for (const Carry& c : *carries) fixed[c.in] = fixed[c.out] = true;
   }
-  // Views and moves would have to lie as what they are views of.
+  // Only what a product reads or makes, and where everybody else can do with it.
+  std::vector<bool> multiplied(scheme.objects.size(), false);
   for (const Morphism& m : scheme.morphisms) {
     const OpDef& def = op_named(m.op);
-    if (def.body || (!def.view && def.index_map)) continue;
     for (const auto* values : {&m.inputs, &m.outputs}) {
-      for (const Value v : *values) fixed[v] = true;
+      for (const Value v : *values) {
+        if (def.multiplies) multiplied[v] = true;
+        if (!def.body && !def.multiplies && !def.takes_padding) fixed[v] = true;
+      }
     }
   }
   for (size_t v = 0; v < scheme.objects.size(); ++v) {
     Type& type = result[static_cast<Value>(v)].type;
-    if (fixed[v] || type.rank() < 2 || !is_float(type.dtype)) continue;
+    if (fixed[v] || !multiplied[v] || type.rank() < 2 || !is_float(type.dtype)) continue;
     // The row, and of a matrix the number of rows: that is a row's length in its transpose.
     bool padded = false;
     for (Axis* axis : {&type.axes.back(), type.rank() == 2 ? &type.axes.front() : nullptr}) {
@@ -55,7 +58,7 @@ Scheme run(const Scheme& scheme, Application& application) {
 
 extern const Functor functor_pad_rows = {
     .name = "pad_rows",
-    .summary = "on a GPU, rows of odd length begin where 16 bytes can be moved at once",
+    .summary = "odd sizes get room for a multiple of 128",
     .law = Law::kReassociating,
     .by_default = true,
     .may_match_none = true,

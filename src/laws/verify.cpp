@@ -185,6 +185,7 @@ std::vector<Subject> subjects_for(const ModelText& text, const Stack& stack,
                                                 : kBatch;
   StepOptions step = options.step;
   step.eps = std::max(step.eps, kSmoothEps);
+  step.target = options.target;
   std::vector<uint64_t> seeds;
   for (int64_t i = 1; i <= options.seeds; ++i) seeds.push_back(static_cast<uint64_t>(i));
 

@@ -165,10 +165,13 @@ void allow(Kernel* kernel, size_t bytes) {
 }
 
 inline Shape device_shape(const AttentionShape& s) {
-  CHECK(s.size <= kPlainAttentionSize, "attention's own kernels take heads of up to 256");
+  if (s.size > kPlainAttentionSize) {
+    fail("attention: a GPU takes heads of up to ", kPlainAttentionSize, ", found ", s.size);
+  }
   const int64_t tiles = (s.length + 15) / 16;
-  CHECK(s.samples * s.kv_heads * s.group * tiles <= std::numeric_limits<int>::max(),
-        "attention has more tiles than a grid has blocks");
+  if (s.samples * s.kv_heads * s.group * tiles > std::numeric_limits<int>::max()) {
+    fail("attention: ", s.samples, " samples of ", s.length, " tokens are too many for one call");
+  }
   return {.length = static_cast<int>(s.length),
           .kv_heads = static_cast<int>(s.kv_heads),
           .group = static_cast<int>(s.group),

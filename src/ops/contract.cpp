@@ -181,6 +181,7 @@ extern const OpDef op_contract = {
     .grad = grad,
     .one_dtype = true,
     .says_dtype = true,
+    .multiplies = true,
     .may_overwrite = {{0, 2}},
     .reference = reference,
     .cpu = cpu,

@@ -227,6 +227,7 @@ extern const OpDef op_cross_entropy = {
     .grad = grad,
     .output_names = {"count", "lse"},
     .wants_dense = true,
+    .takes_padding = true,
     .reference = reference,
     .cpu = kernel,
     .cpu_workspace = [](const KernelCall&) { return Bytes{kBlocks * 16}; },

@@ -113,6 +113,7 @@ extern const OpDef op_cross_entropy_grad = {
     .flops = [](const OpCall& call) { return 3 * call.inputs[0].num_elements(); },
     .differentiable = false,
     .wants_dense = true,
+    .takes_padding = true,
     .may_overwrite = {{0, 0}},
     .reference = reference,
     .cpu = kernel,

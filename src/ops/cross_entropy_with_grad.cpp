@@ -116,6 +116,7 @@ extern const OpDef op_cross_entropy_with_grad = {
     .differentiable = false,
     .output_names = {"count", "dlogits"},
     .wants_dense = true,
+    .takes_padding = true,
     .may_overwrite = {{2, 0}},
     .meaning = meaning,
     .cpu = in_turn,

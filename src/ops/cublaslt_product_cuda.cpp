@@ -165,9 +165,12 @@ void tune_product(const Product& product, const ProductPointers& at, void* works
 }
 
 std::optional<Launch> tuned_product_cuda(const Product& product, const ProductPointers& at,
-                                         const Pointers& call) try {
+                                         const Pointers& call, bool deterministic) try {
   const auto stream = static_cast<cudaStream_t>(call.stream);
   const Bytes workspace = product_cuda_workspace(product);
+  if (deterministic) {
+    return prepare_product_cuda(product, at, call.workspace, workspace, stream, nullptr);
+  }
   TunedProducts& table = product_table();
   tune_product(product, at, call.workspace, workspace, stream, table);
   return prepare_product_cuda(product, at, call.workspace, workspace, stream, &table);

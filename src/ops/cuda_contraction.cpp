@@ -62,6 +62,18 @@ Launch clear_summed_padding(const std::string& map, const KernelCall& k, const P
   };
 }
 
+// The product by cuBLASLt, with what it wants beforehand; nothing where it has no algorithm.
+std::optional<Launch> multiply(const std::string& map, const KernelCall& k, const Product& product,
+                               const ProductPointers& pointers, const Pointers& at) {
+  const auto alone = tuned_product_cuda(product, pointers, at, k.deterministic);
+  const Launch clear = takes_padding(k) ? clear_summed_padding(map, k, at) : nullptr;
+  if (!alone || !clear) return alone;
+  return [clear, alone = *alone] {
+    clear();
+    alone();
+  };
+}
+
 }  // namespace
 
 Bytes contraction_cuda_workspace(const std::string& map, const KernelCall& k) {
@@ -77,33 +89,27 @@ std::optional<Launch> gelu_contraction_cuda(const std::string& map, const Kernel
   if (!product) return std::nullopt;
   product->epilogue = Product::Epilogue::kGelu;
   if (!cublaslt_takes(*product)) return std::nullopt;
-  return tuned_product_cuda(*product,
-                            {.a = at.in[0],
-                             .b = at.in[1],
-                             .c = at.out[0],
-                             .bias = product->bias ? at.in[2] : nullptr,
-                             .aux = at.out[1]},
-                            at);
+  return multiply(map, k, *product,
+                  {.a = at.in[0],
+                   .b = at.in[1],
+                   .c = at.out[0],
+                   .bias = product->bias ? at.in[2] : nullptr,
+                   .aux = at.out[1]},
+                  at);
 }
 
 Launch contraction_cuda(const std::string& map, const KernelCall& k, const Pointers& at) {
   const auto product = product_of(map, k);
   if (!product) return naive_contract_cuda(map, k, at);
   const void* third = k.call.inputs.size() > 2 ? at.in[2] : nullptr;
-  const auto multiply = tuned_product_cuda(*product,
-                                           {.a = at.in[0],
-                                            .b = at.in[1],
-                                            .c = at.out[0],
-                                            .bias = product->bias ? third : nullptr,
-                                            .addend = product->bias ? nullptr : third},
-                                           at);
-  if (!multiply) return naive_contract_cuda(map, k, at);
-  const Launch clear = takes_padding(k) ? clear_summed_padding(map, k, at) : nullptr;
-  if (!clear) return *multiply;
-  return [clear, multiply = *multiply] {
-    clear();
-    multiply();
-  };
+  const auto launch = multiply(map, k, *product,
+                               {.a = at.in[0],
+                                .b = at.in[1],
+                                .c = at.out[0],
+                                .bias = product->bias ? third : nullptr,
+                                .addend = product->bias ? nullptr : third},
+                               at);
+  return launch ? *launch : naive_contract_cuda(map, k, at);
 }
 
 }  // namespace adjoint

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "device/cuda_check.h"
 #include "ops/elements.h"
 
 namespace adjoint {
@@ -179,11 +180,8 @@ inline Tiles tiles_of(int64_t rows, int64_t columns) {
           .block = dim3(x, 256 / x)};
 }
 
-inline cudaStream_t as_stream(void* stream) { return static_cast<cudaStream_t>(stream); }
+inline cudaStream_t as_stream(void* stream) { return cuda_stream(stream); }
 
-inline void check_cuda(cudaError_t status, const char* what) {
-  CHECK(status == cudaSuccess, std::string(what) + ": " + cudaGetErrorString(status));
-}
 inline void check_launch(const char* what) { check_cuda(cudaGetLastError(), what); }
 
 }  // namespace adjoint

@@ -30,7 +30,8 @@ REFUSED(dequantize_cuda)
 #undef REFUSED
 Launch naive_contract_cuda(const std::string&, const KernelCall&, const Pointers&) { refuse(); }
 Launch clear_cuda(const Type&, const Strides&, void*, void*) { refuse(); }
-std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&, const Pointers&) {
+std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&, const Pointers&,
+                                         bool) {
   refuse();
 }
 Launch prepare_attention_cuda(const AttentionShape&, Rows, Rows, Rows, Rows, void*, void*, Bytes,

@@ -145,13 +145,13 @@ cudnnHandle_t cudnn_handle(cudaStream_t stream) {
   cudaGetDevice(&device);
   const std::scoped_lock lock(mutex);
   cudnnHandle_t& handle = handles[{device, stream}];
-  if (handle) return handle;
-  cudnnHandle_t fresh = nullptr;
-  cudnnStatus_t status = cudnnCreate(&fresh);
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  if (!handle) status = cudnnCreate(&handle);
   if (status != CUDNN_STATUS_SUCCESS) fail_cudnn("making a handle", status);
-  status = cudnnSetStream(fresh, stream);
+  // Every time: a stream that has gone may have had this one's address.
+  status = cudnnSetStream(handle, stream);
   if (status != CUDNN_STATUS_SUCCESS) fail_cudnn("giving a handle its stream", status);
-  return handle = fresh;
+  return handle;
 }
 
 }  // namespace adjoint

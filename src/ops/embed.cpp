@@ -96,6 +96,7 @@ extern const OpDef op_embed = {
                                             {{"rows", g.call.inputs[1].dim(0)}});
         },
     .wants_dense = true,
+    .takes_padding = true,
     .reference = reference,
     .cpu = gather,
     .cuda = embed_cuda,

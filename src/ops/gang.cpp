@@ -410,6 +410,7 @@ extern const OpDef op_gang = {
     .differentiable = false,
     // As its calls at worst. It is made after all that repeats calls, so none is kept from it.
     .effect = Effect::kWritesState,
+    .takes_padding = true,
     .overwrites = may_overwrite,
     .meaning = meaning,
     .cpu = kernel,

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <semaphore>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device/cuda_check.h"
@@ -116,8 +117,7 @@ std::shared_ptr<CompiledKernels> compile_kernels(std::string text) {
 void finish_kernels() {
   Cache& all = cache();
   const std::lock_guard lock(all.mutex);
-  for (const auto& kernels : all.unfinished) kernels->finish();
-  all.unfinished.clear();
+  for (const auto& kernels : std::exchange(all.unfinished, {})) kernels->finish();
 }
 
 void LaunchedKernel::operator()(const void* parameter, void* stream) const {

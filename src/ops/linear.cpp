@@ -176,6 +176,7 @@ extern const OpDef op_linear = {
         },
     .grad = grad,
     .one_dtype = true,
+    .multiplies = true,
     .meaning = meaning,
     .cpu = cpu,
     .cpu_workspace =

@@ -16,7 +16,12 @@ namespace {
 
 bool keeps(const OpCall& call) { return call.integer("keep", 0) != 0; }
 
-OpCall linear_call(const OpCall& call) { return {.op = "linear", .inputs = call.inputs}; }
+OpCall linear_call(const OpCall& call) {
+  OpCall linear{.op = "linear", .inputs = call.inputs};
+  if (const auto math = call.attrs.find("math"); math != call.attrs.end())
+    linear.attrs.insert(*math);
+  return linear;
+}
 
 OpCall act_call(const OpCall& call) {
   return {.op = "map",
@@ -84,7 +89,7 @@ struct Calls {
       : linear(linear_call(k.call)),
         act(act_call(k.call)),
         product{.call = linear,
-                .outputs = act.inputs,
+                .outputs = {k.outputs.back()},  // with their padding
                 .in_strides = k.in_strides,
                 .out_strides = {k.out_strides.back()},
                 .threads = k.threads,
@@ -137,9 +142,11 @@ std::vector<Sample> samples() {
     return Sample{.inputs = std::move(inputs),
                   .attrs = {{"body", std::string(body)}, {"keep", keep}}};
   };
+  const std::string gelu = print(body_of({.op = "gelu", .inputs = {of({1})}, .attrs = {}}));
   return {with({of({3, 5}), of({7, 5})}, "tanh(x0)", 0),
           with({of({2, 3, 5}), of({7, 5}), of({7})}, "tanh(x0)", 1),
-          with({of({2, 33, 17}), of({65, 17}), of({65})}, "mul(x0, tanh(x0))", 1)};
+          with({of({2, 33, 17}), of({65, 17}), of({65})}, "mul(x0, tanh(x0))", 1),
+          with({of({2, 33, 16}), of({64, 16}), of({64})}, gelu.c_str(), 1)};
 }
 
 std::vector<Sample> refused() {
@@ -171,6 +178,7 @@ extern const OpDef op_linear_act = {
     .grad = grad,
     .output_names = {"pre"},
     .one_dtype = true,
+    .multiplies = true,
     .meaning = meaning,
     .cpu = in_turn,
     .cpu_workspace = workspace,

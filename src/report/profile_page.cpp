@@ -112,8 +112,12 @@ std::string cards(const Profile& p) {
   out += card("Utilization, hardware FLOPs", fmt::format("{:.1f}%", 100 * used.hardware),
               fmt::format("{:.4g} with what is recomputed", flops.hardware));
   out += card("The machine's peak, measured", fmt::format("{:.1f} GFLOP/s", p.peak.flops / 1e9),
-              fmt::format("float32 product, {} thread{}; memory {:.1f} GB/s", p.peak.threads,
-                          p.peak.threads == 1 ? "" : "s", p.peak.bytes_per_second / 1e9));
+              fmt::format("{}; memory {:.1f} GB/s",
+                          p.peak.target == Target::kCuda
+                              ? "bf16 product"
+                              : fmt::format("float32 product, {} thread{}", p.peak.threads,
+                                            p.peak.threads == 1 ? "" : "s"),
+                          p.peak.bytes_per_second / 1e9));
   return out + "</div>\n";
 }
 

@@ -111,6 +111,7 @@ json full_profile_json(const Profile& p) {
   out["optimizer"] = p.step.optimizer;
   out["clip"] = p.step.clip;
   out["threads"] = p.peak.threads;
+  out["device"] = name(p.peak.target);
   out["losses"] = p.measured.losses;
   out["steps_s"] = p.measured.seconds;
   out["by_op"] = rows_json(time_by_op(p.scheme, p.plan, p.measured.call_seconds));
@@ -153,8 +154,10 @@ std::string profile_table(const Profile& p) {
   };
   work("model", flops.model, used.model);
   work("hardware", flops.hardware, used.hardware);
-  out += fmt::format("{:<20} {:>16} {:>16.1f}  {} threads, {:.1f} GB/s\n\n", "measured peak", "",
-                     p.peak.flops / 1e9, p.peak.threads, p.peak.bytes_per_second / 1e9);
+  const std::string how =
+      p.peak.target == Target::kCuda ? "bf16" : fmt::format("{} threads", p.peak.threads);
+  out += fmt::format("{:<20} {:>16} {:>16.1f}  {}, {:.1f} GB/s\n\n", "measured peak", "",
+                     p.peak.flops / 1e9, how, p.peak.bytes_per_second / 1e9);
   const double total = step.total_seconds();
   out += time_table(time_by_op(p.scheme, p.plan, m.call_seconds), "ms by op", total, kMostOps);
   out += "\n" + time_table(time_by_block(p.scheme, p.plan, m.call_seconds), "ms by block", total,

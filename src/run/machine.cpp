@@ -133,12 +133,21 @@ Target target_named(std::string_view name) {
 
 DeviceSheet sheet_here(Target target) {
   if (target == Target::kCpu) return find_device("cpu");
-  std::string gpu = open_gpu().name;
-  std::transform(gpu.begin(), gpu.end(), gpu.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  // Names are compared without what people write between their parts; the longest one that is in
+  // the GPU's own wins: an L40S is no L4.
+  const auto plain = [](const std::string& name) {
+    std::string letters;
+    for (const unsigned char c : name) {
+      if (std::isalnum(c)) letters += static_cast<char>(std::tolower(c));
+    }
+    return letters;
+  };
+  const std::string gpu = plain(open_gpu().name);
+  std::string best;
   for (const std::string& name : device_names()) {
-    if (gpu.find(name) != std::string::npos) return find_device(name);
+    if (gpu.find(plain(name)) != std::string::npos && name.size() > best.size()) best = name;
   }
+  if (!best.empty()) return find_device(best);
   return find_device("h200");
 }
 

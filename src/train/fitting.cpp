@@ -65,13 +65,16 @@ Costs costs_for(const FitWish& wish, const BoundModel& model, int threads) {
     fail("--profile and --device contradict each other: a profile is of the machine it ran on");
   }
   const json profile = read_profile(wish.profile, model);
-  const MachinePeak peak{.flops = profile["peak_flops_per_s"],
-                         .bytes_per_second = profile["peak_bytes_per_s"],
-                         .threads = profile["threads"]};
+  const MachinePeak peak{
+      .flops = profile["peak_flops_per_s"],
+      .bytes_per_second = profile["peak_bytes_per_s"],
+      .threads = profile["threads"],
+      .target = profile.value("device", "cpu") == "cuda" ? Target::kCuda : Target::kCpu};
   Costs costs{.sheet = measured_sheet(peak), .threads = threads};
   costs.ratio = numbers_of(profile["slower"]);
   // With other threads a call takes another time; what its kind is beside the sheet remains.
-  if (peak.threads == threads) costs.measured = numbers_of(profile["calls_s"]);
+  if (peak.threads == threads || peak.target == Target::kCuda)
+    costs.measured = numbers_of(profile["calls_s"]);
   return costs;
 }
 

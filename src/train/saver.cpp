@@ -44,7 +44,11 @@ void Saver::check() {
 void Saver::save(int64_t step) {
   wait();
   if (saved_at_ == step) return;
-  tell_what_stays([&] { save_state(paths_, run_, step, model_); });
+  tell_what_stays([&] {
+    if (!run_.on_gpu()) return save_state(paths_, run_, step, model_);
+    copy_.take();  // a file is written from the host's memory
+    copy_.save(paths_, step, model_);
+  });
   saved_at_ = writing_ = step;
 }
 

@@ -160,15 +160,18 @@ Trainer::Trainer(ResolvedConfig resolved)
            "; go on with --resume, begin anew with --overwrite, or choose another --out");
     }
   }
+  const DeviceSheet sheet = sheet_here(target_named(config_.device));
+  PlanOptions planned = plan_options({.sheet = sheet, .threads = num_threads()});
+  planned.deterministic = config_.deterministic;
+  config_.step.target = planned.target;
+  if (planned.target == Target::kCuda && config_.wish.profile.empty()) {
+    config_.wish.device = sheet.name;
+  }
   if (!config_.wish.budget.empty()) {
     fit_stack(forward);
   } else if (!config_.wish.profile.empty() || config_.wish.may_approximate) {
     fail("--profile and --allow-approximating go with --fit: nothing else is chosen");
   }
-  PlanOptions planned =
-      plan_options({.sheet = sheet_here(target_named(config_.device)), .threads = num_threads()});
-  planned.deterministic = config_.deterministic;
-  config_.step.target = planned.target;
   const Stack stack = parse_stack(config_.step.stack);
   saved_stack_ = localized_stack(config_.step.stack, functor_texts_);
   const Scheme step = build_step(forward, stack, config_.step).scheme;
@@ -186,7 +189,7 @@ Trainer::Trainer(ResolvedConfig resolved)
       fail("--fit ", config_.wish.budget, ": with the evaluation in the same memory it takes ",
            with_commas(needed.count), " bytes; say at least that");
     }
-    room_to_save_ = budget - needed;
+    if (cpu) room_to_save_ = budget - needed;  // a copy to save is in the host's memory
   }
   run_ = std::make_unique<Run>(step, train_plan);
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
@@ -397,6 +400,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     progress.show(result.step,
                   fmt::format("loss {:.4f}  {:.0f} tokens/s", result.loss, tokens_per_s));
   }
+  while (metrics_of_steps.waiting() > 0) result.loss = metrics_of_steps.take()[0];
   progress.clear();
   result.interrupted = stop;
   saver.save(result.step);
