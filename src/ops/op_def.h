@@ -127,7 +127,7 @@ struct OpDef {
   Launch (*reference)(const KernelCall&, const Pointers&) = nullptr;  // float64, plain loops
   Launch (*cpu)(const KernelCall&, const Pointers&) = nullptr;
   Bytes (*cpu_workspace)(const KernelCall&) = nullptr;
-  // As on the CPU; null where this binary has no CUDA, and where a body says it all.
+  // As on the CPU; null where a body says it all. A binary without CUDA refuses before it is asked.
   Launch (*cuda)(const KernelCall&, const Pointers&) = nullptr;
   Bytes (*cuda_workspace)(const KernelCall&) = nullptr;  // known without a GPU
   std::vector<Sample> (*samples)() = nullptr;

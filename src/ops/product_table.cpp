@@ -22,8 +22,6 @@ fs::path in_cache_folder() {
 }
 
 struct Table {
-  std::optional<fs::path> file;
-  bool said = false;
   std::optional<TunedProducts> now;
   TunedProducts saved;
 };
@@ -34,28 +32,16 @@ Table& table() {
 
 }  // namespace
 
-void set_product_file(fs::path path) {
-  CHECK(!table().now, "the file is said before the table is asked for");
-  table().file = std::move(path);
-  table().said = true;
-}
-
-fs::path product_file() {
-  if (!table().file) table().file = in_cache_folder();
-  return *table().file;
-}
-
 TunedProducts& product_table() {
   Table& t = table();
   if (t.now) return *t.now;
   std::error_code ignored;
-  const fs::path file = product_file();
+  const fs::path file = in_cache_folder();
   t.now = TunedProducts{};
   if (file.empty() || !fs::exists(file, ignored)) return *t.now;
   try {
     t.now = TunedProducts::read(file);
-  } catch (const Error&) {
-    if (t.said) throw;  // a cache that another version wrote is learnt anew
+  } catch (const Error&) {  // a cache that another version wrote is learnt anew
   }
   t.saved = *t.now;
   return *t.now;
@@ -63,9 +49,10 @@ TunedProducts& product_table() {
 
 void save_product_table() noexcept try {
   Table& t = table();
-  if (!t.now || *t.now == t.saved || product_file().empty()) return;
-  fs::create_directories(product_file().parent_path());
-  t.now->write(product_file());
+  const fs::path file = in_cache_folder();
+  if (!t.now || *t.now == t.saved || file.empty()) return;
+  fs::create_directories(file.parent_path());
+  t.now->write(file);
   t.saved = *t.now;
 } catch (const std::exception&) {
 }

@@ -40,7 +40,7 @@ std::vector<SafetensorView> views(const Scheme& scheme, Role role, const Run* ru
   std::vector<SafetensorView> tensors;
   for (const Value v : inputs_of(scheme, role)) {
     const Object& object = scheme[v];
-    CHECK(object.type.num_elements() == object.type.num_physical(), "state on a CPU is not padded");
+    CHECK(object.type.num_elements() == object.type.num_physical(), "state is not padded");
     SafetensorView view{.name = to_string(object.source),
                         .dtype = format_name(object.type.dtype),
                         .shape = {},
@@ -136,7 +136,7 @@ void check_model(const SafetensorsFile& file, const fs::path& path, const std::s
 void check_finite(std::span<const SafetensorView> tensors) {
   for (const SafetensorView& t : tensors) {
     if (t.dtype == "I8" || t.dtype == "U8") continue;  // codes of a quantized matrix
-    CHECK(t.dtype == "F32", "state on a CPU is float32");
+    CHECK(t.dtype == "F32", "state is float32");
     const auto* numbers = static_cast<const float*>(t.data);
     std::atomic<bool> finite = true;
     parallel_for(t.size.count / 4, 1 << 16, [&](int64_t begin, int64_t end, int) {
