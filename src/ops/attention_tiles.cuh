@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "device/cuda_check.h"
 #include "ops/attention_plain.h"
 
 namespace adjoint::attention_tiles {
@@ -149,10 +150,7 @@ __device__ W sum_of_row(W value) {
   return value;
 }
 
-inline void check_launch() {
-  const cudaError_t status = cudaGetLastError();
-  CHECK(status == cudaSuccess, std::string("launching attention: ") + cudaGetErrorString(status));
-}
+inline void check_launch() { check_cuda(cudaGetLastError(), "attention"); }
 
 // Kernels may take more shared memory than the 48 KiB that need no asking.
 template <class Kernel>

@@ -147,9 +147,7 @@ Launch prepare_product_cuda(const Product& product, const ProductPointers& at, v
   }
   return [prepared] {
     for (const auto& call : prepared) {
-      const cublasStatus_t status = call->run();
-      CHECK(status == CUBLAS_STATUS_SUCCESS,
-            join_parts(call->key(), ": ", cublasLtGetStatusString(status)));
+      require(call->run(), "multiply");
     }
   };
 }

@@ -133,7 +133,7 @@ Launch CudnnPlan::prepare(cudnnHandle_t handle,
   pack->finalize("binding pointers");
   return [plan = shared_from_this(), handle, pack] {
     const cudnnStatus_t status = cudnnBackendExecute(handle, plan->plan_->get(), pack->get());
-    CHECK(status == CUDNN_STATUS_SUCCESS, "cuDNN: running a plan: " + cudnn_words(status));
+    if (status != CUDNN_STATUS_SUCCESS) fail_cudnn("running a plan", status);
   };
 }
 
