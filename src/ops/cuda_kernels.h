@@ -13,7 +13,6 @@ Launch cross_entropy_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_with_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch embed_cuda(const KernelCall& call, const Pointers& at);
 Launch embed_grad_cuda(const KernelCall& call, const Pointers& at);
-Launch concat_cuda(const KernelCall& call, const Pointers& at);
 Launch pad_cuda(const KernelCall& call, const Pointers& at);
 Launch slice_cuda(const KernelCall& call, const Pointers& at);
 Launch move_cuda(const KernelCall& call, const Pointers& at);

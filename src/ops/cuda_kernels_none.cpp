@@ -17,7 +17,6 @@ REFUSED(cross_entropy_grad_cuda)
 REFUSED(cross_entropy_with_grad_cuda)
 REFUSED(embed_cuda)
 REFUSED(embed_grad_cuda)
-REFUSED(concat_cuda)
 REFUSED(pad_cuda)
 REFUSED(slice_cuda)
 REFUSED(move_cuda)
@@ -29,6 +28,10 @@ REFUSED(route_cuda)
 REFUSED(dequantize_cuda)
 #undef REFUSED
 Launch naive_contract_cuda(const std::string&, const KernelCall&, const Pointers&) { refuse(); }
+Launch copy_cuda(const Type&, const Strides&, const void*, const Type&, const Strides&, void*,
+                 void*) {
+  refuse();
+}
 Launch clear_cuda(const Type&, const Strides&, void*, void*) { refuse(); }
 std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&, const Pointers&,
                                          bool) {
