@@ -13,9 +13,7 @@ build: setup
 	@cmake --build $(BUILD)
 
 # Fast tests; the long ones carry a label of their own and run with `make test-long`.
-test: build
-	@scripts/check_includes.py
-	@scripts/check_format.sh
+test: check build
 	ctest --test-dir $(BUILD) --output-on-failure --label-exclude long
 
 test-long: build
@@ -31,8 +29,13 @@ asan tsan: setup
 demo: build
 	@scripts/demo.sh $(BUILD)/adjoint
 
+# What takes a second to find wrong is looked at before what takes minutes.
+check: setup
+	@scripts/check_includes.py
+	@scripts/check_format.sh
+
 format:
-	@clang-format -i $$(git ls-files --cached --others --exclude-standard '*.cpp' '*.h')
+	@scripts/check_format.sh --repair
 
 clean:
 	rm -rf build

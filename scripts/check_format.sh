@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
-# Fails when a source file is not formatted as .clang-format says; `make format` repairs it.
+# Fails when a source file is not formatted as .clang-format says; `make format` (--repair) repairs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-git ls-files --cached --others --exclude-standard '*.cpp' '*.h' | xargs -r clang-format --dry-run --Werror
+how=(--dry-run --Werror)
+[[ ${1:-} == --repair ]] && how=(-i)
+git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.cu' '*.cuh' |
+  xargs -r clang-format "${how[@]}"

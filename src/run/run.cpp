@@ -466,7 +466,8 @@ void initialize(Run& run, uint64_t seed) {
     const int64_t row = type.rank() ? type.dim(-1) : 1;
     const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
     std::vector<std::byte> data(type.bytes().count);
-    // Indices count logical elements: padding changes no value. Of inputs only the last axis is ever padded.
+    // Indices count logical elements: padding changes no value. Of inputs only the last axis is
+    // ever padded.
     parallel_for(type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         store_element(data.data(), type.dtype, i / row * physical + i % row,
