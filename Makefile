@@ -14,7 +14,7 @@ build: setup
 
 # Fast tests; the long ones carry a label of their own and run with `make test-long`.
 test: check build
-	ctest --test-dir $(BUILD) --output-on-failure --label-exclude long
+	ctest --test-dir $(BUILD) --output-on-failure --label-exclude long --parallel $$(nproc)
 
 test-long: build
 	ctest --test-dir $(BUILD) --output-on-failure --label-regex long
