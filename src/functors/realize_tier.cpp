@@ -16,6 +16,8 @@ namespace adjoint {
 
 namespace {
 
+constexpr int kBefore = -1, kAfter = -2;  // the chain
+
 // Runs of morphisms in one section, phase and block; before and after the chain are blocks too.
 struct Stretch {
   int first;  // morphism
@@ -26,6 +28,11 @@ struct Stretch {
 struct Stretches {
   std::vector<Stretch> all;
   std::vector<int> of;  // per morphism
+
+  bool is_behind_chain(int i) const {
+    const auto in_chain = [](const Stretch& s) { return s.block >= 0; };
+    return all[of[i]].block == kAfter && std::any_of(all.begin(), all.end(), in_chain);
+  }
 
   // Where whoever wants to be ready one stretch ahead of morphism i begins.
   int ahead_of(int i) const {
@@ -38,7 +45,6 @@ struct Stretches {
 };
 
 Stretches find_stretches(const Scheme& scheme) {
-  constexpr int kBefore = -1, kAfter = -2;
   const std::vector<int> block_of = find_chain(scheme).block_of_morphism;
   std::map<std::pair<Section, Phase>, int> last;  // of the chain
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
@@ -103,8 +109,10 @@ class Tiering {
     }
     for (size_t v = 0; v < before_.objects.size(); ++v) {
       const bool said = before_.objects[v].attributes.tier == Tier::kHost;
+      // What the forward makes behind the last block is what the backward begins with.
       goes_out_[v] = said && made_by_[v] >= 0 && !stays[v] &&
-                     before_.morphisms[made_by_[v]].phase == Phase::kForward;
+                     before_.morphisms[made_by_[v]].phase == Phase::kForward &&
+                     !stretches_.is_behind_chain(made_by_[v]);
       result_.objects[v].attributes.tier = Tier::kDevice;
     }
     for (const Value in : before_.inputs) {

@@ -56,6 +56,19 @@ TEST(Tier, AnActivationGoesOutAndComesBackOneBlockAhead) {
   EXPECT_EQ(realized(replaced(kThree, "%6 a: f32[n=4] =", "%6 a: f32[n=4] host =")), want);
 }
 
+// c's block is the last; what is made of its result behind it is read again at once.
+TEST(Tier, WhatTheBackwardBeginsWithStays) {
+  const std::string with_head =
+      replaced(replaced(kThree, "  %9 loss: f32[] metric = square_sum(%8) @loss\n",
+                        "  %18 head: f32[n=4] = tanh(%8) @head\n"
+                        "  %9 loss: f32[] metric = square_sum(%18) @loss\n"),
+               "mul(%8, %9)", "mul(%18, %9)");
+  const std::string bare = print(parse_scheme(with_head));
+  EXPECT_EQ(realized(replaced(with_head, "%18 head: f32[n=4] =", "%18 head: f32[n=4] host =")),
+            bare);
+  EXPECT_NE(realized(replaced(with_head, "%7 b: f32[n=4] =", "%7 b: f32[n=4] host =")), bare);
+}
+
 // What the backward makes stays where it is.
 TEST(Tier, GradientsStay) {
   EXPECT_EQ(realized(replaced(kThree, "%12 b:grad: f32[n=4] gradient",
