@@ -21,6 +21,8 @@ bool has_gpu();         // and this machine has a GPU that it can use
 const Gpu& open_gpu();  // the first one; MachineError
 Bytes free_gpu_memory();
 
+class GpuClock;
+
 // A stream of work on the GPU, in order. Errors of what was enqueued surface at the next call.
 class GpuStream {
  public:
@@ -33,8 +35,11 @@ class GpuStream {
   void copy(void* to, const void* from, Bytes size);
   void fill(void* to, std::byte with, Bytes size);
   void synchronize();
+  // What is enqueued from now on begins when another stream has passed its mark.
+  void wait_for(const GpuClock& clock, size_t mark);
 
-  // What is enqueued between the two is recorded, not run.
+  // What is enqueued between the two is recorded, not run: here, and on streams that wait for this
+  // one meanwhile, for which this one must have waited at the end.
   void begin_recording();
   class Recording;
   std::shared_ptr<Recording> end_recording();
@@ -44,7 +49,7 @@ class GpuStream {
   void* stream_ = nullptr;
 };
 
-// Points in time on a stream.
+// Points in time on streams.
 class GpuClock {
  public:
   explicit GpuClock(size_t marks);
@@ -58,6 +63,7 @@ class GpuClock {
   double seconds(size_t from, size_t to) const;  // when the stream has passed both
 
  private:
+  friend class GpuStream;
   std::vector<void*> events_;
 };
 

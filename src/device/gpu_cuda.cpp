@@ -99,6 +99,11 @@ void GpuStream::fill(void* to, std::byte with, Bytes size) {
              "filling memory");
 }
 void GpuStream::synchronize() { check_cuda(cudaStreamSynchronize(cuda_stream(stream_)), "a step"); }
+void GpuStream::wait_for(const GpuClock& clock, size_t mark) {
+  check_cuda(
+      cudaStreamWaitEvent(cuda_stream(stream_), static_cast<cudaEvent_t>(clock.events_[mark]), 0),
+      "waiting for a copy");
+}
 
 void GpuStream::begin_recording() {
   check_cuda(cudaStreamBeginCapture(cuda_stream(stream_), cudaStreamCaptureModeThreadLocal),

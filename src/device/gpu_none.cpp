@@ -23,6 +23,7 @@ GpuStream::~GpuStream() = default;
 void GpuStream::copy(void*, const void*, Bytes) { refuse(); }
 void GpuStream::fill(void*, std::byte, Bytes) { refuse(); }
 void GpuStream::synchronize() { refuse(); }
+void GpuStream::wait_for(const GpuClock&, size_t) { refuse(); }
 void GpuStream::begin_recording() { refuse(); }
 std::shared_ptr<GpuStream::Recording> GpuStream::end_recording() { refuse(); }
 void GpuStream::launch(const Recording&) { refuse(); }

@@ -4,9 +4,11 @@
 #include "plan/storages.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "device/buffer.h"
+#include "plan/lanes.h"
 
 namespace adjoint {
 
@@ -73,12 +75,43 @@ class Planner {
         last = std::max(last, at);
       }
     }
+    if (options_.target == Target::kCuda) keep_while_sent();
     for (const Value v : scheme_.outputs) last_use_[root(v)] = end_;
     for (const Carry& c : scheme_.carries) last_use_[root(c.in)] = last_use_[root(c.out)] = end_;
     for (const Carry& c : scheme_.loop) {
       int& in = last_use_[root(c.in)];
       int& out = last_use_[root(c.out)];
       in = out = std::max({in, out, plan_.body_end - 1});
+    }
+  }
+
+  // A copy to the host runs beside what comes after it, and behind the copies before it: what it
+  // reads stays until twice the largest of them has been sent after it, so that whoever wants its
+  // bytes seldom waits. Twice, for state goes in pairs: while one's moments leave, the next one's
+  // come.
+  void keep_while_sent() {
+    const auto section_end = [&](int at) {
+      return at < plan_.body_begin ? plan_.body_begin : at < plan_.body_end ? plan_.body_end : end_;
+    };
+    std::vector<std::pair<int, Value>> sent;  // places and operands
+    std::map<int, int64_t> largest;           // by the section's end
+    const auto bytes = [&](Value v) { return scheme_[v].type.bytes().count; };
+    for (int at = 0; at < end_; ++at) {
+      const Morphism& m = scheme_.morphisms[order_[at]];
+      if (lane_of(m) != Lane::kSend) continue;
+      sent.emplace_back(at, m.inputs[0]);
+      int64_t& most = largest[section_end(at)];
+      most = std::max(most, bytes(m.inputs[0]));
+    }
+    for (size_t i = 0; i < sent.size(); ++i) {
+      const auto& [at, v] = sent[i];
+      int until = section_end(at) - 1;
+      int64_t left = 2 * largest[until + 1];
+      for (size_t k = i + 1; k < sent.size() && sent[k].first < until; ++k) {
+        left -= bytes(sent[k].second);
+        if (left <= 0) until = sent[k].first;
+      }
+      last_use_[root(v)] = std::max(last_use_[root(v)], until);
     }
   }
 

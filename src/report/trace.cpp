@@ -1,10 +1,12 @@
 #include "report/trace.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "ops/op_def.h"
+#include "plan/lanes.h"
 #include "report/timeline.h"
 
 namespace adjoint {
@@ -13,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum Track { kPhases = 1, kBlocks = 2, kCompute = 3, kCopies = 4 };
+enum Track { kPhases = 1, kBlocks = 2, kCompute = 3, kCopies = 4, kSends = 5 };
 constexpr int kProcess = 1;
 
 class Trace {
@@ -27,9 +29,7 @@ class Trace {
     device_ = make_timeline(scheme, plan, all);
     all.tier = Tier::kHost;
     host_ = make_timeline(scheme, plan, all);
-    // Whole nanoseconds, which viewers count in: neighbours then meet and never overlap.
-    for (const Moment& m : device_.moments) starts_.push_back(std::llround(1e9 * m.begins));
-    starts_.push_back(std::llround(1e9 * device_.length()));
+    lay_out(all.seconds);
   }
 
   std::string text() {
@@ -48,6 +48,45 @@ class Trace {
  private:
   static constexpr auto kReplace = Json::error_handler_t::replace;  // names that are no UTF-8
 
+  bool has_lanes() const { return plan_.target == Target::kCuda && plan_.host.size.count > 0; }
+
+  // Calls one after the other, or each lane by itself: phases, blocks and counters then go by the
+  // work's clock. Whole nanoseconds, which viewers count in: neighbours then meet and never
+  // overlap.
+  void lay_out(const std::vector<double>& seconds) {
+    const auto whole = [](double s) { return static_cast<int64_t>(std::llround(1e9 * s)); };
+    if (!has_lanes()) {
+      for (const Moment& m : device_.moments) {
+        starts_.push_back(whole(m.begins));
+        spans_.push_back({whole(m.begins), whole(m.ends)});
+      }
+      starts_.push_back(whole(device_.length()));
+      return;
+    }
+    const std::vector<LanedCall> lanes = make_lanes(scheme_, plan_);
+    double now = 0;
+    const auto add = [&](int begin, int end) {
+      const std::vector<double> ends = end_times(lanes, seconds, begin, end);
+      double work = now, last = now;
+      for (int at = begin; at < end; ++at) {
+        const double ended = now + ends[at], began = ended - seconds[at];
+        if (lanes[at].lane == Lane::kWork) work = std::max(work, began);
+        starts_.push_back(whole(work));
+        spans_.push_back({whole(began), whole(ended)});
+        last = std::max(last, ended);
+      }
+      now = last;
+    };
+    if (scheme_.parts == 1) {
+      add(0, static_cast<int>(plan_.calls.size()));
+    } else {
+      add(0, plan_.body_begin);
+      for (int part = 0; part < scheme_.parts; ++part) add(plan_.body_begin, plan_.body_end);
+      add(plan_.body_end, static_cast<int>(plan_.calls.size()));
+    }
+    starts_.push_back(whole(now));
+  }
+
   void add(const Json& event) {
     if (!events_.empty()) events_ += ",\n";
     events_ += event.dump(-1, ' ', false, kReplace);
@@ -59,8 +98,12 @@ class Trace {
 
   void name_tracks() {
     add({{"name", "process_name"}, {"ph", "M"}, {"pid", kProcess}, {"args", {{"name", title_}}}});
-    const std::pair<Track, const char*> tracks[] = {
-        {kPhases, "phases"}, {kBlocks, "blocks"}, {kCompute, "compute"}, {kCopies, "copies"}};
+    std::vector<std::pair<Track, const char*>> tracks = {
+        {kPhases, "phases"},
+        {kBlocks, "blocks"},
+        {kCompute, "compute"},
+        {kCopies, has_lanes() ? "fetches" : "copies"}};
+    if (has_lanes()) tracks.emplace_back(kSends, "sends");
     for (const auto& [track, name] : tracks) {
       add({{"name", "thread_name"},
            {"ph", "M"},
@@ -95,8 +138,11 @@ class Trace {
     const PlannedCall& planned = plan_.calls[moment.place];
     if (planned.is_view) return;  // nothing runs
     const Morphism& m = scheme_.morphisms[planned.morphism];
-    Json e = event(m.op, name(kind_of(m)).data(), m.op == "move" ? kCopies : kCompute, starts_[i],
-                   starts_[i + 1]);
+    const Lane lane = lane_of(m);
+    const Track track = lane == Lane::kWork                  ? kCompute
+                        : lane == Lane::kSend && has_lanes() ? kSends
+                                                             : kCopies;
+    Json e = event(m.op, name(kind_of(m)).data(), track, spans_[i].first, spans_[i].second);
     std::vector<std::string> in, out;
     for (const Value v : m.inputs) in.push_back(to_string(scheme_[v].type));
     for (const Value v : m.outputs) out.push_back(to_string(scheme_[v].type));
@@ -144,7 +190,8 @@ class Trace {
   const Plan& plan_;
   std::string title_;
   Timeline device_, host_;
-  std::vector<int64_t> starts_;  // per moment, and the end
+  std::vector<int64_t> starts_;                     // of the work, per moment, and the end
+  std::vector<std::pair<int64_t, int64_t>> spans_;  // of the call itself, per moment
   std::string events_;
 };
 

@@ -1,5 +1,6 @@
 // A step as a trace for Perfetto or chrome://tracing (the JSON Trace Event Format): one event per
-// call, tracks for arithmetic, copies between tiers, phases and blocks, and counters of memory.
+// call, tracks for arithmetic, copies between tiers, phases and blocks, and counters of memory. On
+// a GPU copies run beside the arithmetic, and the trace shows them there.
 #pragma once
 #include <string>
 #include <vector>

@@ -102,6 +102,7 @@ void Run::prepare() {
   if (options_.poison) poison_ = std::byte{0xff};  // a NaN in every floating dtype
   CHECK(on_gpu() || num_threads() <= plan_.threads,
         "workspaces are planned for every thread that runs");
+  if (on_gpu()) lanes_ = std::make_unique<GpuLanes>(make_lanes(scheme_, plan_), stream_);
   calls_.reserve(plan_.calls.size());
   dies_after_.resize(plan_.calls.size());
   for (const PlannedCall& planned : plan_.calls) {
@@ -120,7 +121,7 @@ void Run::prepare() {
                  .target = plan_.target,
                  .deterministic = plan_.deterministic};
     Pointers at;
-    if (on_gpu()) at.stream = stream_->handle();
+    if (on_gpu()) at.stream = lanes_->stream_of(static_cast<int>(launches_.size())).handle();
     for (const Value v : m.inputs) {
       k.in_strides.push_back(plan_.places[v].strides);
       at.in.push_back(data(v));
@@ -188,14 +189,21 @@ void Run::step() {
 }
 
 void Run::run_calls(int begin, int end, bool for_good) {
+  // Poison, clocks and witnesses look at one call after the other.
+  if (lanes_) lanes_->open(begin, poison_ || timer_ || after_call);
   for (int at = begin; at < end; ++at) {
-    if (launches_[at]) launches_[at]();
+    if (launches_[at]) {
+      if (lanes_) lanes_->before(at);
+      launches_[at]();
+      if (lanes_) lanes_->after(at);
+    }
     if (poison_) bury(at, for_good);
     if (timer_) timer_->after(at);
     if (!after_call) continue;
     synchronize();
     after_call(at);
   }
+  if (lanes_) lanes_->close();
 }
 
 bool Run::launches_recordings() const {

@@ -16,6 +16,7 @@
 #include "device/gpu.h"
 #include "ops/op_def.h"
 #include "plan/plan.h"
+#include "run/gpu_lanes.h"
 
 namespace adjoint {
 
@@ -92,7 +93,8 @@ class Run {
   RunOptions options_;
   std::array<Buffer, kNumTiers> own_;
   std::array<std::byte*, kNumTiers> base_ = {};
-  std::shared_ptr<GpuStream> stream_;  // shared with a host run
+  std::shared_ptr<GpuStream> stream_;  // of the work; shared with a host run
+  std::unique_ptr<GpuLanes> lanes_;    // none on a CPU
   // Whole steps where a step has one part, else prologue, body and epilogue.
   std::vector<std::shared_ptr<GpuStream::Recording>> recordings_;
   struct Mailbox {

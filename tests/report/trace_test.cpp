@@ -52,6 +52,39 @@ TEST(Trace, EventsDoNotOverlapWithinATrack) {
   }
 }
 
+// On a GPU each direction has its own, and copies run beside the work.
+TEST(Trace, CopiesOfAGpuRunBesideTheWork) {
+  for (const char* stack : {"offload(parameters)", "offload(activations) | accumulate(2)"}) {
+    const Scheme forward =
+        elaborate_preset("char", {{"layers", 3}, {"hidden", 32}, {"batch", 4}, {"seq", 16}});
+    Planned p{training_step(forward, {.stack = stack, .target = Target::kCuda}), {}};
+    p.plan = make_plan(p.scheme, {.threads = 1, .target = Target::kCuda});
+    std::map<int, double> free;
+    std::vector<std::tuple<int, double, double>> sorted;
+    double sum = 0, last = 0;
+    for (const auto& e : events_of(p)) {
+      if (e["ph"] != "X") continue;
+      sorted.emplace_back(e["tid"], e["ts"], e["dur"]);
+      if (e["tid"] < 3) continue;
+      EXPECT_EQ(e["tid"] > 3, e["name"] == "move") << e;
+      if (e["name"] == "move") {
+        EXPECT_EQ(e["tid"] == 5,
+                  e["args"]["source"].get<std::string>().find("fetched") == std::string::npos)
+            << e;
+      }
+      sum += e["dur"].get<double>();
+      last = std::max(last, e["ts"].get<double>() + e["dur"].get<double>());
+    }
+    std::sort(sorted.begin(), sorted.end());
+    for (const auto& [track, start, duration] : sorted) {
+      EXPECT_GE(std::llround(1000 * start), std::llround(1000 * free[track])) << stack;
+      free[track] = start + duration;
+    }
+    EXPECT_LT(last, 0.95 * sum) << stack;
+    EXPECT_GE(last, free[3]) << stack;
+  }
+}
+
 TEST(Trace, CopiesHaveATrackOfTheirOwn) {
   const Planned p = planned("char", "offload(optimizer)");
   size_t copies = 0;
