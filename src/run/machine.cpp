@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -131,24 +132,50 @@ Target target_named(std::string_view name) {
   return Target::kCuda;
 }
 
+namespace {
+
+// "NVIDIA GeForce RTX 4090": nvidia, geforce, rtx, 4090.
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (const unsigned char c : name) {
+    if (std::isalnum(c)) {
+      words.back() += static_cast<char>(std::tolower(c));
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  return words;
+}
+
+// Whether whole words of the GPU's name, side by side, are this one: an L40S is no L4.
+bool has_name(const std::vector<std::string>& words, const std::string& name) {
+  for (size_t first = 0; first < words.size(); ++first) {
+    std::string joined;
+    for (size_t i = first; i < words.size() && joined.size() < name.size(); ++i) joined += words[i];
+    if (joined == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string sheet_for_gpu(std::string_view gpu, Bytes memory) {
+  const std::vector<std::string> words = words_of(gpu);
+  std::string best = "h200";
+  int64_t furthest = INT64_MAX;
+  for (const std::string& name : device_names()) {
+    if (!has_name(words, words_of(name).front())) continue;
+    const int64_t apart = std::abs((find_device(name).memory - memory).count);
+    if (apart >= furthest) continue;
+    best = name;
+    furthest = apart;
+  }
+  return best;
+}
+
 DeviceSheet sheet_here(Target target) {
   if (target == Target::kCpu) return find_device("cpu");
-  // Names are compared without what people write between their parts; the longest one that is in
-  // the GPU's own wins: an L40S is no L4.
-  const auto plain = [](const std::string& name) {
-    std::string letters;
-    for (const unsigned char c : name) {
-      if (std::isalnum(c)) letters += static_cast<char>(std::tolower(c));
-    }
-    return letters;
-  };
-  const std::string gpu = plain(open_gpu().name);
-  std::string best;
-  for (const std::string& name : device_names()) {
-    if (gpu.find(plain(name)) != std::string::npos && name.size() > best.size()) best = name;
-  }
-  if (!best.empty()) return find_device(best);
-  return find_device("h200");
+  return find_device(sheet_for_gpu(open_gpu().name, open_gpu().memory));
 }
 
 DeviceSheet measured_sheet(const MachinePeak& peak) {

@@ -22,8 +22,11 @@ double product_rate(Dtype dtype, Target target = Target::kCpu);
 // "cpu" or "cuda"; an Error for another name, a MachineError where there is no such device here.
 Target target_named(std::string_view name);
 
-// The sheet that comes with Adjoint for this machine's CPU or GPU; of a GPU that has none, the
-// H200's, whose kernels are the same.
+// The name of the sheet that comes with Adjoint for a GPU of this name and memory: of those that
+// are called like it (what follows a dash is its memory) the one whose memory is nearest. Of a GPU
+// that has none, the H200's, whose kernels are the same.
+std::string sheet_for_gpu(std::string_view gpu, Bytes memory);
+// That of this machine's CPU or GPU.
 DeviceSheet sheet_here(Target target);
 // The same with these rates.
 DeviceSheet measured_sheet(const MachinePeak& peak);
