@@ -24,7 +24,7 @@ struct FreeBuffer {
 class Buffer {
  public:
   Buffer() = default;
-  // MachineError when there is not that much memory.
+  // When there is not that much memory: MachineError, of a GPU Error.
   explicit Buffer(Bytes size, Memory memory = Memory::kHost);
 
   std::byte* data() const { return data_.get(); }

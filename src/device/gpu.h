@@ -1,6 +1,6 @@
 // The little of CUDA that rooms other than `ops` need: the GPU, its memory, one stream of work, and
 // steps that are recorded once and launched whole. Without CUDA in the binary, or without a GPU,
-// asking for any of it is a MachineError that says which.
+// asking for any of it is an Error that says which; a GPU that fails is a MachineError.
 #pragma once
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ struct Gpu {
 };
 bool has_cuda();        // this binary knows CUDA
 bool has_gpu();         // and this machine has a GPU that it can use
-const Gpu& open_gpu();  // the first one; MachineError
+const Gpu& open_gpu();  // the first one; Error
 Bytes free_gpu_memory();
 
 class GpuClock;
@@ -67,8 +67,8 @@ class GpuClock {
   std::vector<void*> events_;
 };
 
-// Memory of the GPU, or of the host where the GPU reaches it without a detour. MachineError with
-// the bytes wanted and free.
+// Memory of the GPU, or of the host where the GPU reaches it without a detour. Of a GPU that has
+// less: an Error with the bytes wanted and free. Of a host: a MachineError.
 void* allocate_gpu(Bytes size);
 void* allocate_pinned(Bytes size);
 void release_gpu(void* data);

@@ -2,41 +2,32 @@
 
 #include "device/cuda_check.h"
 #include "device/gpu.h"
+#include "device/gpu_refusals.h"
 
 namespace adjoint {
 
 namespace {
 
-constexpr int kLeastMajor = 8;  // bf16 products, and kernels of this binary
-
 Gpu find_gpu() {
-  int driver = 0, runtime = 0, count = 0;
-  cudaRuntimeGetVersion(&runtime);
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-    throw MachineError("there is no NVIDIA driver on this machine: say --device cpu");
+  GpuFound found;
+  cudaRuntimeGetVersion(&found.runtime);
+  if (cudaDriverGetVersion(&found.driver) != cudaSuccess) found.driver = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&found.count); status != cudaSuccess) {
+    found.count = 0;
+    found.trouble = cudaGetErrorString(status);
   }
-  const auto version = [](int v) { return join_parts(v / 1000, ".", v % 1000 / 10); };
-  if (driver / 1000 < runtime / 1000) {
-    throw MachineError(join_parts("the NVIDIA driver is too old: it speaks CUDA ", version(driver),
-                                  ", this adjoint was built for ", version(runtime)));
+  cudaDeviceProp properties = {};
+  if (found.count > 0) {
+    check_cuda(cudaGetDeviceProperties(&properties, 0), "reading its properties");
+    found.name = properties.name;
+    found.major = properties.major;
+    found.minor = properties.minor;
   }
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || count == 0) {
-    throw MachineError(
-        join_parts("no GPU can be used on this machine (",
-                   status == cudaSuccess ? "there is none" : cudaGetErrorString(status),
-                   "): say --device cpu"));
-  }
-  cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, 0), "reading its properties");
-  if (properties.major < kLeastMajor) {
-    throw MachineError(join_parts(properties.name, " has compute capability ", properties.major,
-                                  ".", properties.minor, ", Adjoint's kernels want 8.0 or newer"));
-  }
+  if (const std::string why = why_no_gpu(found); !why.empty()) throw Error(why);
   check_cuda(cudaSetDevice(0), "being chosen");
-  return {.name = properties.name,
-          .major = properties.major,
-          .minor = properties.minor,
+  return {.name = found.name,
+          .major = found.major,
+          .minor = found.minor,
           .multiprocessors = properties.multiProcessorCount,
           .memory = {static_cast<int64_t>(properties.totalGlobalMem)}};
 }
@@ -48,7 +39,7 @@ bool has_cuda() { return true; }
 bool has_gpu() {
   try {
     open_gpu();
-  } catch (const MachineError&) {
+  } catch (const std::runtime_error&) {  // not here, or broken
     return false;
   }
   return true;
@@ -144,28 +135,26 @@ double GpuClock::seconds(size_t from, size_t to) const {
 }
 
 namespace {
-[[noreturn]] void refuse_memory(Bytes size, const std::string& of) {
-  cudaGetLastError();  // it is said here, and the next call is not to blame
-  throw MachineError(join_parts("this wants ", human(size), " (", size.count, " bytes) of ", of,
-                                ": take a smaller --batch, or a stack that --fit chooses"));
-}
 size_t at_least_one(Bytes size) { return static_cast<size_t>(std::max<int64_t>(1, size.count)); }
 }  // namespace
 
 void* allocate_gpu(Bytes size) {
   open_gpu();
   void* data = nullptr;
-  if (cudaMalloc(&data, at_least_one(size)) == cudaSuccess) return data;
-  cudaGetLastError();
-  const Bytes free = free_gpu_memory();
-  refuse_memory(
-      size, join_parts("GPU memory, where ", human(free), " (", free.count, " bytes) are free"));
+  const cudaError_t status = cudaMalloc(&data, at_least_one(size));
+  if (status == cudaSuccess) return data;
+  cudaGetLastError();  // it is said here, and the next call is not to blame
+  if (status != cudaErrorMemoryAllocation) check_cuda(status, "giving memory");
+  throw Error(too_little_gpu_memory(size, free_gpu_memory()));
 }
 void* allocate_pinned(Bytes size) {
   open_gpu();
   void* data = nullptr;
   if (cudaMallocHost(&data, at_least_one(size)) == cudaSuccess) return data;
-  refuse_memory(size, "pinned host memory");
+  cudaGetLastError();
+  throw MachineError(join_parts("this wants ", human(size), " (", size.count,
+                                " bytes) of pinned host memory, which the machine does not give: "
+                                "take a smaller --batch, or a stack without offload"));
 }
 void release_gpu(void* data) { cudaFree(data); }
 void release_pinned(void* data) { cudaFreeHost(data); }

@@ -6,7 +6,7 @@ namespace adjoint {
 
 namespace {
 [[noreturn]] void refuse() {
-  throw MachineError(
+  throw Error(
       "this adjoint was built without CUDA: build it where nvcc is on the PATH, or say --device "
       "cpu");
 }

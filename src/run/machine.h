@@ -19,7 +19,7 @@ MachinePeak measure_machine(Target target = Target::kCpu);
 // widened, as in a step.
 double product_rate(Dtype dtype, Target target = Target::kCpu);
 
-// "cpu" or "cuda"; an Error for another name, a MachineError where there is no such device here.
+// "cpu" or "cuda"; an Error for another name, and where there is no such device here.
 Target target_named(std::string_view name);
 
 // The name of the sheet that comes with Adjoint for a GPU of this name and memory: of those that

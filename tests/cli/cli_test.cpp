@@ -180,6 +180,20 @@ TEST_F(Cli, BenchRefuses) {
   EXPECT_EQ(run("bench sweep --batches 4,x").code, 2);
 }
 
+// Where there is no GPU, or no CUDA in the binary: one sentence, before anything is written.
+TEST_F(Cli, RefusesAGpuThatIsNotHere) {
+  if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "there may be a GPU";
+  const std::string cuda = " --device cuda", small(kSmallBench);
+  refused(small_run("run") + cuda, "say --device cpu");
+  EXPECT_FALSE(std::filesystem::exists(at("run")));
+  refused("profile --model char --out " + at("profile") + cuda, "say --device cpu");
+  EXPECT_FALSE(std::filesystem::exists(at("profile")));
+  refused("bench step" + small + cuda, "say --device cpu");
+  refused("bench sweep --batches 1,2" + small + cuda, "say --device cpu");
+  refused("verify --model char" + cuda, "say --device cpu");
+  refused("bench step --device gpu" + small, "--device: wanted cpu or cuda, found 'gpu'");
+}
+
 TEST_F(Cli, TrainsThenGenerates) {
   Outcome o = run(small_run("run") + " --json");
   ASSERT_EQ(o.code, 0) << o.text;
