@@ -28,8 +28,8 @@ class LaunchedKernel {
   mutable const void* kernel_ = nullptr;  // found at the first launch
 };
 
-// The machine code of a source for an architecture such as "sm_90"; MachineError with the
-// compiler's own words. Needs no GPU.
-std::string compile_to_cubin(const std::string& text, const std::string& architecture);
+// The machine code of a source for an architecture such as "sm_90", or its PTX for one such as
+// "compute_90"; MachineError with the compiler's own words. Needs no GPU.
+std::string compile_text(const std::string& text, const std::string& architecture);
 
 }  // namespace adjoint

@@ -43,7 +43,7 @@ TEST(CudaBody, EveryBodyCompiles) {
     if (!op->body || !op->samples) continue;
     const Sample sample = op->samples().front();
     for (const char* architecture : {"sm_80", "sm_90"}) {
-      EXPECT_NO_THROW(compile_to_cubin(Case(*op, sample, Dtype::kBF16).text(), architecture))
+      EXPECT_NO_THROW(compile_text(Case(*op, sample, Dtype::kBF16).text(), architecture))
           << op->name;
     }
   }
@@ -76,8 +76,7 @@ TEST(CudaBody, GangsCompile) {
       gang.members = chunks ? 148 : 3;
       gang.chunks = chunks;
       for (const char* architecture : {"sm_80", "sm_90"}) {
-        EXPECT_NO_THROW(compile_to_cubin(cuda_gang_text(gang), architecture))
-            << cuda_gang_text(gang);
+        EXPECT_NO_THROW(compile_text(cuda_gang_text(gang), architecture)) << cuda_gang_text(gang);
       }
     }
   }
