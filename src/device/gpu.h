@@ -57,7 +57,6 @@ class GpuClock {
   GpuClock(const GpuClock&) = delete;
   GpuClock& operator=(const GpuClock&) = delete;
 
-  size_t size() const { return events_.size(); }
   void mark(size_t i, GpuStream& stream);
   void wait(size_t i) const;  // until the stream has passed the mark, if it was made
   double seconds(size_t from, size_t to) const;  // when the stream has passed both

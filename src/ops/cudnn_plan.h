@@ -8,26 +8,22 @@ namespace adjoint {
 
 class CudnnPlan : public std::enable_shared_from_this<CudnnPlan> {
  public:
-  // The first plan of those cuDNN suggests that it can make, or MachineError. With the properties
-  // of a device (JSON as cuDNN writes it) in place of a handle, the plan is for a device that is
-  // not here: it says its workspace and cannot run.
-  CudnnPlan(CudnnGraph graph, cudnnHandle_t handle, const std::string& device = {});
+  // The first plan of those cuDNN suggests that it can make, or MachineError.
+  CudnnPlan(CudnnGraph graph, cudnnHandle_t handle);
 
   Bytes workspace() const { return workspace_; }
-  const std::string& engine() const { return engine_; }  // which one and its notes, for people
   // The plan outlives the launch. Pointers are those of the graph's memory.
   Launch prepare(cudnnHandle_t handle, const std::vector<std::pair<CudnnGraph::Tensor, void*>>& at,
                  void* workspace) const;
 
  private:
-  bool try_config(const CudnnDescriptor& config, cudnnHandle_t handle,
-                  const CudnnDescriptor* device);
+  bool try_config(const CudnnDescriptor& config, cudnnHandle_t handle);
 
   CudnnGraph graph_;
   CudnnDescriptor operation_graph_;
   std::unique_ptr<CudnnDescriptor> plan_;
   Bytes workspace_;
-  std::string engine_, why_not_;
+  std::string why_not_;
 };
 
 // The stream's handle: made at first use, kept to the end of the process.

@@ -21,12 +21,10 @@ T attribute_of(const CudnnDescriptor& descriptor, cudnnBackendAttributeName_t na
 
 // The engine configurations that cuDNN suggests, the best first.
 std::vector<CudnnDescriptor> suggestions(const CudnnDescriptor& operation_graph,
-                                         cudnnBackendHeurMode_t mode,
-                                         const CudnnDescriptor* device) {
+                                         cudnnBackendHeurMode_t mode) {
   CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, operation_graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  if (device) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *device);
   if (heuristic.try_finalize() != CUDNN_STATUS_SUCCESS) return {};
   int64_t count = 0;
   if (cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
@@ -45,69 +43,34 @@ std::vector<CudnnDescriptor> suggestions(const CudnnDescriptor& operation_graph,
   return configs;
 }
 
-std::string describe_engine(const CudnnDescriptor& config) {
-  CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t raw = engine.get();
-  int64_t count = 0;
-  if (cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
-                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                               &raw) != CUDNN_STATUS_SUCCESS)
-    return "engine ?";
-  int64_t number = -1;
-  cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count,
-                           &number);
-  std::string text = join_parts("engine ", number);
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes = {};
-  if (cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                               notes.size(), &count, notes.data()) == CUDNN_STATUS_SUCCESS)
-    for (int64_t i = 0; i < count; ++i)
-      if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) text += ", not deterministic";
-  std::array<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT> behaviors = {};
-  if (cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
-                               behaviors.size(), &count, behaviors.data()) == CUDNN_STATUS_SUCCESS)
-    for (int64_t i = 0; i < count; ++i)
-      if (behaviors[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) text += ", compiled at run time";
-  return text;
-}
-
 }  // namespace
 
-CudnnPlan::CudnnPlan(CudnnGraph graph, cudnnHandle_t handle, const std::string& device)
+CudnnPlan::CudnnPlan(CudnnGraph graph, cudnnHandle_t handle)
     : graph_(std::move(graph)), operation_graph_(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
-  std::unique_ptr<CudnnDescriptor> properties;
-  if (!device.empty()) {
-    properties = std::make_unique<CudnnDescriptor>(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    properties->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, device.size(),
-                    device.data());
-    properties->finalize("reading the properties of a device");
-  }
   std::vector<cudnnBackendDescriptor_t> operations;
   for (const CudnnDescriptor& op : graph_.operations_) operations.push_back(op.get());
-  if (handle) operation_graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+  operation_graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
   operation_graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                        operations.size(), operations.data());
   operation_graph_.finalize("a graph of ops");
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    for (const CudnnDescriptor& config : suggestions(operation_graph_, mode, properties.get()))
-      if (try_config(config, handle, properties.get())) return;
+    for (const CudnnDescriptor& config : suggestions(operation_graph_, mode))
+      if (try_config(config, handle)) return;
   if (why_not_.empty()) fail_cudnn("no engine for this graph of ops", CUDNN_STATUS_NOT_SUPPORTED);
   throw MachineError("cuDNN: no engine for this graph of ops; the last said: " + why_not_);
 }
 
-bool CudnnPlan::try_config(const CudnnDescriptor& config, cudnnHandle_t handle,
-                           const CudnnDescriptor* device) {
+bool CudnnPlan::try_config(const CudnnDescriptor& config, cudnnHandle_t handle) {
   auto plan = std::make_unique<CudnnDescriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  if (handle) plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
-  if (device) plan->set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *device);
+  plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
   plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
   const cudnnStatus_t status = plan->try_finalize();
   if (status != CUDNN_STATUS_SUCCESS) {
-    why_not_ = join_parts(describe_engine(config), ": ", cudnn_words(status));
+    why_not_ = cudnn_words(status);
     return false;
   }
   workspace_ = {
       attribute_of<int64_t>(*plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64)};
-  engine_ = describe_engine(config);
   plan_ = std::move(plan);
   return true;
 }
