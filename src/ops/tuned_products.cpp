@@ -160,6 +160,12 @@ void TunedProducts::remember(const std::string& machine, const std::string& prod
   machines_[machine][product] = tuned;
 }
 
+void TunedProducts::remember(const TunedProducts& others) {
+  for (const auto& [machine, products] : others.machines_) {
+    for (const auto& [product, tuned] : products) remember(machine, product, tuned);
+  }
+}
+
 size_t TunedProducts::size() const {
   size_t count = 0;
   for (const auto& [machine, products] : machines_) count += products.size();

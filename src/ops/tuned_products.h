@@ -39,6 +39,7 @@ class TunedProducts {
   // shape, layouts and dtypes, see product_key. Null where nothing is known.
   const TunedProduct* find(const std::string& machine, const std::string& product) const;
   void remember(const std::string& machine, const std::string& product, const TunedProduct& tuned);
+  void remember(const TunedProducts& others);  // all of them, in the place of its own
   size_t size() const;
 
   bool operator==(const TunedProducts&) const = default;

@@ -15,6 +15,7 @@
 #include "base/philox.h"
 #include "data/safetensors.h"
 #include "device/parallel.h"
+#include "ops/product_table.h"
 
 namespace adjoint {
 
@@ -212,7 +213,8 @@ std::vector<fs::path> files_of(const SavePaths& paths) {
           paths.run(),
           paths.text(),
           paths.tokenizer(),
-          paths.metrics()};
+          paths.metrics(),
+          paths.products()};
 }
 }  // namespace
 
@@ -375,6 +377,18 @@ int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
   }
   copy_in(model, run, Role::kParameter);
   return step;
+}
+
+void save_products(const SavePaths& paths) { product_table().write(paths.products()); }
+
+void load_products(const SavePaths& paths) {
+  std::error_code ignored;
+  if (!fs::exists(paths.products(), ignored)) return;
+  try {
+    product_table().remember(TunedProducts::read(paths.products()));
+  } catch (const Error& e) {
+    fail(e.what(), "; without this file the run goes on with products tuned anew, and other bits");
+  }
 }
 
 nlohmann::json read_json(const fs::path& file) {

@@ -6,6 +6,7 @@
 //   run.json               the settings;  model.scheme  the model's text;  tokenizer.json
 //   metrics.jsonl          one line per logged step
 //   functors/*.functor     the stack's own functors that came from files
+//   products.json          on a GPU: the algorithms that its matrix products were given
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -26,6 +27,7 @@ struct SavePaths {
   std::filesystem::path tokenizer() const { return folder / "tokenizer.json"; }
   std::filesystem::path metrics() const { return folder / "metrics.jsonl"; }
   std::filesystem::path functors() const { return folder / "functors"; }
+  std::filesystem::path products() const { return folder / "products.json"; }
 };
 
 // Makes the folder and tries to write in it; Error.
@@ -102,6 +104,12 @@ void save_model(const SavePaths& paths, std::span<const SafetensorView> paramete
 
 // What a model computes with one sample, dropout aside, whatever its files are called.
 std::string fingerprint(const Scheme& one_sample);
+
+// The process's table of tuned products (ops/product_table.h). A run that goes on takes its
+// folder's before its own machine's, so that it multiplies as it did, with the same bits; a folder
+// without one changes nothing, and a damaged one is an Error.
+void save_products(const SavePaths& paths);
+void load_products(const SavePaths& paths);
 
 nlohmann::json read_json(const std::filesystem::path& file);
 

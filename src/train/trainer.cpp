@@ -191,6 +191,7 @@ Trainer::Trainer(ResolvedConfig resolved)
     }
     if (cpu) room_to_save_ = budget - needed;  // a copy to save is in the host's memory
   }
+  if (config_.resume) load_products(paths_);
   run_ = std::make_unique<Run>(step, train_plan);
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
   rate_ = input_named(step, "rate");
@@ -260,6 +261,8 @@ void Trainer::begin_folder() {
     write_file_atomically(paths_.text(), model_->text().text);
     save_tokenizer(*tokenizer_, paths_.tokenizer());
   }
+  // Who wants the same bits everywhere asks no table.
+  if (run_->on_gpu() && !config_.deterministic) save_products(paths_);
   if (!functor_texts_.empty()) fs::create_directories(paths_.functors());
   for (const auto& [name, own] : functor_texts_)
     write_file_atomically(paths_.functors() / name, own);

@@ -28,6 +28,18 @@ TunedProducts table() {
   return table;
 }
 
+TEST(TunedProducts, OthersTakeThePlaceOfItsOwn) {
+  TunedProducts others;
+  others.remember("one", "m=2", tuned(7, 3));
+  others.remember("third", "m=1", tuned(8, 4));
+  TunedProducts all = table();
+  all.remember(others);
+  EXPECT_EQ(all.size(), 4u);
+  EXPECT_EQ(all.find("one", "m=1")->algorithm.id, 66);
+  EXPECT_EQ(all.find("one", "m=2")->algorithm.id, 7);
+  EXPECT_EQ(all.find("third", "m=1")->microseconds, 4);
+}
+
 // What reading this says is wrong; empty when nothing is.
 std::string refusal(const std::string& text) {
   try {

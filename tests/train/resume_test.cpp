@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "data/safetensors.h"
+#include "ops/product_table.h"
 #include "train/train_folder.h"
 
 namespace adjoint {
@@ -31,6 +32,40 @@ TEST_F(TrainFolder, ResumeContinuesBitForBit) {
     for (const char* key : {"step", "loss", "lr", "grad_norm"}) EXPECT_EQ(x[key], y[key]) << key;
     EXPECT_EQ(x["step"], step);
   }
+}
+
+// The table of tuned products is an input of a run on a GPU: what it was given it is given again,
+// whatever this machine's own table has come to say.
+TEST_F(TrainFolder, ResumeReadsTheTunedProducts) {
+  train(options("run", {{"stop_after", 3}}));
+  EXPECT_FALSE(fs::exists(out("run") / "products.json")) << "none is asked on a CPU";
+  const auto id = [](int64_t id) { return TunedProduct{{.id = id}, 1.0}; };
+  product_table().remember("no GPU", "m=1", id(5));
+  save_products(SavePaths(out("run")));
+  product_table().remember("no GPU", "m=1", id(6));
+  product_table().remember("no GPU", "m=2", id(7));
+  train(resume("run"));
+  EXPECT_EQ(product_table().find("no GPU", "m=1")->algorithm.id, 5) << "the folder's";
+  EXPECT_EQ(product_table().find("no GPU", "m=2")->algorithm.id, 7) << "known here alone";
+  // Another device goes on without touching it; a new run begins without it.
+  EXPECT_TRUE(fs::exists(out("run") / "products.json"));
+  train(options("run", {{"overwrite", true}}));
+  EXPECT_FALSE(fs::exists(out("run") / "products.json"));
+}
+
+TEST_F(TrainFolder, RefusesADamagedTableOfProducts) {
+  train(options("run", {{"stop_after", 3}}));
+  const fs::path table = out("run") / "products.json";
+  const std::string before = read_file(out("run") / "run.json");
+  for (const char* text : {"", "{", "[]", R"({"format": "adjoint tuned products 0"})"}) {
+    write_file_atomically(table, text);
+    const std::string error = error_of(resume("run"));
+    EXPECT_NE(error.find("products.json: this is no table of tuned products"), std::string::npos)
+        << error;
+  }
+  EXPECT_EQ(read_file(out("run") / "run.json"), before);
+  fs::remove(table);
+  EXPECT_EQ(train(resume("run")).step, 7);
 }
 
 TEST_F(TrainFolder, ARunThatEndedCanGoOnLonger) {
