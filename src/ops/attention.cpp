@@ -167,9 +167,9 @@ Launch cuda(const KernelCall& k, const Pointers& at) {
   std::vector<void*> in;
   for (const void* p : at.in) in.push_back(const_cast<void*>(p));
   const auto [q, key, v] = operands.rows(k.in_strides, in);
-  return prepare_attention_cuda(operands.shape, q, key, v, rows_of(k.out_strides[0], at.out[0]),
-                                at.out[1], at.workspace, workspace_bytes(k),
-                                static_cast<CUstream_st*>(at.stream));
+  return prepare_attention_cuda(
+      operands.shape, q, key, v, rows_of(k.out_strides[0], at.out[0]), at.out[1], at.workspace,
+      attention_way(operands.shape, k.workspace_cap), static_cast<CUstream_st*>(at.stream));
 }
 
 std::vector<Sample> samples() {
@@ -238,7 +238,8 @@ extern const OpDef op_attention = {
     .cuda = cuda,
     .cuda_workspace =
         [](const KernelCall& k) {
-          return attention_cuda_workspace(AttentionOperands(k.call, k.call.inputs.size()).shape);
+          const AttentionOperands operands(k.call, k.call.inputs.size());
+          return attention_way(operands.shape, k.workspace_cap).workspace;
         },
     .samples = samples,
     .refused = refused,

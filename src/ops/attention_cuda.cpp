@@ -144,13 +144,13 @@ Call part_of(const Call& call, const AttentionShape& part, int64_t sample, int64
 }  // namespace
 
 Launch prepare_attention_cuda(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
-                              void* lse, void* workspace, Bytes workspace_bytes,
+                              void* lse, void* workspace, const AttentionWay& way,
                               cudaStream_t stream) {
   const Call call = {.shape = shape, .q = q, .k = k, .v = v, .out = out, .lse = lse};
-  if (is_for_cudnn(call)) {
+  if (way.cudnn && is_for_cudnn(call)) {
     const cudnnHandle_t handle = cudnn_handle(stream);
     if (const auto& [at, plan] = plan_of(call, Pass::kForward, handle); plan) {
-      void* scratch = Places(workspace, workspace_bytes).take(plan->workspace());
+      void* scratch = Places(workspace, way.workspace).take(plan->workspace());
       return plan->prepare(
           handle,
           {{at.q, q.data}, {at.k, k.data}, {at.v, v.data}, {at.out, out.data}, {at.lse, lse}},
@@ -162,7 +162,7 @@ Launch prepare_attention_cuda(const AttentionShape& shape, Rows q, Rows k, Rows 
 
 Launch prepare_attention_grad_cuda(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
                                    const void* lse, Rows dout, Rows dq, Rows dk, Rows dv,
-                                   void* workspace, Bytes workspace_bytes, bool deterministic,
+                                   void* workspace, const AttentionWay& way, bool deterministic,
                                    cudaStream_t stream) {
   const Call call = {.shape = shape,
                      .q = q,
@@ -175,12 +175,12 @@ Launch prepare_attention_grad_cuda(const AttentionShape& shape, Rows q, Rows k, 
                      .dk = dk,
                      .dv = dv};
   const auto plain = [&] {
-    void* sums = Places(workspace, workspace_bytes).take(attention_grad_plain_workspace(shape));
+    void* sums = Places(workspace, way.workspace).take(attention_grad_plain_workspace(shape));
     return prepare_attention_grad_plain(shape, q, k, v, out, lse, dout, dq, dk, dv, sums, stream);
   };
-  if (!is_for_cudnn(call)) return plain();
+  if (!way.cudnn || !is_for_cudnn(call)) return plain();
   const cudnnHandle_t handle = cudnn_handle(stream);
-  const AttentionShape part = attention_grad_part(shape, deterministic);
+  const AttentionShape& part = way.part;
   std::vector<Launch> launches;
   for (int64_t sample = 0; sample < shape.samples; sample += part.samples)
     for (int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += part.kv_heads) {
@@ -188,7 +188,7 @@ Launch prepare_attention_grad_cuda(const AttentionShape& shape, Rows q, Rows k, 
       const auto& [at, plan] =
           plan_of(piece, deterministic ? Pass::kDeterministicGrad : Pass::kGrad, handle);
       if (!plan) return plain();
-      Places places(workspace, workspace_bytes);
+      Places places(workspace, way.workspace);
       const Bytes row{part.samples * part.kv_heads * part.group * part.length * 4};
       std::vector<std::pair<CudnnGraph::Tensor, void*>> pointers = {
           {at.q, piece.q.data},           {at.k, piece.k.data},   {at.v, piece.v.data},

@@ -12,21 +12,25 @@ namespace adjoint {
 // of our own run it.
 bool cudnn_takes(const AttentionShape& shape);
 
-// Enough for either way, on any device.
-Bytes attention_cuda_workspace(const AttentionShape& shape);
-Bytes attention_grad_cuda_workspace(const AttentionShape& shape, bool deterministic);
-
-// What one launch of the gradient's plan works on: all of it, or where it must be deterministic as
-// many samples (or heads of keys, of one sample) as keep cuDNN's scores small.
-AttentionShape attention_grad_part(const AttentionShape& shape, bool deterministic);
+// How a call is made in a workspace that no cap forbids, on any device.
+struct AttentionWay {
+  bool cudnn = false;     // unless pointers or steps say otherwise; else our own kernels
+  AttentionShape part;    // what one launch of cuDNN's plan works on: all of the call, or less
+  Bytes workspace = {0};  // enough for our own kernels as well
+};
+AttentionWay attention_way(const AttentionShape& shape, Bytes cap);
+// By cuDNN as many samples at once (or heads of keys, of one sample) as the cap leaves room for,
+// and where it must be deterministic as keep its scores small. By our own kernels where not even
+// one head has room. An Error where these have none either.
+AttentionWay attention_grad_way(const AttentionShape& shape, bool deterministic, Bytes cap);
 
 // out = softmax(q k^T / sqrt(size)) v; lse as attention_forward has it. MachineError.
 Launch prepare_attention_cuda(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
-                              void* lse, void* workspace, Bytes workspace_bytes,
+                              void* lse, void* workspace, const AttentionWay& way,
                               CUstream_st* stream);
 Launch prepare_attention_grad_cuda(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
                                    const void* lse, Rows dout, Rows dq, Rows dk, Rows dv,
-                                   void* workspace, Bytes workspace_bytes, bool deterministic,
+                                   void* workspace, const AttentionWay& way, bool deterministic,
                                    CUstream_st* stream);
 
 }  // namespace adjoint

@@ -104,8 +104,9 @@ Launch cuda(const KernelCall& k, const Pointers& at) {
   const auto [dq, dk, dv] = operands.rows(k.out_strides, at.out);
   return prepare_attention_grad_cuda(
       operands.shape, q, key, v, rows_of(k.in_strides[count], in[count]), in[count + 1],
-      rows_of(k.in_strides[count + 2], in[count + 2]), dq, dk, dv, at.workspace, workspace_bytes(k),
-      k.deterministic, static_cast<CUstream_st*>(at.stream));
+      rows_of(k.in_strides[count + 2], in[count + 2]), dq, dk, dv, at.workspace,
+      attention_grad_way(operands.shape, k.deterministic, k.workspace_cap), k.deterministic,
+      static_cast<CUstream_st*>(at.stream));
 }
 
 }  // namespace
@@ -145,7 +146,7 @@ extern const OpDef op_attention_grad = {
     .cuda_workspace =
         [](const KernelCall& k) {
           const AttentionOperands operands(k.call, num_operands(k.call));
-          return attention_grad_cuda_workspace(operands.shape, k.deterministic);
+          return attention_grad_way(operands.shape, k.deterministic, k.workspace_cap).workspace;
         },
     .samples = nullptr,  // driven by attention's: out and lse must be those of q, k and v
     .refused =

@@ -1,8 +1,10 @@
 // How much memory attention on CUDA works in, from the shape alone: plans are made where there is
 // no GPU and no cuDNN to ask. The bounds are what cuDNN 9.19 said of its plans for Ampere, Hopper
 // and Blackwell (its plans can be made for a device that is not there), rounded up.
-#include <algorithm>
+#include <functional>
+#include <vector>
 
+#include "base/error.h"
 #include "ops/attention_cuda.h"
 
 namespace adjoint {
@@ -21,10 +23,30 @@ Bytes scores_bytes(const AttentionShape& s) {
   return (s.group * padded(s.length) * padded(s.length)) * Bytes{2};
 }
 
-int64_t largest_divisor(int64_t number, int64_t at_most) {
-  int64_t divisor = std::clamp<int64_t>(at_most, 1, number);
-  while (number % divisor) --divisor;
-  return divisor;
+// Parts of equal size, the largest first: fewer samples, and then fewer heads of keys of one.
+std::vector<AttentionShape> parts_of(const AttentionShape& shape) {
+  std::vector<AttentionShape> parts;
+  AttentionShape part = shape;
+  for (int64_t& size : {std::ref(part.samples), std::ref(part.kv_heads)}) {
+    const int64_t whole = size;
+    for (; size > 0; --size) {
+      if (whole % size == 0) parts.push_back(part);
+    }
+    size = 1;
+  }
+  return parts;
+}
+
+// What cuDNN keeps of the gradient of a part.
+Bytes cudnn_grad_bytes(const AttentionShape& part, bool deterministic) {
+  const int64_t elements = part.samples * heads(part) * part.length * part.size;
+  Bytes bytes = kAnyPlan;
+  // dk and dv by head of queries, before their sum.
+  if (part.group > 1) bytes += (2 * elements) * Bytes{2};
+  if (deterministic) return bytes + (part.samples * part.kv_heads) * scores_bytes(part);
+  // The sums of dq that we lend, and others that all generations but Hopper keep beside them.
+  const int64_t padded_elements = part.samples * heads(part) * padded(part.length) * part.size;
+  return bytes + (elements + padded_elements) * Bytes{4};
 }
 
 }  // namespace
@@ -35,36 +57,30 @@ bool cudnn_takes(const AttentionShape& s) {
          s.length >= 64;
 }
 
-AttentionShape attention_grad_part(const AttentionShape& shape, bool deterministic) {
-  AttentionShape part = shape;
-  if (!deterministic || !cudnn_takes(shape)) return part;
-  const int64_t kv_heads = kScoresAtOnce.count / scores_bytes(shape).count;
-  if (kv_heads >= shape.kv_heads) {
-    part.samples = largest_divisor(shape.samples, kv_heads / shape.kv_heads);
-  } else {
-    part.samples = 1;
-    part.kv_heads = largest_divisor(shape.kv_heads, kv_heads);
-  }
-  return part;
+AttentionWay attention_way(const AttentionShape& shape, Bytes cap) {
+  const bool cudnn = cudnn_takes(shape) && kAnyPlan <= cap;
+  return {.cudnn = cudnn, .part = shape, .workspace = cudnn ? kAnyPlan : Bytes{0}};
 }
 
-Bytes attention_cuda_workspace(const AttentionShape& shape) {
-  return cudnn_takes(shape) ? kAnyPlan : Bytes{0};
-}
-
-Bytes attention_grad_cuda_workspace(const AttentionShape& shape, bool deterministic) {
+AttentionWay attention_grad_way(const AttentionShape& shape, bool deterministic, Bytes cap) {
   // Sums per query, which our own kernels want too, and of the whole shape.
   const Bytes row_sums = (shape.samples * heads(shape) * shape.length) * size_of(shape.wide());
-  if (!cudnn_takes(shape)) return row_sums;
-  const AttentionShape part = attention_grad_part(shape, deterministic);
-  const int64_t elements = part.samples * heads(part) * part.length * part.size;
-  Bytes bytes = row_sums + kAnyPlan;
-  // dk and dv by head of queries, before their sum.
-  if (part.group > 1) bytes += (2 * elements) * Bytes{2};
-  if (deterministic) return bytes + (part.samples * part.kv_heads) * scores_bytes(part);
-  // The sums of dq that we lend, and others that all generations but Hopper keep beside them.
-  const int64_t padded_elements = part.samples * heads(part) * padded(part.length) * part.size;
-  return bytes + (elements + padded_elements) * Bytes{4};
+  if (row_sums > cap) {
+    fail("the gradient of attention wants a workspace of ", row_sums.count,
+         " bytes at least, and the device's sheet allows ", cap.count,
+         ": take a smaller --batch, or a sheet with a larger workspace");
+  }
+  const AttentionWay own{.cudnn = false, .part = shape, .workspace = row_sums};
+  if (!cudnn_takes(shape)) return own;
+  for (const AttentionShape& part : parts_of(shape)) {
+    const int64_t heads_of_keys = part.samples * part.kv_heads;
+    if (deterministic && heads_of_keys > 1 && heads_of_keys * scores_bytes(part) > kScoresAtOnce) {
+      continue;
+    }
+    const Bytes workspace = row_sums + cudnn_grad_bytes(part, deterministic);
+    if (workspace <= cap) return {.cudnn = true, .part = part, .workspace = workspace};
+  }
+  return own;
 }
 
 }  // namespace adjoint

@@ -37,12 +37,13 @@ std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&,
                                          bool) {
   refuse();
 }
-Launch prepare_attention_cuda(const AttentionShape&, Rows, Rows, Rows, Rows, void*, void*, Bytes,
-                              CUstream_st*) {
+Launch prepare_attention_cuda(const AttentionShape&, Rows, Rows, Rows, Rows, void*, void*,
+                              const AttentionWay&, CUstream_st*) {
   refuse();
 }
 Launch prepare_attention_grad_cuda(const AttentionShape&, Rows, Rows, Rows, Rows, const void*, Rows,
-                                   Rows, Rows, Rows, void*, Bytes, bool, CUstream_st*) {
+                                   Rows, Rows, Rows, void*, const AttentionWay&, bool,
+                                   CUstream_st*) {
   refuse();
 }
 

@@ -64,6 +64,26 @@ TEST(Plan, StacksAreTight) {
   }
 }
 
+// On a GPU too: cuDNN would like 193 MiB for this gradient.
+TEST(Plan, AttentionOnCudaKeepsToTheCap) {
+  const BoundModel model(find_model("gpt2"), {.batch = 32});
+  const StepOptions options{.target = Target::kCuda};
+  const Scheme step = build_step(model.forward(), parse_stack("bf16"), options).scheme;
+  const auto largest = [&](Bytes cap) {
+    const Plan plan = make_plan(step, {.target = Target::kCuda, .workspace_cap = cap});
+    Bytes most;
+    for (const PlannedCall& call : plan.calls) {
+      if (call.workspace < 0 || !step.morphisms[call.morphism].op.starts_with("attention"))
+        continue;
+      most = std::max(most, plan.storages[call.workspace].size);
+    }
+    return most;
+  };
+  EXPECT_GT(largest(kNoCap).count, 190 << 20);
+  EXPECT_LE(largest({64 << 20}).count, 64 << 20);
+  EXPECT_LE(largest({4 << 20}).count, 4 << 20);
+}
+
 // Parameter gradients alive together, at most, over the whole step.
 int64_t most_parameter_gradients(const Scheme& step, const Plan& plan) {
   std::set<std::string> parameters;
