@@ -1,6 +1,6 @@
 // Every distinct call of a step (op, constants, types, strides): what it takes inside the step,
-// what it takes alone on the same buffers again and again, and, of a product, what a bare loop over
-// oneDNN's primitive takes; beside the floor that the machine's measured peak gives it.
+// what it takes alone on the same buffers again and again, and, of a product on a CPU, what a bare
+// loop over oneDNN's primitive takes; beside the floor that the machine's measured peak gives it.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -27,7 +27,7 @@ struct OpRow {
 struct OpBench {
   BenchedStep step;
   MachinePeak peak = {};
-  double step_seconds = 0;       // with a clock at every call
+  double step_seconds = 0;       // on a CPU with a clock at every call
   std::vector<OpRow> rows = {};  // the one with most seconds in the step first
 };
 

@@ -62,6 +62,7 @@ json op_bench_json(const OpBench& b) {
               {"context", b.step.context},
               {"stack", b.step.stack},
               {"threads", b.peak.threads},
+              {"device", name(b.peak.target)},
               {"peak_flops_per_s", b.peak.flops},
               {"peak_bytes_per_s", b.peak.bytes_per_second},
               {"step_s", b.step_seconds},
@@ -78,12 +79,14 @@ json op_bench_json(const OpBench& b) {
 }
 
 std::string op_bench_table(const OpBench& b) {
+  const bool gpu = b.peak.target == Target::kCuda;
   std::string out = fmt::format(
-      "measured peak: {:.1f} GFLOP/s, {:.1f} GB/s with {} threads; a step takes {:.2f} ms\n\n"
-      "{:<{}} {:>5} {:>9} {:>8} {:>7} {:>8} {:>9} {:>9} {:>8}\n",
-      b.peak.flops / 1e9, b.peak.bytes_per_second / 1e9, b.peak.threads, 1e3 * b.step_seconds,
-      "call", kNameWidth, "times", "ms", "GFLOP/s", "GB/s", "of floor", "alone ms", "bare ms",
-      "of bare");
+      "measured peak: {:.1f} GFLOP/s{}, {:.1f} GB/s{}; a step takes {:.2f} ms\n\n"
+      "{:<{}} {:>5} {:>9} {:>8} {:>7} {:>8} {:>9}{}\n",
+      b.peak.flops / 1e9, gpu ? " in bf16" : "", b.peak.bytes_per_second / 1e9,
+      gpu ? "" : fmt::format(" with {} threads", b.peak.threads), 1e3 * b.step_seconds, "call",
+      kNameWidth, "times", "ms", "GFLOP/s", "GB/s", "of floor", "alone ms",
+      gpu ? "" : fmt::format(" {:>9} {:>8}", "bare ms", "of bare"));
   double sum = 0, floor = 0;
   bool any_more = false;
   for (const OpRow& row : b.rows) {

@@ -47,7 +47,7 @@ BenchedStep described(const StepFlags& flags, const BoundModel& model) {
   if (!flags.step.stack.empty()) title += ", " + flags.step.stack;
   return {.model = model.name(),
           .stack = flags.step.stack,
-          .title = title + (flags.target() == Target::kCuda
+          .title = title + (flags.device.target() == Target::kCuda
                                 ? ", " + open_gpu().name
                                 : fmt::format(", {} threads", num_threads())),
           .batch = model.batch(),
@@ -56,7 +56,7 @@ BenchedStep described(const StepFlags& flags, const BoundModel& model) {
 }
 
 Plan planned(const StepFlags& flags, const Scheme& step) {
-  return make_plan(step, flags.plan_options());
+  return make_plan(step, flags.device.plan_options());
 }
 
 void print_json(const nlohmann::json& out) { std::cout << out.dump(2) << "\n"; }
@@ -95,7 +95,7 @@ int run_step(const BenchFlags& flags) {
   check_steps(flags);
   StepBench bench = benched(flags, true);
   // After the step: the product that it times has memory of its own.
-  bench.products = product_rate(bench.dtype, flags.step.target());
+  bench.products = product_rate(bench.dtype, flags.step.device.target());
   if (flags.json) {
     print_json(step_bench_json(bench));
   } else {
@@ -175,6 +175,7 @@ void add_bench(CLI::App& app, Action& action) {
                            "every distinct call of a step: inside it, alone, and as a bare loop "
                            "over oneDNN",
                            run_ops, of_ops);
+  of_ops->step.device.add_to(*ops);
   ops->add_option("--filter", of_ops->filter, "only calls whose text has this regular expression");
   ops->footer(
       "'ms' is of a whole step; 'of floor' is the larger of FLOPs over the measured peak and "
@@ -183,15 +184,16 @@ void add_bench(CLI::App& app, Action& action) {
       "the\n"
       "step reaches of a loop over oneDNN's primitive for the shape on hot buffers, its second "
       "operand\n"
-      "as it lies or laid out beforehand, whichever is faster.\n"
+      "as it lies or laid out beforehand, whichever is faster; on a GPU there is no such loop.\n"
       "Examples:\n"
       "  adjoint bench ops --model ref --batch 8 --threads 2\n"
-      "  adjoint bench ops --model ref --batch 32 --stack bf16 --filter 'linear|contract' --json");
+      "  adjoint bench ops --model ref --batch 32 --stack bf16 --filter 'linear|contract' --json\n"
+      "  adjoint bench ops --model gpt2 --batch 32 --stack bf16 --device cuda");
 
   auto of_step = std::make_shared<BenchFlags>();
   CLI::App* step = add_kind(*bench, action, "step", "whole steps of training, without the disk",
                             run_step, of_step);
-  of_step->step.add_device(*step);
+  of_step->step.device.add_to(*step);
   add_warmup(*step, *of_step);
   step->footer(
       "Examples:\n"
@@ -201,7 +203,7 @@ void add_bench(CLI::App& app, Action& action) {
   auto of_sweep = std::make_shared<BenchFlags>();
   CLI::App* sweep =
       add_kind(*bench, action, "sweep", "steps of growing batch or context", run_sweep, of_sweep);
-  of_sweep->step.add_device(*sweep);
+  of_sweep->step.device.add_to(*sweep);
   add_warmup(*sweep, *of_sweep);
   sweep->add_option("--batches", of_sweep->batches, "such as 4,8,16,32,64")->delimiter(',');
   sweep->add_option("--contexts", of_sweep->contexts, "such as 512,1024,2048,4096")->delimiter(',');

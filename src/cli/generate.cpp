@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/step_flags.h"
 #include "device/parallel.h"
 
 namespace adjoint {
@@ -16,6 +17,7 @@ struct GenerateFlags {
   std::string model, prompt;
   SampleOptions sample;
   int64_t seed = 1, threads = 0;
+  DeviceFlags device;
   bool json = false;
 };
 
@@ -29,7 +31,7 @@ int run(const GenerateFlags& flags) {
   }
   if (flags.sample.top_k < 0) fail("--top-k: wanted 0 or more, found ", flags.sample.top_k);
   use_threads(flags.threads);
-  Generator generator(flags.model);
+  Generator generator(flags.model, flags.device.plan_options());
   SampleOptions sample = flags.sample;
   sample.seed = static_cast<uint64_t>(flags.seed);
   if (flags.json) {
@@ -59,6 +61,7 @@ void add_generate(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--seed", flags->seed, "another seed, another text")->capture_default_str();
   command->add_option("--threads", flags->threads, "CPU threads; 0: as many as there are cores");
+  flags->device.add_to(*command);
   command->add_flag("--json", flags->json, "prompt and text as JSON");
   command->footer("Example:\n  adjoint generate --model runs/book --prompt \"In the beginning\"");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });

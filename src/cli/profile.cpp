@@ -49,7 +49,7 @@ int run(ProfileFlags flags) {
   }
   const BuiltStep built = flags.step.built(model);
   const Scheme& step = built.scheme;
-  const Plan plan = make_plan(step, flags.step.plan_options());
+  const Plan plan = make_plan(step, flags.step.device.plan_options());
   Measured measured;
   {
     Patience patience;
@@ -108,7 +108,7 @@ void add_profile(CLI::App& app, Action& action) {
       app.add_subcommand("profile", "run a few steps: bytes and times, measured beside predicted");
   auto flags = std::make_shared<ProfileFlags>();
   flags->step.add_to(*command);
-  flags->step.add_device(*command);
+  flags->step.device.add_to(*command);
   flags->fit.add_to(*command);
   command->add_option("--steps", flags->steps, "steps that are timed")->capture_default_str();
   command->add_option("--out", flags->out, "folder for the page, the trace and the numbers")

@@ -41,15 +41,15 @@ void StepFlags::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "CPU threads; 0: as many as there are cores");
 }
 
-void StepFlags::add_device(CLI::App& command) {
+void DeviceFlags::add_to(CLI::App& command) {
   command.add_option("--device", device, "cpu or cuda")->capture_default_str();
   command.add_flag("--deterministic", deterministic,
                    "the same bits every time also on cuda, somewhat slower");
 }
 
-Target StepFlags::target() const { return target_named(device); }
+Target DeviceFlags::target() const { return target_named(device); }
 
-PlanOptions StepFlags::plan_options() const {
+PlanOptions DeviceFlags::plan_options() const {
   PlanOptions options =
       adjoint::plan_options({.sheet = sheet_here(target()), .threads = num_threads()});
   options.deterministic = deterministic;
@@ -57,7 +57,7 @@ PlanOptions StepFlags::plan_options() const {
 }
 
 BoundModel StepFlags::bound() const {
-  target();
+  device.target();
   if (!(step.clip >= 0)) fail("--clip: wanted 0 or more, found ", step.clip);
   use_threads(threads);
   return bound_model(model);
@@ -65,7 +65,7 @@ BoundModel StepFlags::bound() const {
 
 BuiltStep StepFlags::built(const BoundModel& model) const {
   StepOptions options = step;
-  options.target = target();
+  options.target = device.target();
   return build_step(model.forward(), parse_stack(step.stack), options);
 }
 

@@ -20,18 +20,24 @@ struct ModelFlags {
 };
 BoundModel bound_model(const ModelFlags& flags);  // refuses flags that are none
 
+// Where it runs.
+struct DeviceFlags {
+  std::string device = "cpu";
+  bool deterministic = false;
+
+  void add_to(CLI::App& command);    // --device --deterministic
+  Target target() const;             // refuses a device that is none, or is not here
+  PlanOptions plan_options() const;  // for as many threads as there are now
+};
+
 // Which step of it.
 struct StepFlags {
   ModelFlags model;
   StepOptions step;
   int64_t threads = 0;
-  std::string device = "cpu";  // that it runs on, where add_device was called
-  bool deterministic = false;
+  DeviceFlags device;  // a CPU, where they were not added
 
-  void add_device(CLI::App& command);  // --device --deterministic
-  Target target() const;               // refuses a device that is none, or is not here
-  PlanOptions plan_options() const;
-  void add_to(CLI::App& command);  // those, --vocab --optimizer --clip --stack --threads
+  void add_to(CLI::App& command);  // the model's, --vocab --optimizer --clip --stack --threads
   // Also sets the number of threads, for which plans are made.
   BoundModel bound() const;
   BuiltStep built(const BoundModel& model) const;

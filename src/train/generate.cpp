@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/philox.h"
-#include "device/parallel.h"
 #include "functors/functor.h"
+#include "ops/elements.h"
 #include "train/save.h"
 #include "train/trainer.h"
 
@@ -42,9 +42,29 @@ int32_t sample(std::vector<double> logits, const SampleOptions& options, int64_t
   return order[0];
 }
 
+// The first numbers of a row. On a GPU no more than they is copied: all logits of a window may be
+// hundreds of megabytes.
+std::vector<double> row_of(const Run& run, Value v, int64_t row, int64_t count) {
+  const Type& type = run.scheme()[v].type;
+  const Strides& strides = run.plan().places[v].strides;
+  CHECK(strides.back() == 1, "the numbers of a row lie side by side");
+  const Bytes size = size_of(type.dtype);
+  const auto* at =
+      static_cast<const std::byte*>(run.data(v)) + row * strides[strides.size() - 2] * size.count;
+  std::vector<std::byte> copy(run.on_gpu() ? count * size.count : 0);
+  if (run.on_gpu()) {
+    run.stream()->copy(copy.data(), at, count * size);
+    run.synchronize();
+    at = copy.data();
+  }
+  std::vector<double> numbers(count);
+  for (int64_t i = 0; i < count; ++i) numbers[i] = load_element(at, type.dtype, i);
+  return numbers;
+}
+
 }  // namespace
 
-Generator::Generator(const std::filesystem::path& folder) {
+Generator::Generator(const std::filesystem::path& folder, const PlanOptions& options) {
   const SavePaths paths(folder);
   if (!std::filesystem::is_directory(folder)) {
     fail(folder.string(),
@@ -57,9 +77,10 @@ Generator::Generator(const std::filesystem::path& folder) {
                                                                .context = config.context,
                                                                .vocab = tokenizer_->vocab_size(),
                                                                .settings = config.settings});
+  config.step.target = options.target;
   const Scheme scheme =
       evaluation_scheme(logits_of(model_->forward()), parse_stack(config.step.stack), config.step);
-  run_ = std::make_unique<Run>(scheme, make_plan(scheme, {.threads = num_threads()}));
+  run_ = std::make_unique<Run>(scheme, make_plan(scheme, options));
   const std::string print = fingerprint(without_randomness(model_->forward(1, model_->context())));
   load_state(paths, *run_, false, print);
 }
@@ -82,10 +103,9 @@ std::string Generator::generate(const std::string& prompt, const SampleOptions& 
     window.resize(context);
     run_->write(input, window.data());
     run_->step();
-    const auto* row = static_cast<const float*>(run_->data(logits)) + (have - 1) * vocab;
     // The model may have more rows than the tokenizer has tokens.
     const int64_t usable = std::min(vocab, tokenizer_->vocab_size());
-    tokens.push_back(sample({row, row + usable}, options, n));
+    tokens.push_back(sample(row_of(*run_, logits, have - 1, usable), options, n));
     const std::string text = tokenizer_->decode(std::span(tokens).subspan(first));
     if (on_text) on_text(std::string_view(text).substr(shown.size()));
     shown = text;

@@ -20,7 +20,8 @@ struct SampleOptions {
 
 class Generator {
  public:
-  explicit Generator(const std::filesystem::path& run_folder);
+  // Wherever the options say, whatever the run was trained on.
+  Generator(const std::filesystem::path& run_folder, const PlanOptions& options);
 
   // The text that follows the prompt; `on_text` sees the prompt, then the text as it grows.
   std::string generate(const std::string& prompt, const SampleOptions& options,

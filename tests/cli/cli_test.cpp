@@ -150,6 +150,7 @@ TEST_F(Cli, BenchesOps) {
     EXPECT_GT(call[seconds], 0) << seconds;
   }
   EXPECT_EQ(json["products"]["calls"], 1);
+  EXPECT_EQ(json["device"], "cpu");
 }
 
 TEST_F(Cli, BenchSweeps) {
@@ -188,10 +189,15 @@ TEST_F(Cli, RefusesAGpuThatIsNotHere) {
   EXPECT_FALSE(std::filesystem::exists(at("run")));
   refused("profile --model char --out " + at("profile") + cuda, "say --device cpu");
   EXPECT_FALSE(std::filesystem::exists(at("profile")));
+  refused("generate --model " + at("run") + cuda, "say --device cpu");
+  refused("bench ops" + small + cuda, "say --device cpu");
   refused("bench step" + small + cuda, "say --device cpu");
   refused("bench sweep --batches 1,2" + small + cuda, "say --device cpu");
   refused("verify --model char" + cuda, "say --device cpu");
-  refused("bench step --device gpu" + small, "--device: wanted cpu or cuda, found 'gpu'");
+  for (const std::string& command :
+       {"bench ops" + small, "bench step" + small, "generate --model " + at("run")}) {
+    refused(command + " --device gpu", "--device: wanted cpu or cuda, found 'gpu'");
+  }
 }
 
 TEST_F(Cli, TrainsThenGenerates) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "data/safetensors.h"
+#include "device/parallel.h"
 #include "train/generate.h"
 #include "train/merge.h"
 #include "train/train_folder.h"
@@ -47,7 +48,8 @@ class Adapters : public TrainFolder {
     return (folder_ / name).string();
   }
   std::string greedy(const std::string& name) const {
-    return Generator(out(name)).generate("the cat", {.tokens = 40, .temperature = 0}, nullptr);
+    return Generator(out(name), {.threads = num_threads()})
+        .generate("the cat", {.tokens = 40, .temperature = 0}, nullptr);
   }
   std::string merge_error(const std::string& run, const std::string& to) const {
     try {
