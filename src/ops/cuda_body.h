@@ -22,6 +22,7 @@ struct CudaCut {
   bool loops = false;  // the row is too long for registers: it is read again for each reduction
   int64_t tiles = 1;   // of a row
   int64_t blocks = 1;  // of summed rows
+  int64_t block_rows = 1;
   std::vector<int64_t> partial_size = {};  // per output: elements of one block's sums; 0: none
 
   int64_t units() const { return (space.sums ? blocks * space.suffix_rows() : space.rows) * tiles; }

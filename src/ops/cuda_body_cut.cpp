@@ -12,6 +12,8 @@ constexpr int64_t kMostChunks = 4;         // of a thread, in registers
 constexpr int64_t kMostThreads = 1024;     // of a block
 constexpr int64_t kTile = 32;              // threads that share a tile
 constexpr int64_t kSumElements = 1600000;  // of one result's partial sums, about
+constexpr int64_t kWideRow = 512;          // elements
+constexpr int64_t kSumBatch = 4;           // rows of a block are read so many at a time
 
 }  // namespace
 
@@ -45,8 +47,14 @@ CudaCut cut_for_cuda(const KernelCall& call, bool wide) {
   }
   if (s.sums) {
     const int64_t suffix = s.suffix_rows() * s.row();
-    const int64_t most = (s.summed_rows + 3) / 4;
-    cut.blocks = std::clamp<int64_t>(kSumElements / suffix, 1, std::clamp<int64_t>(most, 1, 2112));
+    const auto share = [](int64_t rows, int64_t blocks) { return (rows + blocks - 1) / blocks; };
+    // Long rows have so many sums that a block's must be worth writing down.
+    const int64_t most =
+        std::clamp<int64_t>(share(s.summed_rows, kSumBatch), 1, suffix < kWideRow ? 2112 : 1056);
+    const int64_t wanted = std::clamp<int64_t>(kSumElements / suffix, 1, most);
+    cut.block_rows =
+        std::max<int64_t>(1, share(share(s.summed_rows, wanted), kSumBatch)) * kSumBatch;
+    cut.blocks = std::max<int64_t>(1, share(s.summed_rows, cut.block_rows));
   }
   for (size_t k = 0; k < s.body.outputs.size(); ++k) {
     const BodyOutput& out = s.body.outputs[k];

@@ -20,31 +20,79 @@ __device__ inline float get(f16 x) {
 }
 template <class T> __device__ inline real get(T x) { return (real)x; }
 
+// Two at once, the first in the lower half.
+template <class T> struct Halves;
+template <> struct Halves<bf16> {
+  static __device__ inline u32 of(real a, real b) {
+    u32 y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"((float)b), "f"((float)a));
+    return y;
+  }
+  static __device__ inline float get(u32 x, bool upper) {
+    return __uint_as_float(upper ? x & 0xffff0000u : x << 16);
+  }
+};
+template <> struct Halves<f16> {
+  static __device__ inline u32 of(real a, real b) {
+    u32 y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"((float)b), "f"((float)a));
+    return y;
+  }
+  static __device__ inline float get(u32 x, bool upper) {
+    return ::get(f16{(unsigned short)(upper ? x >> 16 : x)});
+  }
+};
+
 template <class T> struct To { static __device__ inline T of(real x) { return (T)x; } };
 template <> struct To<bf16> {
-  static __device__ inline bf16 of(real x) {
-    bf16 y;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"((float)x));
-    return y;
-  }
+  static __device__ inline bf16 of(real x) { return {(unsigned short)Halves<bf16>::of(x, 0)}; }
 };
 template <> struct To<f16> {
-  static __device__ inline f16 of(real x) {
-    f16 y;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"((float)x));
-    return y;
+  static __device__ inline f16 of(real x) { return {(unsigned short)Halves<f16>::of(x, 0)}; }
+};
+template <class T> struct Rounded {
+  static __device__ inline real of(real x) { return get(To<T>::of(x)); }
+};
+// The upper half of a float32 is a bfloat16.
+template <> struct Rounded<bf16> {
+  static __device__ inline real of(real x) { return __uint_as_float(Halves<bf16>::of(0, x)); }
+};
+template <class T> __device__ inline real rounded(real x) { return Rounded<T>::of(x); }
+
+// Eight elements; 16-bit ones in words, from which each is taken by one instruction.
+template <class T> struct alignas(sizeof(T) * 8 < 16 ? sizeof(T) * 8 : 16) Chunk {
+  T at[8];
+  __device__ inline void put(int v, T x) { at[v] = x; }
+  __device__ inline T element(int v) const { return at[v]; }
+  __device__ inline real get(int v) const { return ::get(at[v]); }
+  static __device__ inline Chunk of(const real (&x)[8]) {
+    Chunk c;
+#pragma unroll
+    for (int v = 0; v < 8; ++v) c.at[v] = To<T>::of(x[v]);
+    return c;
   }
 };
-template <class T> __device__ inline real rounded(real x) { return get(To<T>::of(x)); }
-
-template <class T> struct alignas(sizeof(T) * 8 < 16 ? sizeof(T) * 8 : 16) Chunk { T at[8]; };
+template <class T> struct alignas(16) HalvesChunk {
+  u32 words[4];
+  __device__ inline void put(int v, T x) { words[v / 2] |= (u32)x.bits << v % 2 * 16; }
+  __device__ inline T element(int v) const { return {(unsigned short)(words[v / 2] >> v % 2 * 16)}; }
+  __device__ inline real get(int v) const { return Halves<T>::get(words[v / 2], v % 2); }
+  static __device__ inline Chunk<T> of(const real (&x)[8]) {
+    Chunk<T> c;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) c.words[w] = Halves<T>::of(x[2 * w], x[2 * w + 1]);
+    return c;
+  }
+};
+template <> struct Chunk<bf16> : HalvesChunk<bf16> {};
+template <> struct Chunk<f16> : HalvesChunk<f16> {};
 
 // Elements [0, n) of a chunk; all eight by wide moves where they are known to be there.
 template <bool whole, class T> __device__ inline Chunk<T> load(const T* from, i64 stride, int n) {
   if constexpr (whole) return *(const Chunk<T>*)from;
   Chunk<T> c = {};
 #pragma unroll
-  for (int v = 0; v < 8; ++v) if (v < n) c.at[v] = from[v * stride];
+  for (int v = 0; v < 8; ++v) if (v < n) c.put(v, from[v * stride]);
   return c;
 }
 template <bool whole, class T>
@@ -54,7 +102,7 @@ __device__ inline void store(T* to, i64 stride, int n, const Chunk<T>& c) {
     return;
   }
 #pragma unroll
-  for (int v = 0; v < 8; ++v) if (v < n) to[v * stride] = c.at[v];
+  for (int v = 0; v < 8; ++v) if (v < n) to[v * stride] = c.element(v);
 }
 
 __device__ inline double divide(double a, double b) { return a / b; }
@@ -69,9 +117,15 @@ __device__ inline float root(float a) {
   asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(a));
   return y;
 }
+// Tiny results become 0: of what these two are for, 1 is added to one, and the other is at most 1.
 __device__ inline float inverse(float a) {
   float y;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(a));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+  return y;
+}
+__device__ inline float power_of_two(float a) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
   return y;
 }
 __device__ inline double fexp(double a) { return exp(a); }
@@ -85,14 +139,16 @@ __device__ inline float fsin(float a) { return sinf(a); }
 __device__ inline double fcos(double a) { return cos(a); }
 __device__ inline float fcos(float a) { return cosf(a); }
 __device__ inline double sigmoid(double a) { return 1 / (1 + exp(-a)); }
-__device__ inline float sigmoid(float a) { return inverse(1 + expf(-a)); }
+// e^-a as a power of two: its error grows with |a|, and is small beside the 1 or in a tiny result.
+__device__ inline float sigmoid(float a) { return inverse(1 + power_of_two(a * -1.44269504f)); }
 __device__ inline double ftanh(double a) { return tanh(a); }
 // 1 - 2 / (1 + e^2a), and near 0, where that cancels, a series.
 __device__ inline float ftanh(float a) {
   const float s = a * a;
-  const float small = a + a * s * (-0.333333333f + s * (0.133333333f + s * (-0.0539682540f + s * 0.0218694885f)));
-  const float large = copysignf(1 - 2 * inverse(1 + expf(2 * fabsf(a))), a);
-  return fabsf(a) < 0.25f ? small : large;
+  const float series = __fmaf_rn(s, __fmaf_rn(s, __fmaf_rn(s, 0.0218694885f, -0.0539682540f), 0.133333333f), -0.333333333f);
+  const float small = __fmaf_rn(a * s, series, a);
+  const float large = __fmaf_rn(-2, inverse(1 + power_of_two(fabsf(a) * 2.88539008f)), 1);
+  return fabsf(a) < 0.25f ? small : copysignf(large, a);
 }
 
 __device__ inline real sum_op(real a, real b) { return a + b; }

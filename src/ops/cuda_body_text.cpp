@@ -89,6 +89,8 @@ namespace {
 
 using cuda_source::element_of, cuda_source::expression, cuda_source::literal;
 
+constexpr int kMostLanes = 1024;  // of a group
+
 bool is_reduction(ExprKind kind) { return kind == ExprKind::kRowSum || kind == ExprKind::kRowMax; }
 
 class Writer {
@@ -123,11 +125,14 @@ class Writer {
     // Rows of a sum follow each other in one thread: some are read before the first is computed.
     batch_ = !s_.sums || cut.loops ? 1 : cut.whole ? 2 : 4;
     cached_ = !cut.loops && (passes_ > 0 || rotates_ || batch_ > 1);
+    constexpr int64_t kMost = INT32_MAX / 2;  // positions past the end are counted, too
+    narrow_ = s_.rows <= kMost && s_.row() <= kMost && cut.units() <= kMost / cut.group;
   }
 
   std::string text() {
     line("typedef {} real;", cut_.wide ? "double" : "float");
     out_ += cuda_prelude();
+    line("typedef {} idx;", narrow_ ? "int" : "i64");
     line("struct Args {{ const void* in[{}]; void* out[{}]; real* partial[{}]; }};",
          std::max<size_t>(1, s_.in.size()), s_.out.size(), s_.out.size());
     if (passes_ > 0) write_reductions();
@@ -168,16 +173,18 @@ class Writer {
         "extern \"C\" __global__ void __launch_bounds__({}) body(const __grid_constant__ Args a) "
         "{{",
         cut_.threads());
-    line("const i64 unit = ((i64)blockIdx.x * {} + threadIdx.x) / {};", cut_.threads(), cut_.group);
+    line("const idx unit = ((idx)blockIdx.x * {} + (idx)threadIdx.x) / {};", cut_.threads(),
+         cut_.group);
     line("if (unit >= {}ll) return;", cut_.units());
     line("const int lane = threadIdx.x % {};", cut_.group);
-    if (passes_ > 0 || rotates_) {
+    if (passes_ > 0 || rotates_ || batch_ > 1) {
       line("const u32 mask = {};",
            cut_.group >= 32 ? "0xffffffffu"
                             : fmt::format("{:#x}u << (threadIdx.x % 32 / {} * {})",
                                           (1u << cut_.group) - 1, cut_.group, cut_.group));
     }
-    line("const i64 tile = unit % {}ll, place = unit / {}ll;", cut_.tiles, cut_.tiles);
+    line("const idx tile = {}, place = {};", modulo("unit", cut_.tiles),
+         quotient("unit", cut_.tiles));
     for (const int i : randoms()) {
       const ExprNode& n = body_.nodes[i];
       line("const i64* counter{0} = (const i64*)a.in[{1}];", i, n.index);
@@ -186,31 +193,92 @@ class Writer {
       line("const u64 base{0} = counter{0}[2] * {1}ll;", i, s_.sample);
     }
     if (!s_.sums) {
-      line("const i64 row = place;\n{{\nconst int u = 0;");
-      write_caches([&] {});
+      const std::string loads = declare_caches(1);
+      write_loads(0, 0, loads);
+      close_loads(false);
+      open_row(0, 0);
       write_row();
       line("}}");
     } else {
-      line("const i64 block = place / {0}ll, suffix = place % {0}ll;", s_.suffix_rows());
+      line("const idx block = {}, suffix = {};", quotient("place", s_.suffix_rows()),
+           modulo("place", s_.suffix_rows()));
       for_sums([&](size_t k, bool row) {
         row ? line("real acc{}[{}] = {{}};", k, cut_.chunks * kChunk) : line("real acc{} = 0;", k);
       });
-      line("const i64 last = {0}ll * (block + 1) / {1}ll;", s_.summed_rows, cut_.blocks);
-      line("for (i64 lead = {0}ll * block / {1}ll; lead < last; lead += {2}) {{", s_.summed_rows,
-           cut_.blocks, batch_);
-      const auto next_row = [&] {
-        line("#pragma unroll\nfor (int u = 0; u < {}; ++u) {{", batch_);
-        line("const i64 at = lead + u < last ? lead + u : last - 1;");
-        line("const i64 row = at * {}ll + suffix;", s_.suffix_rows());
-      };
-      write_caches(next_row);
-      next_row();
-      line("if (lead + u < last) {{");
-      write_row();
-      line("}}\n}}\n}}");
+      // The last block may have fewer rows than the others; nobody else asks whether there is one.
+      line("idx lead = block * {};", cut_.block_rows);
+      line("const idx last = lead + {0} < {1} ? lead + {0} : {1};", cut_.block_rows,
+           s_.summed_rows);
+      write_rows(batch_);
+      if (batch_ > 1 && s_.summed_rows % batch_ != 0) write_rows(1);
       write_sums();
     }
     line("}}");
+  }
+
+  // Rows from `lead` on, as long as there are so many.
+  void write_rows(int batch) {
+    // Where every block has whole batches, and so at least one, this is said: the compiler would
+    // write the loop's first turn down once more.
+    const bool even = batch == batch_ && s_.summed_rows > 0 && s_.summed_rows % batch == 0;
+    const std::string more = fmt::format("lead + {} <= last", batch);
+    line("{{");
+    const std::string loads = declare_caches(batch);
+    // While a long row is computed the next one is on its way; short ones come all together.
+    const bool ahead = batch > 1 && passes_ > 0 && !rotates_ && !loads.empty();
+    if (ahead) write_loads(0, 0, loads, even ? "" : "lead < last");
+    line("{}", even ? "do {" : "while (" + more + ") {");
+    if (!ahead) {
+      for (int u = 0; u < batch; ++u) write_loads(u, u, loads);
+      close_loads(batch > 1);
+    }
+    for (int u = 0; u < batch; ++u) {
+      if (ahead) {
+        write_loads((u + 1) % batch, u + 1, loads,
+                    u + 1 < batch ? "" : fmt::format("lead + {} < last", batch));
+        close_loads(true);
+      }
+      open_row(u, u);
+      write_row();
+      line("{}", ahead ? "}\n}" : "}");
+    }
+    if (!ahead && batch > 1) line("}}");
+    line("lead += {};\n}}{}\n}}", batch, even ? " while (" + more + ");" : "");
+  }
+  // Between what is read and what follows from it. A rotation may be written where it was read, by
+  // others. And the compiler would move loads down to where they are needed, one row's after the
+  // other's, but not past a place where threads meet and may part: as a grid has one row of blocks,
+  // none does.
+  void close_loads(bool fence) {
+    if (rotates_ && cut_.group > 32) {
+      line("__syncthreads();");
+    } else if (rotates_ || fence) {
+      line("__syncwarp(mask);");
+    }
+    if (fence) line("if (lane < (int)gridDim.y * {}) {{", kMostLanes);
+  }
+  void open_row(int slot, int row) {
+    const std::string at = fmt::format("lead + {}", row);
+    const int64_t suffix = s_.suffix_rows();
+    line("{{\nconst int u = {};\nconst idx row = {};", slot,
+         !s_.sums      ? "place"
+         : suffix == 1 ? at
+                       : fmt::format("({}) * {} + suffix", at, suffix));
+  }
+  void write_loads(int slot, int row, const std::string& loads, const std::string& where = "") {
+    if (loads.empty()) return;
+    if (!where.empty()) line("if ({})", where);
+    open_row(slot, row);
+    write_position("row");
+    write_operands(true);
+    out_ += chunk_loop() + "if (n > 0) {\n" + loads + "}\n}\n}\n";
+  }
+
+  static std::string quotient(const char* a, int64_t b) {
+    return b == 1 ? a : fmt::format("{} / {}", a, b);
+  }
+  static std::string modulo(const char* a, int64_t b) {
+    return b == 1 ? "0" : fmt::format("{} % {}", a, b);
   }
 
   template <class F>
@@ -230,11 +298,11 @@ class Writer {
 
   // The position along every axis but the last, of `row`.
   void write_position(const char* row) {
-    line("i64 rest = {};", row);
+    line("idx rest = {};", row);
     for (size_t a = s_.dims.size() - 1; a-- > 1;) {
-      line("const i64 i{0} = rest % {1}ll; rest /= {1}ll;", a, s_.dims[a]);
+      line("const idx i{0} = rest % {1}; rest /= {1};", a, s_.dims[a]);
     }
-    if (s_.dims.size() > 1) line("const i64 i0 = rest;");
+    if (s_.dims.size() > 1) line("const idx i0 = rest;");
   }
   std::string offset(const Strides& strides) const {
     std::string text = "0";
@@ -258,14 +326,16 @@ class Writer {
   bool cached(int input) const { return cached_ && row_varies(input) && !same_for_rows(input); }
 
   std::string chunk_loop() const {
+    const int64_t covered = cut_.tiles * cut_.chunks * cut_.group * kChunk;
     return fmt::format("{}for (int c = 0; c < {}; ++c) {{\n", cut_.loops ? "" : "#pragma unroll\n",
                        cut_.chunks) +
-           fmt::format("const i64 col = ((tile * {} + c) * {} + lane) * 8;\n", cut_.chunks,
+           fmt::format("const idx col = ((tile * {} + c) * {} + lane) * 8;\n", cut_.chunks,
                        cut_.group) +
            fmt::format("const int n = {};\n",
-                       s_.row() % kChunk == 0
-                           ? fmt::format("col < {}ll ? 8 : 0", s_.row())
-                           : fmt::format("{0}ll - col > 8 ? 8 : (int)({0}ll - col)", s_.row()));
+                       s_.row() == covered ? "8"
+                       : s_.row() % kChunk == 0
+                           ? fmt::format("col < {} ? 8 : 0", s_.row())
+                           : fmt::format("{0} - col > 8 ? 8 : (int)({0} - col)", s_.row()));
   }
 
   std::string chunk_of(int input) const {
@@ -295,10 +365,9 @@ class Writer {
     write_results();
   }
 
-  // What is read ahead, of every row of a batch; `next_row` opens the loop over them.
-  template <class F>
-  void write_caches(const F& next_row) {
-    if (!cached_) return;
+  // Room for what is read before it is computed, of as many rows; and how slot u of it is filled.
+  std::string declare_caches(int rows) {
+    if (!cached_) return "";
     const std::set<int> shifted = read_from_other_half();
     std::string loads;
     for (size_t i = 0; i < s_.in.size(); ++i) {
@@ -306,31 +375,23 @@ class Writer {
       if (!reads(input)) continue;
       const std::string_view type = element_of(cut_.in_types[i].dtype);
       if (cached(input)) {
-        line("Chunk<{}> c{}[{}][{}];", type, i, batch_, cut_.chunks);
+        line("Chunk<{}> c{}[{}][{}];", type, i, rows, cut_.chunks);
         loads += fmt::format("c{}[u][c] = {};\n", i, chunk_of(input));
       }
       if (shifted.count(input)) {
-        line("Chunk<{}> q{}[{}][{}];", type, i, batch_, cut_.chunks);
+        line("Chunk<{}> q{}[{}][{}];", type, i, rows, cut_.chunks);
         const int64_t half = s_.row() / 2;
         loads +=
             in_chunks_[i] && half % kChunk == 0
-                ? fmt::format("q{0}[u][c] = load<true>(in{0} + (col + {1}ll) % {2}ll, 1, n);\n", i,
+                ? fmt::format("q{0}[u][c] = load<true>(in{0} + (col + {1}) % {2}, 1, n);\n", i,
                               half, s_.row())
                 : fmt::format(
-                      "#pragma unroll\nfor (int v = 0; v < 8; ++v) if (v < n) "
-                      "q{0}[u][c].at[v] = in{0}[(col + v + {1}ll) % {2}ll * {3}ll];\n",
+                      "q{0}[u][c] = {{}};\n#pragma unroll\nfor (int v = 0; v < 8; ++v) if (v < n) "
+                      "q{0}[u][c].put(v, in{0}[(col + v + {1}) % {2} * {3}ll]);\n",
                       i, half, s_.row(), s_.in[i].back());
       }
     }
-    if (loads.empty()) return;
-    line("{{");
-    next_row();
-    write_position("row");
-    write_operands(true);
-    out_ += chunk_loop() + "if (n > 0) {\n" + loads + "}\n}\n}\n";
-    if (s_.sums) line("}}");
-    // Others write what was read here.
-    if (!shifted.empty()) line("{}", cut_.group > 32 ? "__syncthreads();" : "__syncwarp(mask);");
+    return loads;
   }
 
   std::set<int> read_from_other_half() const {
@@ -420,7 +481,8 @@ class Writer {
              chunk_of(n.index));
       }
       if (n.kind == ExprKind::kRandom) {
-        line("const Uniforms u{0}(base{0} + row * {1}ll + col, step{0}, key{0});", i, s_.row());
+        line("const Uniforms u{0}(base{0} + (i64)row * {1}ll + col, step{0}, key{0});", i,
+             s_.row());
       }
     }
     open_results_ = out_.size();
@@ -435,17 +497,17 @@ class Writer {
     const int64_t half = s_.row() / 2;
     switch (n.kind) {
       case ExprKind::kInput:
-        if (shifted) return fmt::format("get(q{}[u][c].at[v])", n.index);
-        return fmt::format("get({}.at[v])", cached(n.index) ? fmt::format("c{}[u][c]", n.index)
-                                                            : fmt::format("x{}", n.index));
+        if (shifted) return fmt::format("q{}[u][c].get(v)", n.index);
+        return cached(n.index) ? fmt::format("c{}[u][c].get(v)", n.index)
+                               : fmt::format("x{}.get(v)", n.index);
       case ExprKind::kIndex:
-        return shifted ? fmt::format("(real)((col + v + {}ll) % {}ll)", half, s_.row())
+        return shifted ? fmt::format("(real)((col + v + {}) % {})", half, s_.row())
                        : "(real)(col + v)";
       case ExprKind::kRandom:
         return fmt::format("u{}.at[v]", i);
       case ExprKind::kRotate: {
         const std::string x = ref(n.args[0], 1 - shifted);
-        return fmt::format("col + v {} {}ll ? -{} : {}", shifted ? ">=" : "<", half, x, x);
+        return fmt::format("col + v {} {} ? -{} : {}", shifted ? ">=" : "<", half, x, x);
       }
       default:
         return written(i, shifted);
@@ -455,16 +517,23 @@ class Writer {
   void write_pass(int pass) {
     const std::vector<int> reductions = reductions_in(pass);
     const auto op = [&](int i) { return body_.nodes[i].kind == ExprKind::kRowSum ? "sum" : "max"; };
+    // Chunks in registers are reduced side by side, so that no addition waits for all before it.
+    const int64_t sides = cut_.loops ? 1 : cut_.chunks;
     for (const int i : reductions) {
-      line("real r{} = {};", i,
+      line("real r{}[{}];\nfor (real& r : r{}) r = {};", i, sides, i,
            body_.nodes[i].kind == ExprKind::kRowSum ? "0" : "-__uint_as_float(0x7f800000u)");
     }
     open_elements(reduced_in(pass));
     for (const int i : reductions) {
-      line("r{0} = {1}_op(r{0}, {2});", i, op(i), ref(body_.nodes[i].args[0]));
+      line("r{0}[{1}] = {2}_op(r{0}[{1}], {3});", i, cut_.loops ? "0" : "c", op(i),
+           ref(body_.nodes[i].args[0]));
     }
     line("}}\n}}\n}}");
-    for (const int i : reductions) line("const real s{0} = reduce_{1}(r{0}, mask);", i, op(i));
+    for (const int i : reductions) {
+      std::string all = fmt::format("r{}[0]", i);
+      for (int64_t c = 1; c < sides; ++c) all = fmt::format("{}_op({}, r{}[{}])", op(i), all, i, c);
+      line("const real s{} = reduce_{}({}, mask);", i, op(i), all);
+    }
     write_scalars(pass + 1);
   }
 
@@ -479,10 +548,9 @@ class Writer {
       if (row && is_sum(out)) {
         line("acc{}[c * 8 + v] += {};", k, value);
       } else if (row) {
-        before += fmt::format("Chunk<{}> y{};\n", type, k);
-        line("y{}.at[v] = To<{}>::of({});", k, type, value);
-        after += fmt::format("store<{0}>(out{1} + col * {2}ll, {2}ll, n, y{1});\n",
-                             static_cast<bool>(out_chunks_[k]), k, s_.out[k].back());
+        before += fmt::format("real y{}[8] = {{}};\n", k);
+        line("y{}[v] = {};", k, value);
+        after += stored(k, "out", "y", type, out_chunks_[k], s_.out[k].back());
       } else if (is_sum(out)) {
         line("if (col + v == 0) acc{} += {};", k, value);
       } else {
@@ -492,6 +560,14 @@ class Writer {
     out_.insert(open_results_, before);
     line("}}");
     out_ += after + "}\n}\n";
+  }
+
+  // A chunk of numbers, on their way to where they belong.
+  static std::string stored(size_t k, const char* to, const char* from, std::string_view type,
+                            bool whole, int64_t stride) {
+    return fmt::format(
+        "if (n > 0) store<{0}>({1}{2} + col * {3}ll, {3}ll, n, Chunk<{4}>::of({5}{2}));\n", whole,
+        to, k, stride, type, from);
   }
 
   // Of the group's rows, to the workspace, or where they belong if nobody else has any.
@@ -505,16 +581,17 @@ class Writer {
            direct ? fmt::format("({}*)a.out[{}] + {}", type, k, offset(s_.out[k]))
                   : fmt::format("a.partial[{}] + (block * {}ll + suffix) * {}ll", k,
                                 s_.suffix_rows(), row ? s_.row() : 1));
-      const int64_t stride = direct ? s_.out[k].back() : 1;
       if (!row) {
         line("if (lane == 0 && tile == 0) *to{0} = To<{1}>::of(acc{0});", k, type);
         return;
       }
       out_ += chunk_loop();
       line(
-          "#pragma unroll\nfor (int v = 0; v < 8; ++v) if (v < n) to{0}[(col + v) * {1}ll] = "
-          "To<{2}>::of(acc{0}[c * 8 + v]);\n}}",
-          k, stride, type);
+          "real y{0}[8];\n#pragma unroll\nfor (int v = 0; v < 8; ++v) y{0}[v] = acc{0}[c * 8 + v];",
+          k);
+      out_ += direct ? stored(k, "to", "y", type, out_chunks_[k], s_.out[k].back())
+                     : stored(k, "to", "y", type, s_.row() % kChunk == 0, 1);
+      line("}}");
     });
     line("}}");
   }
@@ -534,10 +611,12 @@ class Writer {
     for_sums([&](size_t k, bool) {
       if (cut_.direct(k)) return;
       const int64_t terms = cut_.blocks * cut_.partial_size[k] / s_.sum_size[k];
-      line(
-          "if (blockIdx.y == {0}) for (i64 t = y; j < {1}ll && t < {2}ll; t += 32) sum += "
-          "a.partial[{0}][t * {1}ll + j];",
-          k, s_.sum_size[k], terms);
+      line("if (blockIdx.y == {} && j < {}ll) {{", k, s_.sum_size[k]);
+      line("const real* from = a.partial[{}] + y * {}ll + j;", k, s_.sum_size[k]);
+      line("#pragma unroll 16\nfor (int t = 0; t < {}; ++t, from += {}ll) sum += *from;",
+           terms / 32, 32 * s_.sum_size[k]);
+      if (terms % 32 > 0) line("if (y < {}) sum += *from;", terms % 32);
+      line("}}");
     });
     line("sums[y][x] = sum;\n__syncthreads();\nif (y > 0) return;");
     line("#pragma unroll\nfor (int i = 1; i < 32; ++i) sum += sums[i][x];");
@@ -545,7 +624,7 @@ class Writer {
       if (cut_.direct(k)) return;
       const std::string_view type = element_of(cut_.out_types[k].dtype);
       line("if (blockIdx.y == {} && j < {}ll) {{", k, s_.sum_size[k]);
-      line("const i64 suffix = j / {0}ll, col = j % {0}ll;", row ? s_.row() : 1);
+      line("const idx suffix = j / {0}ll, col = j % {0}ll;", row ? s_.row() : 1);
       write_position("suffix");
       line("(({0}*)a.out[{1}])[{2} + col * {3}ll] = To<{0}>::of(sum);\n}}", type, k,
            offset(s_.out[k]), row ? s_.out[k].back() : 0);
@@ -560,7 +639,7 @@ class Writer {
   std::vector<int> level_;  // per node: how many reductions lie below it
   int passes_ = 0;
   int batch_ = 1;  // rows that are read before any of them is computed
-  bool rotates_ = false, cached_ = false;
+  bool rotates_ = false, cached_ = false, narrow_ = false;
   size_t open_results_ = 0;
   std::string out_;
 };

@@ -106,7 +106,7 @@ class GangWriter {
       const ExprNode& n = body_.nodes[i];
       if (!varies_[i] || n.kind == ExprKind::kRowSum) continue;
       line("const real n{} = {};", i,
-           n.kind == ExprKind::kInput ? fmt::format("get(x{}.at[v])", n.index) : written(n));
+           n.kind == ExprKind::kInput ? fmt::format("x{}.get(v)", n.index) : written(n));
     }
   }
 
@@ -128,18 +128,17 @@ class GangWriter {
     line("{{");
     load_chunks(whole);
     for (size_t k = 0; k < gang_.outputs.size(); ++k) {
-      line("Chunk<{}> y{};", element_of(gang_.outputs[k]), k);
+      line("real y{}[8];", k);
     }
     line("#pragma unroll\nfor (int v = 0; v < 8; ++v) {{");
     write_nodes();
     for (size_t k = 0; k < gang_.outputs.size(); ++k) {
-      line("y{}.at[v] = To<{}>::of({});", k, element_of(gang_.outputs[k]),
-           node(body_.outputs[k].node));
+      line("y{}[v] = {};", k, node(body_.outputs[k].node));
     }
     line("}}");
     for (size_t k = 0; k < gang_.outputs.size(); ++k) {
-      line("store<{0}>(({1}*)m.at[{2}] + col, 1, n, y{3});", whole, element_of(gang_.outputs[k]),
-           own() + k, k);
+      line("store<{0}>(({1}*)m.at[{2}] + col, 1, n, Chunk<{1}>::of(y{3}));", whole,
+           element_of(gang_.outputs[k]), own() + k, k);
     }
     line("}}");
   }
