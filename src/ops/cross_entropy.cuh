@@ -20,12 +20,24 @@ struct LogitRows {
   int64_t count, classes, step, ignore;
 };
 
-__device__ inline float exp_of(float x) { return __expf(x); }
+// __expf without its care for results below 2^-126: nobody can tell them from 0 beside a row's sum.
+__device__ inline float exp_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+  return y;
+}
 __device__ inline double exp_of(double x) { return ::exp(x); }
 
 inline constexpr int kPacksAtOnce = 4;  // loads of a thread that are under way together
 inline constexpr int kMostRowThreads = 512;
 inline constexpr int kRowsInFlight = 2;  // long ones, on a multiprocessor
+
+// The packs of a row that its block keeps in shared memory, where they are read again. Each thread
+// reads those that it has put there itself.
+struct KeptPacks {
+  uint4* at = nullptr;
+  int count = 0;
+};
 
 // A warp for a short row, up to a block for a long one; short rows share a block.
 inline Tiles row_blocks(const LogitRows& rows, int64_t pack) {

@@ -29,8 +29,10 @@ struct RowGradient {
 };
 
 // Streamed: what is written makes room in the second-level cache before what will be read again.
+// What is kept are the first packs of a row that begins at a 16-byte boundary.
 template <bool kStreamed, class T, class W = typename Wide<T>::type>
-__device__ void write_row(const RowGradient<W>& gradient, const T* x, T* y, int size) {
+__device__ void write_row(const RowGradient<W>& gradient, const T* x, T* y, int size,
+                          KeptPacks kept = {}) {
   // Both begin at the same place of 16 bytes, or neither is taken by packs.
   const bool packed = reinterpret_cast<uintptr_t>(x) % 16 == reinterpret_cast<uintptr_t>(y) % 16;
   const RowParts<T> parts(x, size, packed);
@@ -46,7 +48,12 @@ __device__ void write_row(const RowGradient<W>& gradient, const T* x, T* y, int 
     Pack<T> loaded[kPacksAtOnce];
 #pragma unroll
     for (int p = 0; p < kPacksAtOnce; ++p) {
-      if (i + p * step < parts.packs) loaded[p] = from[i + p * step];
+      const int at = i + p * step;
+      if (at < kept.count) {
+        loaded[p].bits = kept.at[at];
+      } else if (at < parts.packs) {
+        loaded[p] = from[at];
+      }
     }
 #pragma unroll
     for (int p = 0; p < kPacksAtOnce; ++p) {
@@ -57,9 +64,15 @@ __device__ void write_row(const RowGradient<W>& gradient, const T* x, T* y, int 
 #pragma unroll
       for (int k = 0; k < kPackSize<T>; ++k) y_of[k] = gradient.missed(x_of[k]);
       if (gradient.target >= column && gradient.target < column + kPackSize<T>) {
+        W logit = x_of[0];
+#pragma unroll
+        for (int k = 1; k < kPackSize<T>; ++k) {
+          if (column + k == gradient.target) logit = x_of[k];
+        }
+        const W hit = gradient.hit(logit);  // written down once: it is long
 #pragma unroll
         for (int k = 0; k < kPackSize<T>; ++k) {
-          if (column + k == gradient.target) y_of[k] = gradient.hit(x_of[k]);
+          if (column + k == gradient.target) y_of[k] = hit;
         }
       }
       const Pack<T> made = Pack<T>::narrowed(y_of);

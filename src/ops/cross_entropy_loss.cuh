@@ -66,7 +66,7 @@ __device__ Pack<T> load_pack(const T* from) {
 // One thread's share. Which thread takes which classes depends on their number alone, not on where
 // the row begins: a row gives the same bits wherever a plan or a split of the batch lays it.
 template <bool kAligned, class T, class W = typename Wide<T>::type>
-__device__ LogSum<W> log_sum(const T* row, int size) {
+__device__ LogSum<W> log_sum(const T* row, int size, KeptPacks kept) {
   const int step = blockDim.x, packs = size / kPackSize<T>;
   LogSum<W> total;
   for (int i = threadIdx.x; i < packs; i += kPacksAtOnce * step) {
@@ -79,6 +79,7 @@ __device__ LogSum<W> log_sum(const T* row, int size) {
 #pragma unroll
     for (int p = 0; p < kPacksAtOnce; ++p) {
       if (i + p * step >= packs) break;
+      if (kAligned && i + p * step < kept.count) kept.at[i + p * step] = loaded[p].bits;
       W x[kPackSize<T>];
       loaded[p].widen_to(x);
       total.add(x);
@@ -90,9 +91,9 @@ __device__ LogSum<W> log_sum(const T* row, int size) {
 
 // All shares of the threads' row, in its first thread; the others have no use for what they get.
 template <class T, class W = typename Wide<T>::type>
-__device__ LogSum<W> row_log_sum(const T* row, int size) {
+__device__ LogSum<W> row_log_sum(const T* row, int size, KeptPacks kept = {}) {
   const bool aligned = reinterpret_cast<uintptr_t>(row) % 16 == 0;
-  LogSum<W> total = aligned ? log_sum<true>(row, size) : log_sum<false>(row, size);
+  LogSum<W> total = aligned ? log_sum<true>(row, size, kept) : log_sum<false>(row, size, {});
   total.add_warp();
   if (blockDim.x == 32) return total;  // rows that share a block are a warp each
   __shared__ W highest_of[kMostRowThreads / 32], sum_of[kMostRowThreads / 32];

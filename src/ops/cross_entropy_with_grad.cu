@@ -1,6 +1,8 @@
-// A block takes a row twice: for its log-sum, and at once for its gradient, while the row is still
-// in the caches. Memory is read once and written once. What the two kernels apart compute, in the
-// same order: the same bits.
+// A block takes a row twice: for its log-sum, and at once for its gradient. What fits of a long row
+// waits in shared memory, the rest in the caches: memory is read once and written once. What the
+// two kernels apart compute, in the same order: the same bits.
+#include <algorithm>
+
 #include "ops/cross_entropy_gradient.cuh"
 #include "ops/cross_entropy_loss.cuh"
 #include "ops/cuda_kernels.h"
@@ -25,7 +27,7 @@ __device__ W from_first_thread(W x) {
 template <class T, class W = typename Wide<T>::type>
 __global__ void __launch_bounds__(kMostRowThreads, kRowsInFlight)
     row_losses_and_gradients(LogitRows rows, const T* logits, const int32_t* targets, Floats dsum,
-                             W* losses, T* out) {
+                             W* losses, T* out, int most_kept) {
   // Rows that share a block are a warp each, so none is waited for below.
   const int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (r >= rows.count) return;
@@ -34,12 +36,27 @@ __global__ void __launch_bounds__(kMostRowThreads, kRowsInFlight)
   if (targets[r] == rows.ignore) return clear_row(y, size);
   const T* x = logits + r * rows.step;
   const auto target = static_cast<int>(clamp_id(targets[r], size));
-  const LogSum<W> total = row_log_sum(x, size);
+  extern __shared__ uint4 room[];
+  const bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0;
+  const KeptPacks kept{.at = room, .count = aligned ? ::min(most_kept, size / kPackSize<T>) : 0};
+  const LogSum<W> total = row_log_sum(x, size, kept);
   if (threadIdx.x == 0) losses[r] = total.loss(widen(x[target]));
   const RowGradient<W> gradient{.lse = from_first_thread(total.lse()),
                                 .scale = load_float<W>(dsum.data, dsum.dtype, 0),
                                 .target = target};
-  write_row<true>(gradient, x, y, size);
+  write_row<true>(gradient, x, y, size, kept);
+}
+
+// Bytes of shared memory that a block may have beside the others of its multiprocessor.
+int64_t shared_bytes() {
+  int device = 0, all = 0, most = 0;
+  check_cuda(cudaGetDevice(&device), "cross_entropy_with_grad");
+  check_cuda(cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
+             "cross_entropy_with_grad");
+  check_cuda(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "cross_entropy_with_grad");
+  constexpr int kOwn = 2048;  // CUDA's, and what the kernel has besides
+  return std::max(0, std::min(all / kRowsInFlight, most) - kOwn);
 }
 
 template <class T>
@@ -54,10 +71,23 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   auto* losses = static_cast<W*>(at.workspace);
   const Tiles tiles = row_blocks(rows, kPackSize<T>);
   const cudaStream_t stream = as_stream(at.stream);
+  // Rows that share a block are short: the caches have them.
+  const auto kernel = row_losses_and_gradients<T>;
+  int kept = 0;
+  if (tiles.block.y == 1) {
+    const int64_t room = shared_bytes();
+    kept = static_cast<int>(std::min(rows.classes / kPackSize<T>, room / 16));
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(room)),
+               "cross_entropy_with_grad");
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                    cudaSharedmemCarveoutMaxShared),
+               "cross_entropy_with_grad");
+  }
   return [=] {
     if (rows.count > 0) {
-      row_losses_and_gradients<T>
-          <<<tiles.grid, tiles.block, 0, stream>>>(rows, logits, targets, dsum, losses, out);
+      kernel<<<tiles.grid, tiles.block, kept * 16, stream>>>(rows, logits, targets, dsum, losses,
+                                                             out, kept);
     }
     add_losses(rows, targets, losses, sum, count, stream);
     check_launch("cross_entropy_with_grad");
