@@ -118,6 +118,47 @@ TEST(CudaBody, HowRowsAreSharedOutFollowsFromTheShapeAlone) {
   EXPECT_EQ(cut(one).chunks, cut(joined).chunks);
 }
 
+// Sums over rows, alone and beside a result that needs whole rows.
+std::vector<Body> column_sums() {
+  Body alone, joined;
+  const Expr x = input(alone, 0), y = input(joined, 0);
+  alone.outputs = {{.node = x.node, .summed_axes = 1}};
+  joined.outputs = {{.node = (y - row_sum(y)).node}, {.node = y.node, .summed_axes = 1}};
+  return {alone, joined};
+}
+
+TEST(CudaBody, BlocksOfASumTakeEveryRowOnceWhoeverElseReadsIt) {
+  for (const int64_t rows : {1, 2, 5, 37, 1023, 32768}) {
+    for (const int64_t columns : {1, 3, 40, 768, 3072}) {
+      std::vector<int64_t> blocks;
+      for (const Body& body : column_sums()) {
+        const Case sum(op_named("map"),
+                       {.inputs = {of({rows, columns})}, .attrs = {{"body", print(body)}}},
+                       Dtype::kBF16);
+        const CudaCut cut = cut_for_cuda(sum.kernel, false);
+        EXPECT_GE(cut.blocks * cut.block_rows, rows);
+        EXPECT_LT((cut.blocks - 1) * cut.block_rows, rows) << "the last one has a row, too";
+        EXPECT_EQ(cut.block_rows % 4, 0) << "rows are read four at a time";
+        blocks.push_back(cut.blocks);
+      }
+      EXPECT_EQ(blocks[0], blocks[1]);
+    }
+  }
+}
+
+TEST(CudaBody, SumsCompileWhereRowsAreLeftOver) {
+  if (!has_cuda()) GTEST_SKIP() << "built without CUDA";
+  for (const Body& body : column_sums()) {
+    for (const int64_t rows : {37, 64}) {
+      for (const Dtype dtype : {Dtype::kBF16, Dtype::kF16, Dtype::kF64}) {
+        const Case sum(op_named("map"),
+                       {.inputs = {of({rows, 40})}, .attrs = {{"body", print(body)}}}, dtype);
+        EXPECT_NO_THROW(compile_text(sum.text(), "sm_90")) << sum.text();
+      }
+    }
+  }
+}
+
 TEST(CudaBody, WorkspaceHoldsEveryBlocksSums) {
   Body body;
   body.outputs = {{.node = input(body, 0).node, .summed_axes = 1}};
