@@ -8,12 +8,15 @@ namespace adjoint {
 
 namespace {
 
-constexpr int64_t kMostChunks = 4;         // of a thread, in registers
-constexpr int64_t kMostThreads = 1024;     // of a block
-constexpr int64_t kTile = 32;              // threads that share a tile
-constexpr int64_t kSumElements = 1600000;  // of one result's partial sums, about
-constexpr int64_t kWideRow = 512;          // elements
-constexpr int64_t kSumBatch = 4;           // rows of a block are read so many at a time
+constexpr int64_t kMostChunks = 4;      // of a thread, in registers
+constexpr int64_t kMostThreads = 1024;  // of a block
+constexpr int64_t kTile = 32;           // threads that share a tile
+// Sums are shared out so that one wave of blocks does them: 1056 warps with long rows, eight on
+// each of 132 multiprocessors, or four times as many with tiles of them.
+constexpr int64_t kMostBlocks = 1056;                 // of rows; twice as many of short ones
+constexpr int64_t kShortRow = 512;                    // elements
+constexpr int64_t kSumElements = kMostBlocks * 1024;  // of one result's partial sums, at most
+constexpr int64_t kSumBatch = 4;                      // rows that are read at a time
 
 }  // namespace
 
@@ -48,9 +51,8 @@ CudaCut cut_for_cuda(const KernelCall& call, bool wide) {
   if (s.sums) {
     const int64_t suffix = s.suffix_rows() * s.row();
     const auto share = [](int64_t rows, int64_t blocks) { return (rows + blocks - 1) / blocks; };
-    // Long rows have so many sums that a block's must be worth writing down.
-    const int64_t most =
-        std::clamp<int64_t>(share(s.summed_rows, kSumBatch), 1, suffix < kWideRow ? 2112 : 1056);
+    const int64_t most = std::clamp<int64_t>(share(s.summed_rows, kSumBatch), 1,
+                                             kMostBlocks * (suffix < kShortRow ? 2 : 1));
     const int64_t wanted = std::clamp<int64_t>(kSumElements / suffix, 1, most);
     cut.block_rows =
         std::max<int64_t>(1, share(share(s.summed_rows, wanted), kSumBatch)) * kSumBatch;
