@@ -48,6 +48,7 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
   step.plan = make_plan(step.built.scheme, planned);
   step.time = predict_time(step.built.scheme, step.plan, costs);
   step.clock = costs.sheet.name;
+  if (!costs.tuned.empty()) step.clock += " with products as they were timed";
   if (costs.sheet.per_core) step.clock += fmt::format(", {} threads", costs.threads);
   return step;
 }

@@ -11,6 +11,7 @@
 #include "cli/pictures.h"
 #include "cli/step_flags.h"
 #include "device/parallel.h"
+#include "ops/product_table.h"
 #include "plan/timing.h"
 #include "report/profile_folder.h"
 #include "report/profile_page.h"
@@ -71,7 +72,8 @@ int run(ProfileFlags flags) {
       .measured = std::move(measured),
       .peak = peak,
       .predicted_seconds =
-          predict_time(step, plan, {.sheet = measured_sheet(peak), .threads = peak.threads}).step};
+          predict_time(step, plan, costs_on(measured_sheet(peak), peak.threads, product_table()))
+              .step};
   const std::string title = stack_title(profile.step.stack);
   const ChartedStep charted{.title = title,
                             .scheme = step,

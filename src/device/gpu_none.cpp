@@ -22,6 +22,7 @@ GpuStream::GpuStream() { refuse(); }
 GpuStream::~GpuStream() = default;
 void GpuStream::copy(void*, const void*, Bytes) { refuse(); }
 void GpuStream::fill(void*, std::byte, Bytes) { refuse(); }
+void GpuStream::fill_with_noise(void*, Bytes) { refuse(); }
 void GpuStream::synchronize() { refuse(); }
 void GpuStream::wait_for(const GpuClock&, size_t) { refuse(); }
 void GpuStream::begin_recording() { refuse(); }

@@ -193,6 +193,8 @@ extern const OpDef op_contract = {
     .cuda = cuda,
     .cuda_workspace =
         [](const KernelCall& k) { return contraction_cuda_workspace(k.call.text("map"), k); },
+    .cuda_products =
+        [](const KernelCall& k) { return contraction_cuda_products(k.call.text("map"), k); },
     .samples = samples,
     .refused = refused,
 };

@@ -34,6 +34,24 @@ std::optional<Product> product_of(const std::string& map, const KernelCall& k) {
   return cublaslt_takes(*product) ? product : std::nullopt;
 }
 
+// The same with gelu behind it.
+std::optional<Product> gelu_product_of(const std::string& map, const KernelCall& k) {
+  const Dtype dtype = k.outputs[0].dtype;
+  if (dtype != Dtype::kBF16 && dtype != Dtype::kF16) return std::nullopt;
+  auto product = product_of(map, k);
+  if (!product) return product;
+  product->epilogue = Product::Epilogue::kGelu;
+  return cublaslt_takes(*product) ? product : std::nullopt;
+}
+
+std::vector<std::string> keys_of(const std::optional<Product>& product) {
+  std::vector<std::string> keys;
+  if (!product) return keys;
+  const auto calls = cublaslt_calls(*product);
+  for (const ProductCall& call : *calls) keys.push_back(product_key(call));
+  return keys;
+}
+
 // Padding is nobody's, so whoever wants it to be 0 makes it so: of summed axes, in both operands.
 Launch clear_summed_padding(const std::string& map, const KernelCall& k, const Pointers& at) {
   const ProductLetters letters = product_letters(map).value();
@@ -81,14 +99,18 @@ Bytes contraction_cuda_workspace(const std::string& map, const KernelCall& k) {
   return product ? product_cuda_workspace(*product) : Bytes{0};
 }
 
+std::vector<std::string> contraction_cuda_products(const std::string& map, const KernelCall& k) {
+  return keys_of(product_of(map, k));
+}
+std::vector<std::string> gelu_contraction_cuda_products(const std::string& map,
+                                                        const KernelCall& k) {
+  return keys_of(gelu_product_of(map, k));
+}
+
 std::optional<Launch> gelu_contraction_cuda(const std::string& map, const KernelCall& k,
                                             const Pointers& at) {
-  const Dtype dtype = k.outputs[0].dtype;
-  if (dtype != Dtype::kBF16 && dtype != Dtype::kF16) return std::nullopt;
-  auto product = product_of(map, k);
+  const auto product = gelu_product_of(map, k);
   if (!product) return std::nullopt;
-  product->epilogue = Product::Epilogue::kGelu;
-  if (!cublaslt_takes(*product)) return std::nullopt;
   return multiply(map, k, *product,
                   {.a = at.in[0],
                    .b = at.in[1],

@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ops/op_def.h"
 
@@ -15,5 +16,9 @@ Launch contraction_cuda(const std::string& map, const KernelCall& call, const Po
 std::optional<Launch> gelu_contraction_cuda(const std::string& map, const KernelCall& call,
                                             const Pointers& at);
 Bytes contraction_cuda_workspace(const std::string& map, const KernelCall& call);
+// Keys in a table of tuned products; none where it is not the library that multiplies.
+std::vector<std::string> contraction_cuda_products(const std::string& map, const KernelCall& call);
+std::vector<std::string> gelu_contraction_cuda_products(const std::string& map,
+                                                        const KernelCall& call);
 
 }  // namespace adjoint

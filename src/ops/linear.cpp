@@ -189,6 +189,10 @@ extern const OpDef op_linear = {
         [](const KernelCall& k) {
           return contraction_cuda_workspace(linear_map(k.call.inputs[0]), k);
         },
+    .cuda_products =
+        [](const KernelCall& k) {
+          return contraction_cuda_products(linear_map(k.call.inputs[0]), k);
+        },
     .samples = samples,
     .refused = refused,
 };

@@ -121,15 +121,25 @@ Launch in_turn(const KernelCall& k, const Pointers& at) {
 }
 
 // One launch where f is gelu and both results are wanted, side by side.
-Launch cuda(const KernelCall& k, const Pointers& at) {
-  const Calls calls(k);
+bool wants_gelu_beside(const KernelCall& k, const Calls& calls) {
   const OpCall gelu{.op = "gelu", .inputs = calls.act.inputs, .attrs = {}};
   const bool is_gelu = print(body_of(calls.act)) == print(body_of(gelu));
-  if (is_gelu && keeps(k.call) && k.out_strides[0] == k.out_strides[1]) {
+  return is_gelu && keeps(k.call) && k.out_strides[0] == k.out_strides[1];
+}
+
+Launch cuda(const KernelCall& k, const Pointers& at) {
+  const Calls calls(k);
+  if (wants_gelu_beside(k, calls)) {
     const std::string map = linear_map(k.call.inputs[0]);
     if (const auto one = gelu_contraction_cuda(map, calls.product, at)) return *one;
   }
   return in_turn(k, at);
+}
+
+std::vector<std::string> cuda_products(const KernelCall& k) {
+  const Calls calls(k);
+  if (!wants_gelu_beside(k, calls)) return {};
+  return gelu_contraction_cuda_products(linear_map(k.call.inputs[0]), calls.product);
 }
 
 Bytes workspace(const KernelCall& k) {
@@ -184,6 +194,7 @@ extern const OpDef op_linear_act = {
     .cpu_workspace = workspace,
     .cuda = cuda,
     .cuda_workspace = workspace,
+    .cuda_products = cuda_products,
     .samples = samples,
     .refused = refused,
 };

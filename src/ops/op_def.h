@@ -130,6 +130,9 @@ struct OpDef {
   // As on the CPU; null where a body says it all. A binary without CUDA refuses before it is asked.
   Launch (*cuda)(const KernelCall&, const Pointers&) = nullptr;
   Bytes (*cuda_workspace)(const KernelCall&) = nullptr;  // known without a GPU
+  // The products that the call consists of on CUDA, as a table of tuned ones knows them; none where
+  // they are not all of it.
+  std::vector<std::string> (*cuda_products)(const KernelCall&) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;
   std::vector<Sample> (*refused)() = nullptr;  // calls that `infer` must refuse
 };

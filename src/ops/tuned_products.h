@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace adjoint {
 
@@ -41,6 +42,8 @@ class TunedProducts {
   void remember(const std::string& machine, const std::string& product, const TunedProduct& tuned);
   void remember(const TunedProducts& others);  // all of them, in the place of its own
   size_t size() const;
+  std::vector<std::string> machines() const;
+  const std::map<std::string, TunedProduct>& of(const std::string& machine) const;
 
   bool operator==(const TunedProducts&) const = default;
 

@@ -194,4 +194,13 @@ DeviceSheet measured_sheet(const MachinePeak& peak) {
   return sheet;
 }
 
+Costs costs_on(const DeviceSheet& sheet, int threads, const TunedProducts& table) {
+  Costs costs{.sheet = sheet, .threads = threads};
+  if (sheet.per_core) return costs;
+  for (const std::string& machine : table.machines()) {
+    if (has_name(words_of(machine), words_of(sheet.name).front())) costs.learn(table, machine);
+  }
+  return costs;
+}
+
 }  // namespace adjoint

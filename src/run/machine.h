@@ -2,7 +2,7 @@
 // uses, and the rate at which memory is read and written. Utilization is a share of these, and a
 // device sheet made of them predicts steps here. Takes about a second.
 #pragma once
-#include "cost/sheet.h"
+#include "cost/cost.h"
 #include "device/target.h"
 
 namespace adjoint {
@@ -30,5 +30,8 @@ std::string sheet_for_gpu(std::string_view gpu, Bytes memory);
 DeviceSheet sheet_here(Target target);
 // The same with these rates.
 DeviceSheet measured_sheet(const MachinePeak& peak);
+
+// Costs by a sheet, and by the contests of products that a table has of such a GPU.
+Costs costs_on(const DeviceSheet& sheet, int threads, const TunedProducts& table);
 
 }  // namespace adjoint

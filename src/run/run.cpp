@@ -62,8 +62,9 @@ Run::Run(Scheme scheme, Plan plan, RunOptions options)
   }
   // Touch every page now, from the threads that will use them, so that no step waits for one.
   fill_arena(std::byte{0});
-  prepare();
-  if (on_gpu()) fill_arena(std::byte{0});  // products were timed there
+  if (on_gpu()) stream_->fill_with_noise(base_[0], plan_.arena_of(Tier::kDevice).size);
+  prepare();  // products are timed there
+  if (on_gpu()) fill_arena(std::byte{0});
   for (const Value v : scheme_.inputs) {
     if (scheme_[v].role == Role::kControl && scheme_[v].init) set_number(v, 1);
   }

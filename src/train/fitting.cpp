@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "ops/product_table.h"
 #include "run/machine.h"
 #include "train/save.h"
 
@@ -60,7 +61,7 @@ Bytes budget_of(const std::string& text) {
 }
 
 Costs costs_for(const FitWish& wish, const BoundModel& model, int threads) {
-  if (wish.profile.empty()) return {.sheet = find_device(wish.device), .threads = threads};
+  if (wish.profile.empty()) return costs_on(find_device(wish.device), threads, product_table());
   if (wish.device != "cpu") {
     fail("--profile and --device contradict each other: a profile is of the machine it ran on");
   }

@@ -33,6 +33,30 @@ TEST(Costs, TheRateIsThatOfTheDtype) {
   EXPECT_DOUBLE_EQ(round_costs().seconds(narrow, narrow.morphisms[0]), 2e8 / 4e9);
 }
 
+TEST(Costs, AProductTakesWhatItTookInItsContest) {
+  const Scheme wide = product("bf16", 4096), other = product("bf16", 2048);
+  const OpCall call = call_of(wide, wide.morphisms[0]);
+  const Type& out = wide[wide.morphisms[0].outputs[0]].type;
+  const auto keys = op_named("linear").cuda_products(
+      {.call = call,
+       .outputs = {out},
+       .in_strides = {dense_strides(call.inputs[0]), dense_strides(call.inputs[1])},
+       .out_strides = {dense_strides(out)},
+       .target = Target::kCuda});
+  ASSERT_EQ(keys.size(), 1u);
+  EXPECT_NE(keys[0].find("m=4096 n=100 k=100"), std::string::npos) << keys[0];
+  TunedProducts table;
+  table.remember("this GPU", keys[0], {.algorithm = {}, .microseconds = 7});
+  Costs costs = round_costs();
+  costs.sheet.launch = 1e-6;
+  const double by_sheet = costs.seconds(other, other.morphisms[0]);
+  costs.learn(table, "another GPU");
+  EXPECT_TRUE(costs.tuned.empty());
+  costs.learn(table, "this GPU");
+  EXPECT_DOUBLE_EQ(costs.seconds(wide, wide.morphisms[0]), 8e-6);
+  EXPECT_DOUBLE_EQ(costs.seconds(other, other.morphisms[0]), by_sheet);
+}
+
 TEST(Costs, CoresShareTheWorkAndTheBandwidthOfAllIsAnEnd) {
   Costs costs = round_costs();
   costs.sheet.per_core = true;

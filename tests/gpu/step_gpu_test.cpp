@@ -5,6 +5,8 @@
 #include "laws/verify.h"
 #include "models/small_models.h"
 #include "ops/harness.h"
+#include "ops/product_table.h"
+#include "run/machine.h"
 #include "run/profile.h"
 #include "run/random_steps.h"
 
@@ -81,6 +83,24 @@ TEST_F(GpuStep, LanesAndRecordingsGiveTheSameBits) {
     }
     for (size_t i = 1; i < seen.size(); ++i) EXPECT_EQ(seen[i], seen[0]) << stack << " " << i;
   }
+}
+
+// A plan's cost model finds what the run has timed: the few operands that are views it does not.
+TEST_F(GpuStep, ItsProductsAreFoundInTheTable) {
+  const Scheme step = small_step("gpt2", "bf16");
+  const DeviceSheet sheet = sheet_here(Target::kCuda);
+  const adjoint::Run run(
+      step,
+      make_plan(step, {.threads = 1, .target = Target::kCuda, .workspace_cap = sheet.workspace}));
+  const Costs costs = costs_on(sheet, 1, product_table());
+  int found = 0, all = 0;
+  for (const Morphism& m : step.morphisms) {
+    if (!is_product(m.op)) continue;
+    found += costs.by_contest(step, m).has_value();
+    ++all;
+  }
+  EXPECT_GT(all, 10);
+  EXPECT_GE(found, 0.8 * all);
 }
 
 TEST_F(GpuStep, TouchesWhatWasPlanned) {

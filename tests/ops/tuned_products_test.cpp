@@ -89,12 +89,12 @@ TEST(TunedProducts, SaysAnAlgorithm) {
 }
 
 TEST(TunedProducts, RefusesWhatIsNoTable) {
-  for (const char* text : {"", "{", "[]", "null", "{}", R"({"format": "adjoint tuned products 1"})",
+  for (const char* text : {"", "{", "[]", "null", "{}", R"({"format": "adjoint tuned products 2"})",
                            R"({"format": 1, "machines": {}})",
-                           R"({"format": "adjoint tuned products 2", "machines": {}})",
-                           R"({"format": "adjoint tuned products 1", "machines": []})"}) {
+                           R"({"format": "adjoint tuned products 1", "machines": {}})",
+                           R"({"format": "adjoint tuned products 2", "machines": []})"}) {
     EXPECT_EQ(refusal(std::string(text)),
-              "tuned.json: this is no table of tuned products ('adjoint tuned products 1')")
+              "tuned.json: this is no table of tuned products ('adjoint tuned products 2')")
         << text;
   }
   json all = json::parse(table().text());
