@@ -2,7 +2,7 @@
 PRESET ?= release
 BUILD = build/$(PRESET)
 
-.PHONY: all setup build test test-long sanitize asan tsan demo format check clean
+.PHONY: all setup build test test-long test-gpu sanitize asan tsan sanitize-gpu demo format check clean
 all: build
 
 setup:
@@ -18,6 +18,13 @@ test: check build
 
 test-long: build
 	ctest --test-dir $(BUILD) --output-on-failure --label-regex long
+
+# Where there is a GPU: every op's contract, steps and laws there; and memory and races in its kernels.
+test-gpu: build
+	ctest --test-dir $(BUILD) --output-on-failure --label-regex gpu
+sanitize-gpu: build
+	compute-sanitizer --tool memcheck --error-exitcode 1 $(BUILD)/bin/gpu_test --gtest_filter=-*KeepsTheLaws*
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(BUILD)/bin/gpu_test --gtest_filter=-*KeepsTheLaws*
 
 # Memory and undefined behaviour on the fast tests; races on the kernels, the loader and the saver.
 sanitize: asan tsan
