@@ -76,13 +76,18 @@ def adjoint_round(program, case):
                str(case.threads), "--steps", str(case.steps), "--warmup", "2"]
     if case.stack or case.bf16:
         command += ["--stack", case.stack or "bf16"]
-    command += ["--context", str(case.context), "--device", case.device]
+    return answered(command + ["--context", str(case.context), "--device", case.device])
+
+
+def answered(command, patience=PATIENCE):
+    """What a command that ends by printing one JSON object printed."""
+    program = command[0]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment())
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, env=environment())
     except OSError as error:
         raise Failed(f"{program} cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"{program} said nothing for {PATIENCE} s") from error
+        raise Failed(f"{program} said nothing for {patience} s") from error
     if done.returncode != 0:
         raise Failed(f"'{' '.join(command)}' ended with {done.returncode}: {done.stderr.strip()}")
     return answer_of(done.stdout, program)
