@@ -36,6 +36,17 @@ struct PlannedStep {
   std::string clock = {};  // whose time it is
 };
 
+// How many of a step's products a table of this device knows; nothing where it knows none.
+std::string timed_products(const Scheme& scheme, const Costs& costs) {
+  int known = 0, all = 0;
+  for (const Morphism& m : scheme.morphisms) {
+    if (!is_product(m.op)) continue;
+    known += costs.by_contest(scheme, m).has_value();
+    ++all;
+  }
+  return known ? fmt::format(" ({} of {} products as they were timed)", known, all) : "";
+}
+
 PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
                          const std::string& stack) {
   StepOptions options = flags.step.step;
@@ -48,7 +59,7 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
   step.plan = make_plan(step.built.scheme, planned);
   step.time = predict_time(step.built.scheme, step.plan, costs);
   step.clock = costs.sheet.name;
-  if (!costs.tuned.empty()) step.clock += " with products as they were timed";
+  step.clock += timed_products(step.built.scheme, costs);
   if (costs.sheet.per_core) step.clock += fmt::format(", {} threads", costs.threads);
   return step;
 }

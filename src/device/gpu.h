@@ -34,8 +34,8 @@ class GpuStream {
   void* handle() const { return stream_; }  // a cudaStream_t
   void copy(void* to, const void* from, Bytes size);
   void fill(void* to, std::byte with, Bytes size);
-  // With numbers of size 0.5 to 2 in whichever floating dtype they are read, all but the last
-  // bytes: a GPU multiplies zeros faster than what a step has.
+  // With random numbers below 2, whatever floating dtype they are read in, all but the last bytes:
+  // a GPU multiplies zeros faster than what a step has.
   void fill_with_noise(void* to, Bytes size);
   void synchronize();
   // What is enqueued from now on begins when another stream has passed its mark.

@@ -93,7 +93,7 @@ void GpuStream::synchronize() { check_cuda(cudaStreamSynchronize(cuda_stream(str
 void GpuStream::wait_for(const GpuClock& clock, size_t mark) {
   check_cuda(
       cudaStreamWaitEvent(cuda_stream(stream_), static_cast<cudaEvent_t>(clock.events_[mark]), 0),
-      "waiting for a copy");
+      "waiting for a stream");
 }
 
 void GpuStream::begin_recording() {

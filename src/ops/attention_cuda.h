@@ -21,7 +21,7 @@ struct AttentionWay {
 AttentionWay attention_way(const AttentionShape& shape, Bytes cap);
 // By cuDNN as many samples at once (or heads of keys, of one sample) as the cap leaves room for,
 // and where it must be deterministic as keep its scores small. By our own kernels where not even
-// one head has room. An Error where these have none either.
+// one head has room, whose sums are the least that any way takes.
 AttentionWay attention_grad_way(const AttentionShape& shape, bool deterministic, Bytes cap);
 
 // out = softmax(q k^T / sqrt(size)) v; lse as attention_forward has it. MachineError.

@@ -65,11 +65,6 @@ AttentionWay attention_way(const AttentionShape& shape, Bytes cap) {
 AttentionWay attention_grad_way(const AttentionShape& shape, bool deterministic, Bytes cap) {
   // Sums per query, which our own kernels want too, and of the whole shape.
   const Bytes row_sums = (shape.samples * heads(shape) * shape.length) * size_of(shape.wide());
-  if (row_sums > cap) {
-    fail("the gradient of attention wants a workspace of ", row_sums.count,
-         " bytes at least, and the device's sheet allows ", cap.count,
-         ": take a smaller --batch, or a sheet with a larger workspace");
-  }
   const AttentionWay own{.cudnn = false, .part = shape, .workspace = row_sums};
   if (!cudnn_takes(shape)) return own;
   for (const AttentionShape& part : parts_of(shape)) {

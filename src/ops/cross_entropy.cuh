@@ -20,7 +20,8 @@ struct LogitRows {
   int64_t count, classes, step, ignore;
 };
 
-// __expf without its care for results below 2^-126: nobody can tell them from 0 beside a row's sum.
+// __expf without its care for results below 2^-126: a probability, and no sum of a row, that small
+// is 0 to everybody.
 __device__ inline float exp_of(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));

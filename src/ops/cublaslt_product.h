@@ -81,9 +81,9 @@ void tune_product(const Product& product, const ProductPointers& at, void* works
 // The same by the process's table (product_table.h), which learns what it does not know yet: the
 // calls of a run are prepared before its memory holds anything.
 // A contest by the clock may end otherwise tomorrow, so who wants the same bits every time gets the
-// library's own first choice. Nothing where the library has no algorithm, as for rows of odd length
-// in 16 bits.
+// library's own first choice; who may not time, what the table knows. Nothing where the library has
+// no algorithm, as for rows of odd length in 16 bits.
 std::optional<Launch> tuned_product_cuda(const Product& product, const ProductPointers& at,
-                                         const Pointers& call, bool deterministic);
+                                         const Pointers& call, bool deterministic, bool may_time);
 
 }  // namespace adjoint

@@ -130,7 +130,8 @@ std::string product_machine() {
     cudaDeviceProp properties;
     require(cudaGetDevice(&device), "say the current device");
     require(cudaGetDeviceProperties(&properties, device), "describe the device");
-    return join_parts(properties.name, ", cuBLASLt ", cublasLtGetVersion());
+    return product_machine(properties.name, {static_cast<int64_t>(properties.totalGlobalMem)},
+                           cublasLtGetVersion());
   }();
   return machine;
 }
@@ -163,14 +164,15 @@ void tune_product(const Product& product, const ProductPointers& at, void* works
 }
 
 std::optional<Launch> tuned_product_cuda(const Product& product, const ProductPointers& at,
-                                         const Pointers& call, bool deterministic) try {
+                                         const Pointers& call, bool deterministic,
+                                         bool may_time) try {
   const auto stream = static_cast<cudaStream_t>(call.stream);
   const Bytes workspace = product_cuda_workspace(product);
   if (deterministic) {
     return prepare_product_cuda(product, at, call.workspace, workspace, stream, nullptr);
   }
   TunedProducts& table = product_table();
-  tune_product(product, at, call.workspace, workspace, stream, table);
+  if (may_time) tune_product(product, at, call.workspace, workspace, stream, table);
   return prepare_product_cuda(product, at, call.workspace, workspace, stream, &table);
 } catch (const NoAlgorithm&) {
   return std::nullopt;

@@ -83,7 +83,7 @@ Launch clear_summed_padding(const std::string& map, const KernelCall& k, const P
 // The product by cuBLASLt, with what it wants beforehand; nothing where it has no algorithm.
 std::optional<Launch> multiply(const std::string& map, const KernelCall& k, const Product& product,
                                const ProductPointers& pointers, const Pointers& at) {
-  const auto alone = tuned_product_cuda(product, pointers, at, k.deterministic);
+  const auto alone = tuned_product_cuda(product, pointers, at, k.deterministic, k.may_time);
   const Launch clear = takes_padding(k) ? clear_summed_padding(map, k, at) : nullptr;
   if (!alone || !clear) return alone;
   return [clear, alone = *alone] {

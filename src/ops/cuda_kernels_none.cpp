@@ -34,7 +34,7 @@ Launch copy_cuda(const Type&, const Strides&, const void*, const Type&, const St
 }
 Launch clear_cuda(const Type&, const Strides&, void*, void*) { refuse(); }
 std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&, const Pointers&,
-                                         bool) {
+                                         bool, bool) {
   refuse();
 }
 Launch prepare_attention_cuda(const AttentionShape&, Rows, Rows, Rows, Rows, void*, void*,

@@ -56,6 +56,8 @@ struct KernelCall {
   Target target = Target::kCpu;
   // The same bits every time, at some cost of time and memory. On the CPU they always are.
   bool deterministic = false;
+  // Kernels may be chosen by the clock, on memory that holds noise and nothing of worth.
+  bool may_time = true;
 };
 struct Pointers {
   std::vector<const void*> in;

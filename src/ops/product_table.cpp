@@ -23,7 +23,7 @@ fs::path in_cache_folder() {
 
 struct Table {
   std::optional<TunedProducts> now;
-  TunedProducts saved;
+  TunedProducts saved, borrowed;
 };
 Table& table() {
   static Table one;
@@ -47,13 +47,35 @@ TunedProducts& product_table() {
   return *t.now;
 }
 
+void borrow_products(const TunedProducts& others) {
+  product_table().remember(others);
+  table().borrowed.remember(others);
+}
+
+namespace {
+// What was known or learnt here. Of what was borrowed, what stood in the file before.
+TunedProducts own_products(const Table& t) {
+  TunedProducts own;
+  for (const std::string& machine : t.now->machines()) {
+    for (const auto& [product, tuned] : t.now->of(machine)) {
+      const bool borrowed = t.borrowed.find(machine, product);
+      const TunedProduct* kept = borrowed ? t.saved.find(machine, product) : &tuned;
+      if (kept) own.remember(machine, product, *kept);
+    }
+  }
+  return own;
+}
+}  // namespace
+
 void save_product_table() noexcept try {
   Table& t = table();
   const fs::path file = in_cache_folder();
-  if (!t.now || *t.now == t.saved || file.empty()) return;
+  if (!t.now || file.empty()) return;
+  const TunedProducts own = own_products(t);
+  if (own == t.saved) return;
   fs::create_directories(file.parent_path());
-  t.now->write(file);
-  t.saved = *t.now;
+  own.write(file);
+  t.saved = own;
 } catch (const std::exception&) {
 }
 

@@ -6,6 +6,8 @@
 namespace adjoint {
 
 TunedProducts& product_table();
+// These come before what the table knows, in this process: the user's file stays without them.
+void borrow_products(const TunedProducts& others);
 // A cache folder that cannot be written is no reason to stop: what was learnt is learnt again.
 void save_product_table() noexcept;
 

@@ -115,6 +115,19 @@ std::string to_string(const ProductAlgorithm& algorithm) {
   return text;
 }
 
+std::string product_machine(std::string_view gpu, Bytes memory, size_t library) {
+  return join_parts(gpu, ", ", memory.count, " bytes, cuBLASLt ", library);
+}
+
+ProductMachine machine_named(const std::string& machine) {
+  const size_t comma = machine.find(", ");
+  ProductMachine found{.gpu = machine.substr(0, comma)};
+  if (comma != std::string::npos) {
+    found.memory = {std::strtoll(machine.c_str() + comma + 2, nullptr, 10)};
+  }
+  return found;
+}
+
 TunedProducts TunedProducts::read(const std::filesystem::path& path) {
   return parse(read_file(path), path.string());
 }

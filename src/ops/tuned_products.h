@@ -6,7 +6,10 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/bytes.h"
 
 namespace adjoint {
 
@@ -27,6 +30,14 @@ struct TunedProduct {
 
   bool operator==(const TunedProduct&) const = default;
 };
+
+// What a table is keyed by: a GPU, by its name and memory, and a version of the library.
+std::string product_machine(std::string_view gpu, Bytes memory, size_t library);
+struct ProductMachine {
+  std::string gpu;
+  Bytes memory = {0};
+};
+ProductMachine machine_named(const std::string& machine);  // what of the GPU is in its name
 
 class TunedProducts {
  public:

@@ -21,7 +21,8 @@ bool collide(const Access& a, const Access& b) {
   return (a.writes || b.writes) && a.tier == b.tier && a.begin < b.end && b.begin < a.end;
 }
 
-// Of an object that does not lie dense, all of its storage.
+// Of an object that does not lie dense, all of its storage. Padding that a product clears in its
+// operands counts as read: nobody else looks at it, so it may be copied before or after.
 std::vector<Access> accesses(const Scheme& scheme, const Plan& plan, const PlannedCall& call) {
   std::vector<Access> all;
   const auto whole = [&](int storage, bool writes) {

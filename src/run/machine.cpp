@@ -198,7 +198,9 @@ Costs costs_on(const DeviceSheet& sheet, int threads, const TunedProducts& table
   Costs costs{.sheet = sheet, .threads = threads};
   if (sheet.per_core) return costs;
   for (const std::string& machine : table.machines()) {
-    if (has_name(words_of(machine), words_of(sheet.name).front())) costs.learn(table, machine);
+    const auto [gpu, memory] = machine_named(machine);
+    const bool has_sheet = has_name(words_of(gpu), words_of(sheet.name).front());
+    if (has_sheet && sheet_for_gpu(gpu, memory) == sheet.name) costs.learn(table, machine);
   }
   return costs;
 }

@@ -120,7 +120,8 @@ void Run::prepare() {
                  .threads = plan_.threads,
                  .workspace_cap = plan_.workspace_cap,
                  .target = plan_.target,
-                 .deterministic = plan_.deterministic};
+                 .deterministic = plan_.deterministic,
+                 .may_time = own_[0].size().count > 0};  // a guest's memory is its host's
     Pointers at;
     if (on_gpu()) at.stream = lanes_->stream_of(static_cast<int>(launches_.size())).handle();
     for (const Value v : m.inputs) {

@@ -93,6 +93,8 @@ FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepO
                      .costs = costs_for(wish, model, threads),
                      .may_approximate = wish.may_approximate,
                      .batch = model.batch()};
+  // Stacks are compared by one measure: of most of them no product was ever timed.
+  options.costs.tuned.clear();
   options.plan = plan_options(options.costs);
   options.step.target = options.plan.target;
   return options;

@@ -385,7 +385,7 @@ void load_products(const SavePaths& paths) {
   std::error_code ignored;
   if (!fs::exists(paths.products(), ignored)) return;
   try {
-    product_table().remember(TunedProducts::read(paths.products()));
+    borrow_products(TunedProducts::read(paths.products()));
   } catch (const Error& e) {
     fail(e.what(), "; without this file the run goes on with products tuned anew, and other bits");
   }

@@ -191,7 +191,7 @@ Trainer::Trainer(ResolvedConfig resolved)
     }
     if (cpu) room_to_save_ = budget - needed;  // a copy to save is in the host's memory
   }
-  if (config_.resume) load_products(paths_);
+  if (config_.resume && !cpu && !config_.deterministic) load_products(paths_);
   run_ = std::make_unique<Run>(step, train_plan);
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
   rate_ = input_named(step, "rate");

@@ -91,7 +91,7 @@ void check(Epilogue epilogue) {
        .c = c.data(),
        .bias_grad = sums.data(),
        .aux = aux.data()},
-      {.in = {}, .out = {}, .workspace = workspace.data(), .stream = stream.handle()}, true);
+      {.in = {}, .out = {}, .workspace = workspace.data(), .stream = stream.handle()}, true, false);
   ASSERT_TRUE(launch) << "the library has no algorithm";
   (*launch)();
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "ops/product_table.h"
 
 namespace adjoint {
 namespace {
@@ -80,6 +81,40 @@ TEST(TunedProducts, ReadsWhatItWrites) {
   EXPECT_EQ(TunedProducts::read(path), table());
   std::filesystem::remove(path);
   EXPECT_THROW(TunedProducts::read(path), Error);
+}
+
+TEST(TunedProducts, AMachineIsAGpuOfSomeMemory) {
+  const std::string machine = product_machine("NVIDIA A100-SXM4-40GB", {42'298'834'944}, 130100);
+  EXPECT_EQ(machine, "NVIDIA A100-SXM4-40GB, 42298834944 bytes, cuBLASLt 130100");
+  EXPECT_EQ(machine_named(machine).gpu, "NVIDIA A100-SXM4-40GB");
+  EXPECT_EQ(machine_named(machine).memory.count, 42'298'834'944);
+  EXPECT_EQ(machine_named("something else").gpu, "something else");
+  EXPECT_EQ(machine_named("something else").memory.count, 0);
+}
+
+TEST(ProductTable, WhatIsBorrowedIsNotKept) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "borrowed_products";
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(setenv("XDG_CACHE_HOME", folder.c_str(), 1), 0);
+  const auto file = folder / "adjoint" / "products.json";
+  const auto timed = [](double us) { return TunedProduct{{}, us}; };
+  product_table().remember("gpu", "a", timed(1));
+  save_product_table();
+  const TunedProducts own = TunedProducts::read(file);
+  EXPECT_EQ(own.find("gpu", "a")->microseconds, 1);
+  TunedProducts others;
+  others.remember("gpu", "a", timed(2));
+  others.remember("gpu", "b", timed(3));
+  borrow_products(others);
+  EXPECT_EQ(product_table().find("gpu", "a")->microseconds, 2);
+  save_product_table();
+  EXPECT_EQ(TunedProducts::read(file), own);
+  product_table().remember("gpu", "c", timed(4));
+  save_product_table();
+  TunedProducts wanted = own;
+  wanted.remember("gpu", "c", timed(4));
+  EXPECT_EQ(TunedProducts::read(file), wanted);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(TunedProducts, SaysAnAlgorithm) {

@@ -27,5 +27,26 @@ TEST(Machine, AGpuWithoutASheetTakesTheH200s) {
   }
 }
 
+// Contests count for the sheet that the GPU which ran them has, and for no other.
+TEST(Machine, ContestsAreOfOneGpu) {
+  TunedProducts table;
+  const auto ran_on = [&](const char* gpu, int64_t memory) {
+    table.remember(product_machine(gpu, {memory}, 130100), gpu,
+                   {.algorithm = {}, .microseconds = 1});
+  };
+  ran_on("NVIDIA A100-SXM4-40GB", 42'298'834'944);
+  ran_on("NVIDIA A100-SXM4-80GB", 85'097'971'712);
+  ran_on("NVIDIA L40S", 47'000'000'000);  // which has no sheet
+  const auto known = [&](const char* sheet) {
+    return costs_on(find_device(sheet), 1, table).tuned.size();
+  };
+  EXPECT_EQ(known("a100"), 1u);
+  EXPECT_TRUE(costs_on(find_device("a100-40"), 1, table).tuned.count("NVIDIA A100-SXM4-40GB"));
+  EXPECT_EQ(known("a100-40"), 1u);
+  EXPECT_EQ(known("h200"), 0u);
+  EXPECT_EQ(known("l4"), 0u);
+  EXPECT_EQ(known("cpu"), 0u);
+}
+
 }  // namespace
 }  // namespace adjoint
