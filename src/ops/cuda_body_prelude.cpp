@@ -4,6 +4,48 @@
 
 namespace adjoint {
 
+std::string_view cuda_instructions() {
+  return R"(
+__device__ inline float from_f16(unsigned short a) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(a));
+  return y;
+}
+// Two at once, rounded to nearest even.
+__device__ inline unsigned int to_bf16s(float upper, float lower) {
+  unsigned int y;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(upper), "f"(lower));
+  return y;
+}
+__device__ inline unsigned int to_f16s(float upper, float lower) {
+  unsigned int y;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(upper), "f"(lower));
+  return y;
+}
+__device__ inline float divide(float a, float b) {
+  float y;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ inline float root(float a) {
+  float y;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(a));
+  return y;
+}
+// Tiny results become 0: of what these two are for, 1 is added to one, and the other is at most 1.
+__device__ inline float inverse(float a) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+  return y;
+}
+__device__ inline float power_of_two(float a) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+  return y;
+}
+)";
+}
+
 std::string_view cuda_prelude() {
   return R"(
 typedef unsigned int u32;
@@ -13,31 +55,19 @@ struct bf16 { unsigned short bits; };
 struct f16 { unsigned short bits; };
 
 __device__ inline float get(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
-__device__ inline float get(f16 x) {
-  float y;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
-  return y;
-}
+__device__ inline float get(f16 x) { return from_f16(x.bits); }
 template <class T> __device__ inline real get(T x) { return (real)x; }
 
 // Two at once, the first in the lower half.
 template <class T> struct Halves;
 template <> struct Halves<bf16> {
-  static __device__ inline u32 of(real a, real b) {
-    u32 y;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"((float)b), "f"((float)a));
-    return y;
-  }
+  static __device__ inline u32 of(real a, real b) { return to_bf16s((float)b, (float)a); }
   static __device__ inline float get(u32 x, bool upper) {
     return __uint_as_float(upper ? x & 0xffff0000u : x << 16);
   }
 };
 template <> struct Halves<f16> {
-  static __device__ inline u32 of(real a, real b) {
-    u32 y;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"((float)b), "f"((float)a));
-    return y;
-  }
+  static __device__ inline u32 of(real a, real b) { return to_f16s((float)b, (float)a); }
   static __device__ inline float get(u32 x, bool upper) {
     return ::get(f16{(unsigned short)(upper ? x >> 16 : x)});
   }
@@ -106,28 +136,7 @@ __device__ inline void store(T* to, i64 stride, int n, const Chunk<T>& c) {
 }
 
 __device__ inline double divide(double a, double b) { return a / b; }
-__device__ inline float divide(float a, float b) {
-  float y;
-  asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-  return y;
-}
 __device__ inline double root(double a) { return sqrt(a); }
-__device__ inline float root(float a) {
-  float y;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(a));
-  return y;
-}
-// Tiny results become 0: of what these two are for, 1 is added to one, and the other is at most 1.
-__device__ inline float inverse(float a) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
-  return y;
-}
-__device__ inline float power_of_two(float a) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
-  return y;
-}
 __device__ inline double fexp(double a) { return exp(a); }
 __device__ inline float fexp(float a) { return expf(a); }
 __device__ inline double flog(double a) { return log(a); }

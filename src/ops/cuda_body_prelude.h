@@ -7,7 +7,10 @@
 
 namespace adjoint {
 
-// Wants `real` to be float or double.
+// What a source begins with: the machine's instructions that CUDA's C++ has no words for, each as a
+// function, so that another machine can say them its own way; then all that is written with them,
+// which wants `real` to be float or double.
+std::string_view cuda_instructions();
 std::string_view cuda_prelude();
 
 namespace cuda_source {

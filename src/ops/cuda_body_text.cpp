@@ -131,6 +131,7 @@ class Writer {
 
   std::string text() {
     line("typedef {} real;", cut_.wide ? "double" : "float");
+    out_ += cuda_instructions();
     out_ += cuda_prelude();
     line("typedef {} idx;", narrow_ ? "int" : "i64");
     line("struct Args {{ const void* in[{}]; void* out[{}]; real* partial[{}]; }};",

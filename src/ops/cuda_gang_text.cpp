@@ -28,6 +28,7 @@ class GangWriter {
 
   std::string text() {
     line("typedef float real;");
+    out_ += cuda_instructions();
     out_ += cuda_prelude();
     line("struct Member {{ void* at[{}]; i64 size; u32 first, unused; }};",
          own() + gang_.outputs.size());
