@@ -80,40 +80,73 @@ inline double tolerance(const Scheme& s) {
   return coarsest;
 }
 
-// The kernels of a target give what the float64 reference gives, in every dtype, and so do those of
-// the gradient.
-inline void expect_kernels_agree(const OpDef& op, Target target) {
-  for (const Sample& sample : op.samples ? op.samples() : std::vector<Sample>{}) {
-    for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16, Dtype::kF16, Dtype::kF64}) {
+// A scheme, numbers for its inputs, and how near its results must be to those of the float64
+// reference.
+struct KernelCheck {
+  Scheme scheme;
+  std::vector<Numbers> in;
+  double tolerance;
+  bool is_gradient;
+  std::string what;
+};
+
+inline std::vector<Dtype> all_floats() {
+  return {Dtype::kF32, Dtype::kBF16, Dtype::kF16, Dtype::kF64};
+}
+
+// Samples in some dtypes, and their gradients.
+inline std::vector<KernelCheck> kernel_checks(const OpDef& op, const std::vector<Sample>& samples,
+                                              const std::vector<Dtype>& dtypes) {
+  std::vector<KernelCheck> checks;
+  for (const Sample& sample : samples) {
+    for (const Dtype dtype : dtypes) {
+      const std::string what = std::string(op.name) + " " + std::string(name(dtype));
       const Scheme s = sample_scheme(op.name, sample, dtype);
-      const std::vector<Numbers> x = sample_numbers(sample, dtype, 2);
-      const auto want = run_scheme(s, x, true), got = run_scheme(s, x, false, target);
-      for (size_t k = 0; k < want.size(); ++k) {
-        EXPECT_LT(relative_error(got[k], want[k]), tolerance(s))
-            << op.name << " " << name(dtype) << " output " << k << "\n"
-            << print(s);
-      }
+      std::vector<Numbers> x = sample_numbers(sample, dtype, 2);
+      checks.push_back({s, x, tolerance(s), false, what});
       if (!op.differentiable) continue;
       const GradientScheme g = gradient_scheme(op, sample, dtype);
       if (g.of.empty()) continue;
-      std::vector<Numbers> all = x;
-      for (const Numbers& w : weights_for(g, x.size(), dtype)) all.push_back(w);
-      const auto want_grad = run_scheme(g.scheme, all, true);
-      const auto got_grad = run_scheme(g.scheme, all, false, target);
-      for (size_t k = 0; k < want_grad.size(); ++k) {
-        // A gradient that cancels to nearly nothing is held to the size of its terms.
-        double size = 0;
-        for (const double v : want_grad[k]) size = std::max(size, std::abs(v));
-        if (size < 1e-3) continue;
-        EXPECT_LT(relative_error(got_grad[k], want_grad[k]), 4 * tolerance(g.scheme))
-            << op.name << " " << name(dtype) << " gradient by " << g.of[k] << "\n"
-            << print(g.scheme);
-      }
+      for (const Numbers& w : weights_for(g, x.size(), dtype)) x.push_back(w);
+      checks.push_back({g.scheme, x, 4 * tolerance(g.scheme), true, "gradient of " + what});
     }
+  }
+  return checks;
+}
+
+inline std::vector<KernelCheck> kernel_checks(const OpDef& op) {
+  return kernel_checks(op, op.samples ? op.samples() : std::vector<Sample>{}, all_floats());
+}
+
+inline void expect_near_reference(const KernelCheck& check, const std::vector<Numbers>& got) {
+  const std::vector<Numbers> want = run_scheme(check.scheme, check.in, true);
+  for (size_t k = 0; k < want.size(); ++k) {
+    // A gradient that cancels to nearly nothing is held to the size of its terms.
+    double size = 0;
+    for (const double v : want[k]) size = std::max(size, std::abs(v));
+    if (check.is_gradient && size < 1e-3) continue;
+    EXPECT_LT(relative_error(got[k], want[k]), check.tolerance)
+        << check.what << ", result " << k << "\n"
+        << print(check.scheme);
   }
 }
 
-inline void expect_padding_changes_nothing(const OpDef& op, Target target) {
+// The kernels of a target give what the float64 reference gives, in every dtype, and so do those of
+// the gradient.
+inline void expect_kernels_agree(const OpDef& op, Target target) {
+  for (const KernelCheck& check : kernel_checks(op)) {
+    expect_near_reference(check, run_scheme(check.scheme, check.in, false, target));
+  }
+}
+
+// The same call twice, once with room behind every row.
+struct PaddingCheck {
+  Scheme plain, padded;
+  std::vector<Numbers> in;
+};
+
+inline std::vector<PaddingCheck> padding_checks(const OpDef& op) {
+  std::vector<PaddingCheck> checks;
   for (Sample sample : op.samples ? op.samples() : std::vector<Sample>{}) {
     const Scheme plain = sample_scheme(op.name, sample, Dtype::kF32);
     const std::vector<Numbers> x = sample_numbers(sample, Dtype::kF32, 4);
@@ -124,16 +157,26 @@ inline void expect_padding_changes_nothing(const OpDef& op, Target target) {
       padded = true;
     }
     if (!padded) continue;
-    Scheme s;
     try {
-      s = sample_scheme(op.name, sample, Dtype::kF32);
+      checks.push_back({plain, sample_scheme(op.name, sample, Dtype::kF32), x});
     } catch (const Error&) {
       continue;  // an op may refuse padding
     }
-    const auto want = run_scheme(plain, x, false, target), got = run_scheme(s, x, false, target);
-    for (size_t k = 0; k < want.size(); ++k) {
-      EXPECT_LT(relative_error(got[k], want[k]), tolerance(Dtype::kF32)) << print(s);
-    }
+  }
+  return checks;
+}
+
+inline void expect_same_with_padding(const PaddingCheck& check, const std::vector<Numbers>& plain,
+                                     const std::vector<Numbers>& padded) {
+  for (size_t k = 0; k < plain.size(); ++k) {
+    EXPECT_LT(relative_error(padded[k], plain[k]), tolerance(Dtype::kF32)) << print(check.padded);
+  }
+}
+
+inline void expect_padding_changes_nothing(const OpDef& op, Target target) {
+  for (const PaddingCheck& check : padding_checks(op)) {
+    expect_same_with_padding(check, run_scheme(check.plain, check.in, false, target),
+                             run_scheme(check.padded, check.in, false, target));
   }
 }
 
