@@ -276,6 +276,19 @@ def write(folder, results, about):
     (folder / "compare.json").write_text(json.dumps({"machine": about, "cases": results}, indent=1) + "\n")
 
 
+def check_names(names, known):
+    for name in names:
+        if name not in known:
+            raise Failed(f"--cases: there is no '{name}'; there are {', '.join(known)}")
+
+
+def make_folder(out):
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failed(f"--out: {out} cannot be a folder: {error.strerror}") from error
+
+
 def arguments():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                    epilog="Example:\n  bench/compare.py --cases ref-2,char-2 --rounds 5")
@@ -289,15 +302,10 @@ def arguments():
     a = args.parse_args()
     a.adjoint = a.adjoint.resolve()  # "./adjoint" is a file here, not a name to look for
     a.cases = list(CASES) if a.cases == "all" else [name.strip() for name in a.cases.split(",")]
-    for name in a.cases:
-        if name not in CASES:
-            raise Failed(f"--cases: there is no '{name}'; there are {', '.join(CASES)}")
+    check_names(a.cases, CASES)
     if a.rounds < 1:
         raise Failed(f"--rounds: wanted at least 1, found {a.rounds}")
-    try:
-        a.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Failed(f"--out: {a.out} cannot be a folder: {error.strerror}") from error
+    make_folder(a.out)
     return a
 
 

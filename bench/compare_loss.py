@@ -244,10 +244,7 @@ def arguments():
             raise Failed(f"--{name}: wanted at least 1, found {getattr(a, name)}")
     if a.device == "cuda" and not torch.cuda.is_available():
         raise Failed("--device cuda: PyTorch finds no GPU")
-    try:
-        a.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Failed(f"--out: {a.out} cannot be a folder: {error.strerror}") from error
+    compare.make_folder(a.out)
     a.adjoint = a.adjoint.resolve()
     if not any(s.startswith("vocab=") for s in a.settings):
         # The preset's own table, though bytes need 256 of its rows; Adjoint would take the tokenizer's size.

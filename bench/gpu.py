@@ -98,13 +98,8 @@ def arguments():
     a = args.parse_args()
     a.adjoint = a.adjoint.resolve()
     a.cases = [name.strip() for name in a.cases.split(",")]
-    for name in a.cases:
-        if name not in CASES:
-            raise Failed(f"--cases: there is no '{name}'; there are {', '.join(CASES)}")
-    try:
-        a.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Failed(f"--out: {a.out} cannot be a folder: {error.strerror}") from error
+    compare.check_names(a.cases, CASES)
+    compare.make_folder(a.out)
     return a
 
 

@@ -208,10 +208,7 @@ def arguments():
         raise Failed(f"--rows: wanted numbers such as 1,3,6, found '{a.rows}'") from error
     if a.rows - set(range(1, len(all_rows(a)) + 1)):
         raise Failed(f"--rows: there are {len(all_rows(a))}")
-    try:
-        a.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Failed(f"--out: {a.out} cannot be a folder: {error.strerror}") from error
+    compare.make_folder(a.out)
     return a
 
 
