@@ -5,6 +5,7 @@
 // more than the same sums in another order.
 #include <algorithm>
 
+#include "functors/dropping.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
 
@@ -60,12 +61,7 @@ Scheme fuse_epilogues(const Scheme& scheme, Application& application) {
       break;
     }
   }
-  std::vector<Morphism> left;
-  for (size_t i = 0; i < result.morphisms.size(); ++i) {
-    if (!gone[i]) left.push_back(std::move(result.morphisms[i]));
-  }
-  result.morphisms = std::move(left);
-  return compact(result);
+  return without(std::move(result), gone);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // gradient takes the place of the logits earlier than before, hence nobody else may read them.
 #include <algorithm>
 
+#include "functors/dropping.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
 
@@ -79,12 +80,7 @@ Scheme fuse_losses(const Scheme& scheme, Application& application) {
     gone[*found] = true;
     ++application.matches;
   }
-  std::vector<Morphism> left;
-  for (size_t i = 0; i < result.morphisms.size(); ++i) {
-    if (!gone[i]) left.push_back(std::move(result.morphisms[i]));
-  }
-  result.morphisms = std::move(left);
-  return compact(result);
+  return without(std::move(result), gone);
 }
 
 }  // namespace
