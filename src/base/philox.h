@@ -37,13 +37,14 @@ struct RandomStream {
   uint32_t bits(uint64_t element) const { return block(element / 4)[element % 4]; }
   // Uniform in [0, 1): 24 bits, so that float and double readings agree.
   double uniform(uint64_t element) const { return (bits(element) >> 8) * 0x1p-24; }
-  // Standard normal by Box and Muller; elements 2j and 2j+1 are one pair.
-  double normal(uint64_t element) const {
-    const PhiloxBlock words = block(element / 2);
+  // Standard normals by Box and Muller, two from one block: elements 2 * pair and the next.
+  std::array<double, 2> normals(uint64_t pair) const {
+    const PhiloxBlock words = block(pair);
     const double radius = std::sqrt(-2 * std::log((words[0] + 1.0) * 0x1p-32));
     const double angle = 6.283185307179586 * (words[1] * 0x1p-32);
-    return radius * (element % 2 ? std::sin(angle) : std::cos(angle));
+    return {radius * std::cos(angle), radius * std::sin(angle)};
   }
+  double normal(uint64_t element) const { return normals(element / 2)[element % 2]; }
 };
 
 // FNV-1a with a final mix: the same on every machine, unlike std::hash.
