@@ -115,7 +115,8 @@ PlanOptions beside(const Scheme& scheme, const Plan& plan, int threads) {
                       .deterministic = plan.deterministic,
                       .workspace_cap = plan.workspace_cap,
                       .fixed = {},
-                      .floor = {plan.state_end, plan.host.state_end}};
+                      .floor = {plan.state_end, plan.host.state_end},
+                      .landings = false};
   for (const Value in : scheme.inputs) {
     if (!is_state(scheme[in].role)) continue;
     options.fixed[to_string(scheme[in].source)] = {plan.tier_of(in), plan.offset_of(in)};

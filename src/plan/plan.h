@@ -72,7 +72,7 @@ struct Arena {
   Bytes size = {0};
   Bytes live_peak = {0};  // the largest sum of live bytes: no arena can be smaller
   int peak_at = 0;        // place in the order
-  Bytes state_end = {0};  // parameters, optimizer state and control lie below this
+  Bytes state_end = {0};  // parameters, optimizer state, control and landings lie below this
 };
 
 struct Plan {
@@ -82,7 +82,9 @@ struct Plan {
   int body_begin = 0, body_end = 0;
   std::vector<Place> places = {};  // per object
   std::vector<Storage> storages = {};
-  Bytes arena = {0};  // these four are the device's
+  // On a GPU, by input: where the next step's data lands while this step still reads its own.
+  std::map<Value, int> landings = {};  // storages
+  Bytes arena = {0};                   // these four are the device's
   Bytes live_peak = {0};
   int peak_at = 0;
   Bytes state_end = {0};
@@ -121,6 +123,7 @@ struct PlanOptions {
   };
   std::map<std::string, Fixed> fixed = {};
   std::array<Bytes, kNumTiers> floor = {};
+  bool landings = true;  // a guest in another plan's arena has none
 };
 
 Plan make_plan(const Scheme& scheme, const PlanOptions& options);

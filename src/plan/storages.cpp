@@ -31,6 +31,7 @@ class Planner {
     find_sections();
     find_last_uses();
     for (const Value in : scheme_.inputs) add_input(in);
+    if (options_.target == Target::kCuda && options_.landings) add_landings();
     for (int at = 0; at < end_; ++at) add_call(at);
     for (Storage& s : plan_.storages) {
       for (Tenant& t : s.tenants) {
@@ -168,6 +169,22 @@ class Planner {
     }
   }
 
+  // They lie with the state, for the data may come while a guest runs above it.
+  void add_landings() {
+    for (const Value in : scheme_.inputs) {
+      const Role role = scheme_[in].role;
+      if ((role != Role::kInput && role != Role::kControl) || tier_of(in) != Tier::kDevice)
+        continue;
+      const Bytes size = scheme_[in].type.bytes();
+      const int storage = new_storage(size, 0, end_, Tier::kDevice);
+      Storage& s = plan_.storages[storage];
+      put_on_top(s);
+      s.tenants = {
+          {.object = in, .category = category_of(role), .from = 0, .to = end_, .size = size}};
+      plan_.landings[in] = storage;
+    }
+  }
+
   void place_state(Storage& s, Value first) {
     const auto fixed = options_.fixed.find(to_string(scheme_[first].source));
     if (fixed != options_.fixed.end()) {
@@ -176,6 +193,10 @@ class Planner {
       s.offset = fixed->second.offset;
       return;
     }
+    put_on_top(s);
+  }
+
+  void put_on_top(Storage& s) {
     Bytes& top = state_top_[static_cast<size_t>(s.tier)];
     top = std::max(top, options_.floor[static_cast<size_t>(s.tier)]);
     s.offset = top;

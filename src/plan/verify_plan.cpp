@@ -74,9 +74,20 @@ void verify_owners(const Plan& plan) {
   }
 }
 
+// Data comes at any time of a step.
+void verify_landings(const Scheme& scheme, const Plan& plan) {
+  for (const auto& [v, storage] : plan.landings) {
+    const Storage& s = plan.storages[storage];
+    CHECK(s.size == scheme[v].type.bytes() && s.offset + s.size <= plan.state_end && s.first == 0 &&
+              s.last == static_cast<int>(plan.calls.size()),
+          "data lands where nothing else ever lies: " + to_string(scheme[v].source));
+  }
+}
+
 }  // namespace
 
 void verify_plan(const Scheme& scheme, const Plan& plan) {
+  verify_landings(scheme, plan);
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) verify_arena(plan, tier);
   verify_sections(scheme, plan);
   for (size_t v = 0; v < plan.places.size(); ++v) {

@@ -288,19 +288,33 @@ void Run::write(Value v, const void* from) {
 }
 
 // What every step is given goes by way of pinned memory, so that the host need not wait for the
-// step before. Two places: one is filled while the other is on its way.
+// step before. Two places: one is filled while the other is on its way. It lands while that step
+// still runs, and takes its place, a copy inside the GPU, when it is done.
 void Run::send(Value v, const void* from, Bytes size) {
   const auto [found, fresh] = mailboxes_.try_emplace(v);
   Mailbox& box = found->second;
   if (fresh) {
     for (Buffer& place : box.places) place = Buffer(scheme_[v].type.bytes(), Memory::kPinned);
-    box.clock = std::make_unique<GpuClock>(box.places.size());
+    box.clock = std::make_unique<GpuClock>(box.places.size() + 1);
   }
+  const size_t gone = box.places.size();  // the mark at which a landing is free again
   const size_t i = box.next++ % box.places.size();
   box.clock->wait(i);
   std::memcpy(box.places[i].data(), from, size.count);
-  stream_->copy(data(v), box.places[i].data(), size);
-  box.clock->mark(i, *stream_);
+  const auto landing = plan_.landings.find(v);
+  if (landing == plan_.landings.end()) {
+    stream_->copy(data(v), box.places[i].data(), size);
+    box.clock->mark(i, *stream_);
+    return;
+  }
+  if (!arrivals_) arrivals_ = std::make_unique<GpuStream>();
+  std::byte* landed = at(plan_.storages[landing->second]);
+  arrivals_->wait_for(*box.clock, gone);
+  arrivals_->copy(landed, box.places[i].data(), size);
+  box.clock->mark(i, *arrivals_);
+  stream_->wait_for(*box.clock, i);
+  stream_->copy(data(v), landed, size);
+  box.clock->mark(gone, *stream_);
 }
 
 void Run::clear(Value v) {

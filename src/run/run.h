@@ -103,6 +103,7 @@ class Run {
     size_t next = 0;
   };
   std::map<Value, Mailbox> mailboxes_;
+  std::unique_ptr<GpuStream> arrivals_;  // of data for the next step, beside this one
   bool warm_ = false;           // one step has run call by call, so that every library is loaded
   CallTimer* timer_ = nullptr;  // of a timed step
   std::vector<OpCall> calls_;   // kernels refer to them

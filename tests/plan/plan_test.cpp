@@ -686,6 +686,30 @@ TEST(PlanBeside, StateThatTheHostLacksGetsAPlaceOfItsOwn) {
   EXPECT_GE(second.offset_of(2), second.state_end);
 }
 
+// ---- data for the next step ----
+
+TEST(PlanLandings, OnAGpuTheNextStepsDataHasAPlaceBesideTheState) {
+  const Scheme model = parsed(kModel);
+  const Scheme step = training_step(model, {});
+  const Plan plan = make_plan(step, {.target = Target::kCuda});
+  const Plan without = make_plan(step, {.target = Target::kCuda, .landings = false});
+  Bytes landed{0};
+  for (const Value in : step.inputs) {
+    const bool fed = step[in].role == Role::kInput || step[in].role == Role::kControl;
+    ASSERT_EQ(plan.landings.count(in), fed) << to_string(step[in].source);
+    if (!fed) continue;
+    const Storage& s = plan.storages[plan.landings.at(in)];
+    EXPECT_EQ(s.size, step[in].type.bytes());
+    EXPECT_EQ(s.first, 0);
+    EXPECT_EQ(s.last, static_cast<int>(plan.calls.size()));
+    EXPECT_LE(s.offset + s.size, plan.state_end);  // where no guest comes
+    landed += round_up(s.size, kAlignment);
+  }
+  EXPECT_EQ(plan.state_end, without.state_end + landed);
+  EXPECT_TRUE(make_plan(step, {}).landings.empty());  // a CPU reads what lies there
+  EXPECT_TRUE(make_plan(model, beside(step, plan, 1)).landings.empty());
+}
+
 // ---- a step in time ----
 
 TEST(PlanInTime, WhatTheBodyFindsThereLivesToItsEnd) {
