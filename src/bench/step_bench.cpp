@@ -11,7 +11,6 @@
 #include "cost/cost.h"
 #include "report/step_times.h"
 #include "run/profile.h"
-#include "run/random_steps.h"
 
 namespace adjoint {
 
@@ -20,18 +19,12 @@ using nlohmann::json;
 namespace {
 
 constexpr uint64_t kSeed = 1;
-// What is not written differs from one of the two: see run/profile.h.
-constexpr std::byte kPoisons[] = {std::byte{0xff}, std::byte{0x7e}};
 
 Bytes touched_by(Run& run, RandomSteps& steps, const std::function<void()>& told) {
   Bytes most = {0};
   for (const std::byte poison : kPoisons) {
-    run.set_poison(poison);
-    run.fill_arena(poison);
-    steps.begin();
-    steps.feed();
-    steps.step();
-    most = std::max(most, run.touched(poison) + run.touched(poison, Tier::kHost));
+    const Touched touched = touched_by_step(run, steps, poison);
+    most = std::max(most, touched.device + touched.host);
     told();
   }
   return most;
@@ -80,7 +73,7 @@ StepBench bench_step(const BenchedStep& which, const Scheme& step, const Plan& p
   const auto tell = [&] {
     if (options.told) options.told(++done, all, "steps");
   };
-  Run run(step, plan, {.reference = false, .poison = false});
+  Run run(step, plan, {.reference = false, .poison = false, .told = options.told});
   RandomSteps steps(run, kSeed);
   steps.begin();
   for (int i = 0; i < options.warmup; ++i) {

@@ -8,11 +8,11 @@
 #include "bench/op_bench.h"
 #include "bench/step_bench.h"
 #include "cli/command.h"
-#include "cli/patience.h"
 #include "cli/step_flags.h"
 #include "device/gpu.h"
 #include "device/parallel.h"
 #include "train/fitting.h"
+#include "train/patience.h"
 
 namespace adjoint {
 

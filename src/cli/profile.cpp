@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/fit_flags.h"
-#include "cli/patience.h"
 #include "cli/pictures.h"
 #include "cli/step_flags.h"
 #include "device/parallel.h"
@@ -16,6 +15,7 @@
 #include "report/profile_folder.h"
 #include "report/profile_page.h"
 #include "report/trace.h"
+#include "train/patience.h"
 #include "train/save.h"
 
 namespace adjoint {

@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "cli/patience.h"
 #include "device/parallel.h"
 #include "laws/composition.h"
 #include "run/machine.h"
 #include "train/config.h"
+#include "train/patience.h"
 
 namespace adjoint {
 

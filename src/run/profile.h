@@ -9,9 +9,21 @@
 #include <vector>
 
 #include "cost/cost.h"
+#include "run/random_steps.h"
 #include "run/run.h"
 
 namespace adjoint {
+
+// The first is a NaN in every floating dtype, the second a large number: what a NaN would hide (a
+// maximum, a comparison, an id out of range) the other shows.
+inline constexpr std::byte kPoisons[] = {std::byte{0xff}, std::byte{0x7e}};
+
+// The end of the highest byte of every tier that was really written.
+struct Touched {
+  Bytes device, host;
+};
+// By a first step in an arena that was filled with this byte.
+Touched touched_by_step(Run& run, RandomSteps& steps, std::byte filling);
 
 struct Measured {
   Bytes touched;             // the end of the highest byte that was really written

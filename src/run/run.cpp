@@ -137,7 +137,11 @@ void Run::prepare() {
       at.workspace = this->at(plan_.storages[planned.workspace]);
     }
     launches_.push_back(options_.reference ? prepare_reference(k, at) : ::adjoint::prepare(k, at));
+    if (!options_.told) continue;
+    options_.told(static_cast<int64_t>(launches_.size()), static_cast<int64_t>(plan_.calls.size()),
+                  "calls ready");
   }
+  options_.told = nullptr;  // whoever listened may be gone later
   const int end = static_cast<int>(plan_.calls.size());
   for (size_t i = 0; i < plan_.storages.size(); ++i) {
     const int last = plan_.storages[i].last;

@@ -27,6 +27,8 @@ struct RunOptions {
 #else
   bool poison = false;  // fill what the plan frees, and what is not yet made, with NaNs
 #endif
+  // How many calls of how many are ready to run: on a GPU new products are timed first.
+  std::function<void(int64_t, int64_t, const std::string&)> told = nullptr;
 };
 
 class CallTimer;
