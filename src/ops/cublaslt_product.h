@@ -72,11 +72,10 @@ Launch prepare_product_cuda(const Product& product, const ProductPointers& at, v
                             const TunedProducts* tuned = nullptr);
 
 // Times the library's candidates on these pointers and remembers the fastest whose sums have one
-// order, unless the table knows this product. What c, aux and bias_grad hold is destroyed. It
-// waits for the device: not while capturing. Candidates beyond the budget are left out.
+// order, unless the table knows this product. What c, aux and bias_grad hold is destroyed. It waits
+// for the device: not while capturing.
 void tune_product(const Product& product, const ProductPointers& at, void* workspace,
-                  Bytes workspace_bytes, cudaStream_t stream, TunedProducts& table,
-                  double budget_seconds = 0.1);
+                  Bytes workspace_bytes, cudaStream_t stream, TunedProducts& table);
 
 // The same by the process's table (product_table.h), which learns what it does not know yet: the
 // calls of a run are prepared before its memory holds anything.

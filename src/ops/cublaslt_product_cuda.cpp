@@ -1,6 +1,8 @@
 // Products prepared and tuned: every call by the algorithm that a table names or the library
 // chooses, or by all of its candidates against each other.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "ops/cublaslt_call.h"
@@ -37,89 +39,79 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-constexpr int kCandidates = 32;       // asked of the library
-constexpr size_t kLeastTried = 8;     // whatever the budget
-constexpr size_t kFinalists = 4;      // timed more than once, and the library's first
-constexpr int kRounds = 7;            // of which the median counts
-constexpr int kLeastRounds = 3;       // whatever the budget
+constexpr int kCandidates = 32;       // asked of the library, which knows eight or so
+constexpr int kHeats = 3;             // rounds through all of them; the best time counts
+constexpr int kFinals = 7;            // rounds of the fastest; the median counts
+constexpr size_t kFinalists = 4;      // and the library's first
 constexpr double kMeasurable = 2e-4;  // seconds: shorter products are repeated up to this
 constexpr double kWorthwhile = 0.99;  // of the first choice's time, or that one stays
 
 class Contest {
  public:
-  Contest(CublasLtCall& call, double budget_seconds) : call_(call), budget_(budget_seconds) {}
+  explicit Contest(CublasLtCall& call) : call_(call) {}
 
   TunedProduct winner() {
-    try_all();
-    std::stable_sort(tried_.begin(), tried_.end(),
-                     [](const Tried& x, const Tried& y) { return x.once < y.once; });
-    std::vector<Tried*> finalists;
-    for (Tried& t : tried_) {
-      if (finalists.size() < kFinalists || t.place == 0) finalists.push_back(&t);
+    start_all();
+    // Side by side, so that a clock that sinks under the load sinks for all.
+    for (int round = 0; round < kHeats; ++round) {
+      for (Entrant& e : entrants_) e.seconds = std::min(e.seconds, time(e));
     }
-    // Side by side, so that a clock that sinks sinks for all.
-    for (int round = 0; round < kRounds; ++round) {
-      if (round >= kLeastRounds && spent_ > budget_) break;
-      for (Tried* t : finalists) t->times.push_back(time(t->algorithm));
+    std::stable_sort(entrants_.begin(), entrants_.end(), faster);
+    std::vector<Entrant> finalists;
+    for (const Entrant& e : entrants_) {
+      if (finalists.size() < kFinalists || e.place == 0) finalists.push_back(e);
     }
-    const Tried* best = finalists[0];
-    for (const Tried* t : finalists) {
-      if (t->median() < best->median()) best = t;
+    std::vector<std::vector<double>> times(finalists.size());
+    for (int round = 0; round < kFinals; ++round) {
+      for (size_t i = 0; i < finalists.size(); ++i) times[i].push_back(time(finalists[i]));
     }
-    for (const Tried* t : finalists) {
-      if (t->place == 0 && best->median() > kWorthwhile * t->median()) best = t;
+    for (size_t i = 0; i < finalists.size(); ++i) {
+      std::sort(times[i].begin(), times[i].end());
+      finalists[i].seconds = times[i][kFinals / 2];
     }
-    return {.algorithm = said(best->algorithm), .microseconds = best->median() * 1e6};
+    const Entrant* best = &*std::min_element(finalists.begin(), finalists.end(), faster);
+    for (const Entrant& e : finalists) {
+      if (e.place == 0 && best->seconds > kWorthwhile * e.seconds) best = &e;
+    }
+    return {.algorithm = said(best->algorithm), .microseconds = best->seconds * 1e6};
   }
 
  private:
-  struct Tried {
+  struct Entrant {
     size_t place;  // in the library's order
     cublasLtMatmulAlgo_t algorithm;
-    double once;
-    std::vector<double> times = {};
-
-    double median() const {
-      std::vector<double> sorted = times;
-      std::sort(sorted.begin(), sorted.end());
-      return sorted[sorted.size() / 2];
-    }
+    double seconds = std::numeric_limits<double>::infinity();
   };
+  static bool faster(const Entrant& x, const Entrant& y) { return x.seconds < y.seconds; }
 
-  void try_all() {
+  // The first run loads an algorithm's code; one that does not even start takes no part.
+  void start_all() {
     const std::vector<cublasLtMatmulAlgo_t> all = call_.candidates(kCandidates);
     for (size_t i = 0; i < all.size(); ++i) {
-      if (tried_.size() >= kLeastTried && spent_ > budget_ / 2) break;
-      // The first run loads the algorithm's code; one that does not even start is no candidate.
       call_.choose(all[i]);
-      if (call_.run() != CUBLAS_STATUS_SUCCESS) continue;
-      tried_.push_back({.place = i, .algorithm = all[i], .once = time(all[i])});
-      spent_ += tried_.back().once;  // for that first run
+      if (call_.run() == CUBLAS_STATUS_SUCCESS) entrants_.push_back({i, all[i]});
     }
-    if (tried_.empty()) {
+    if (entrants_.empty()) {
       throw MachineError(join_parts("cuBLASLt runs no algorithm for the product ", call_.key()));
     }
   }
 
-  double time(const cublasLtMatmulAlgo_t& algorithm) {
-    call_.choose(algorithm);
-    const double once = timed(1);
-    if (once >= kMeasurable) return once;
+  // Seconds of one, from as many as can be measured.
+  double time(const Entrant& e) {
+    call_.choose(e.algorithm);
+    const double once = std::isfinite(e.seconds) ? e.seconds : timed(1);
     return timed(1 + static_cast<int>(std::min(19.0, kMeasurable / std::max(once, 1e-6))));
   }
   double timed(int times) {
     begin_.record(call_.stream());
     for (int i = 0; i < times; ++i) require(call_.run(), "run a product");
     end_.record(call_.stream());
-    const double seconds = end_.seconds_since(begin_);
-    spent_ += seconds;
-    return seconds / times;
+    return end_.seconds_since(begin_) / times;
   }
 
   CublasLtCall& call_;
-  double budget_, spent_ = 0;
   Event begin_, end_;
-  std::vector<Tried> tried_;
+  std::vector<Entrant> entrants_;
 };
 
 }  // namespace
@@ -154,12 +146,11 @@ Launch prepare_product_cuda(const Product& product, const ProductPointers& at, v
 }
 
 void tune_product(const Product& product, const ProductPointers& at, void* workspace,
-                  Bytes workspace_bytes, cudaStream_t stream, TunedProducts& table,
-                  double budget_seconds) {
+                  Bytes workspace_bytes, cudaStream_t stream, TunedProducts& table) {
   for (const ProductCall& shape : calls_of(product, workspace_bytes)) {
     CublasLtCall call(shape, at, workspace, stream);
     if (table.find(product_machine(), call.key())) continue;
-    table.remember(product_machine(), call.key(), Contest(call, budget_seconds).winner());
+    table.remember(product_machine(), call.key(), Contest(call).winner());
   }
 }
 

@@ -77,8 +77,11 @@ void check(Epilogue epilogue) {
   const Numbers a = random(kM * kK, "a"), b = random(kK * kN, "b"), x = random(kM * kN, "aux");
   Product product{
       .batch = {}, .m = kM, .n = kN, .k = kK, .a_batch = {}, .b_batch = {}, .c_batch = {}};
-  product.a_m = kK, product.a_k = 1, product.b_k = kN, product.b_n = 1, product.c_m = kN,
-  product.c_n = 1;
+  // A bias's gradient comes of a weight's, whose first operand lies by columns: the library sums
+  // no other.
+  const bool by_columns = epilogue == Epilogue::kBiasGradA || epilogue == Epilogue::kBiasGradB;
+  product.a_m = by_columns ? 1 : kK, product.a_k = by_columns ? kM : 1;
+  product.b_k = kN, product.b_n = 1, product.c_m = kN, product.c_n = 1;
   product.dtype = product.out_dtype = kDtype;
   product.epilogue = epilogue;
   const Memory16 at_a(a, stream), at_b(b, stream);
@@ -95,18 +98,21 @@ void check(Epilogue epilogue) {
   ASSERT_TRUE(launch) << "the library has no algorithm";
   (*launch)();
 
+  const auto element_of_a = [&](int64_t m, int64_t k) {
+    return a[m * product.a_m + k * product.a_k];
+  };
   Numbers y(kM * kN), kept = x, of_m(kM), of_n(kN);
   for (int64_t m = 0; m < kM; ++m) {
     for (int64_t n = 0; n < kN; ++n) {
       double& sum = y[m * kN + n];
-      for (int64_t k = 0; k < kK; ++k) sum += a[m * kK + k] * b[k * kN + n];
+      for (int64_t k = 0; k < kK; ++k) sum += element_of_a(m, k) * b[k * kN + n];
       if (epilogue == Epilogue::kGelu) kept[m * kN + n] = sum, sum = gelu(sum);
       if (has_aux(epilogue) && epilogue != Epilogue::kGelu) sum *= gelu_slope(x[m * kN + n]);
       if (epilogue == Epilogue::kGeluGradBiasGrad) of_n[n] += sum;
     }
   }
   for (int64_t k = 0; k < kK; ++k) {
-    for (int64_t m = 0; m < kM; ++m) of_m[m] += a[m * kK + k];
+    for (int64_t m = 0; m < kM; ++m) of_m[m] += element_of_a(m, k);
     for (int64_t n = 0; n < kN && epilogue == Epilogue::kBiasGradB; ++n) of_n[n] += b[k * kN + n];
   }
   expect_near(c.numbers(), y, "the product");
