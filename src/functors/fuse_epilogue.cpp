@@ -7,7 +7,7 @@
 
 #include "functors/dropping.h"
 #include "functors/functor.h"
-#include "ops/op_def.h"
+#include "ops/product_then_map.h"
 
 namespace adjoint {
 
@@ -19,12 +19,7 @@ std::optional<Body> activation(const Scheme& scheme, const Morphism& m) {
   if (op_named(m.op).effect != Effect::kPure) return std::nullopt;
   if (scheme[m.inputs[0]].type != scheme[m.outputs[0]].type) return std::nullopt;
   const Body body = body_of(call_of(scheme, m));
-  const bool elementwise =
-      body.outputs[0] == BodyOutput{.node = body.outputs[0].node} && !body.needs_whole_rows() &&
-      std::none_of(body.nodes.begin(), body.nodes.end(), [](const ExprNode& n) {
-        return n.kind == ExprKind::kIndex || n.kind == ExprKind::kRandom;
-      });
-  return elementwise ? std::optional(body) : std::nullopt;
+  return is_elementwise(body) ? std::optional(body) : std::nullopt;
 }
 
 // What becomes of both must be the same, or one of them would be kept for the other's sake.

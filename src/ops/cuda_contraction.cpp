@@ -34,13 +34,15 @@ std::optional<Product> product_of(const std::string& map, const KernelCall& k) {
   return cublaslt_takes(*product) ? product : std::nullopt;
 }
 
-// The same with gelu behind it.
-std::optional<Product> gelu_product_of(const std::string& map, const KernelCall& k) {
-  const Dtype dtype = k.outputs[0].dtype;
-  if (dtype != Dtype::kBF16 && dtype != Dtype::kF16) return std::nullopt;
+bool has_epilogues(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF16; }
+
+// The same with gelu behind it, or its gradient.
+std::optional<Product> product_with(Product::Epilogue epilogue, const std::string& map,
+                                    const KernelCall& k) {
+  if (!has_epilogues(k.outputs[0].dtype)) return std::nullopt;
   auto product = product_of(map, k);
   if (!product) return product;
-  product->epilogue = Product::Epilogue::kGelu;
+  product->epilogue = epilogue;
   return cublaslt_takes(*product) ? product : std::nullopt;
 }
 
@@ -104,12 +106,30 @@ std::vector<std::string> contraction_cuda_products(const std::string& map, const
 }
 std::vector<std::string> gelu_contraction_cuda_products(const std::string& map,
                                                         const KernelCall& k) {
-  return keys_of(gelu_product_of(map, k));
+  return keys_of(product_with(Product::Epilogue::kGelu, map, k));
+}
+std::vector<std::string> gelu_grad_contraction_cuda_products(const std::string& map,
+                                                             const KernelCall& k) {
+  return keys_of(product_with(Product::Epilogue::kGeluGrad, map, k));
+}
+
+Body gelu_gradient() {
+  const OpCall gelu{.op = "gelu", .inputs = {{Dtype::kF32, {{"x", 1}}}}, .attrs = {}};
+  Body gradient = differentiate(body_of(gelu), space_of(gelu), gelu.inputs, {0}, {0});
+  gradient = without_dead_nodes(gradient);
+  drop_unused_inputs(gradient);
+  gradient.outputs[0].dtype = std::nullopt;  // the operands'
+  return gradient;
+}
+
+bool product_epilogue_takes(const Body& body, Dtype dtype) {
+  static const std::string gradient = print(gelu_gradient());
+  return has_epilogues(dtype) && print(body) == gradient;
 }
 
 std::optional<Launch> gelu_contraction_cuda(const std::string& map, const KernelCall& k,
                                             const Pointers& at) {
-  const auto product = gelu_product_of(map, k);
+  const auto product = product_with(Product::Epilogue::kGelu, map, k);
   if (!product) return std::nullopt;
   return multiply(map, k, *product,
                   {.a = at.in[0],
@@ -118,6 +138,15 @@ std::optional<Launch> gelu_contraction_cuda(const std::string& map, const Kernel
                    .bias = product->bias ? at.in[2] : nullptr,
                    .aux = at.out[1]},
                   at);
+}
+
+std::optional<Launch> gelu_grad_contraction_cuda(const std::string& map, const KernelCall& k,
+                                                 const Pointers& at) {
+  const auto product = product_with(Product::Epilogue::kGeluGrad, map, k);
+  if (!product) return std::nullopt;
+  // The library reads it, and its interface says otherwise.
+  void* x = const_cast<void*>(at.in[2]);
+  return multiply(map, k, *product, {.a = at.in[0], .b = at.in[1], .c = at.out[0], .aux = x}, at);
 }
 
 Launch contraction_cuda(const std::string& map, const KernelCall& k, const Pointers& at) {

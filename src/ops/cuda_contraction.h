@@ -15,10 +15,19 @@ Launch contraction_cuda(const std::string& map, const KernelCall& call, const Po
 // contraction must be rounded to more than 16 bits before it is used.
 std::optional<Launch> gelu_contraction_cuda(const std::string& map, const KernelCall& call,
                                             const Pointers& at);
+// y = contraction * gelu'(x), x the third of `at`'s operands and laid out as y: the same way.
+std::optional<Launch> gelu_grad_contraction_cuda(const std::string& map, const KernelCall& call,
+                                                 const Pointers& at);
+// The body of p gelu'(x), by tanh, as gradients are written; and whether a product's epilogue is
+// that body, in this dtype.
+Body gelu_gradient();
+bool product_epilogue_takes(const Body& body, Dtype dtype);
 Bytes contraction_cuda_workspace(const std::string& map, const KernelCall& call);
 // Keys in a table of tuned products; none where it is not the library that multiplies.
 std::vector<std::string> contraction_cuda_products(const std::string& map, const KernelCall& call);
 std::vector<std::string> gelu_contraction_cuda_products(const std::string& map,
                                                         const KernelCall& call);
+std::vector<std::string> gelu_grad_contraction_cuda_products(const std::string& map,
+                                                             const KernelCall& call);
 
 }  // namespace adjoint

@@ -1,13 +1,11 @@
 // y = f(linear(x, w, b)), and with keep=1 the linear map's own result beside it for the gradient.
 // f is an elementwise body of one operand, written as text. The CPU runs the product and then f,
 // both as they would run apart: the same bits. A device with epilogues does it in one launch.
-#include <algorithm>
-#include <memory>
-
 #include "base/error.h"
 #include "ops/builder.h"
 #include "ops/cuda_contraction.h"
 #include "ops/matmul.h"
+#include "ops/product_then_map.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -33,12 +31,7 @@ std::vector<Type> infer(const OpCall& call) {
   const std::vector<Type> linear = infer_types(linear_call(call));
   const OpCall act = act_call(call);
   const Body body = body_of(act);
-  bool elementwise = body.num_inputs() == 1 && body.outputs.size() == 1 &&
-                     body.outputs[0] == BodyOutput{.node = body.outputs[0].node};
-  for (const ExprNode& n : body.nodes) {
-    elementwise = elementwise && n.kind != ExprKind::kIndex && n.kind != ExprKind::kRandom;
-  }
-  if (!elementwise || body.needs_whole_rows()) {
+  if (!is_elementwise(body) || body.num_inputs() != 1) {
     fail("linear_act: wants the body of an elementwise op of one operand, found \"",
          call.text("body"), "\"");
   }
@@ -81,70 +74,31 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& a
   return both ? std::vector<Value>{y, pre} : std::vector<Value>{y};
 }
 
-// The two calls; without keep, the product is written where f then writes over it.
-struct Calls {
-  OpCall linear, act;
-  KernelCall product, body;
-  explicit Calls(const KernelCall& k)
-      : linear(linear_call(k.call)),
-        act(act_call(k.call)),
-        product{.call = linear,
-                .outputs = {k.outputs.back()},  // with their padding
-                .in_strides = k.in_strides,
-                .out_strides = {k.out_strides.back()},
-                .threads = k.threads,
-                .workspace_cap = k.workspace_cap,
-                .target = k.target,
-                .deterministic = k.deterministic},
-        body{.call = act,
-             .outputs = {k.outputs[0]},
-             .in_strides = {k.out_strides.back()},
-             .out_strides = {k.out_strides[0]},
-             .threads = k.threads,
-             .workspace_cap = k.workspace_cap,
-             .target = k.target,
-             .deterministic = k.deterministic} {}
-};
-
-Launch in_turn(const KernelCall& k, const Pointers& at) {
-  const auto calls = std::make_shared<Calls>(k);
-  void* pre = at.out.back();
-  const Launch multiply = prepare(
-      calls->product, {.in = at.in, .out = {pre}, .workspace = at.workspace, .stream = at.stream});
-  const Launch act =
-      prepare(calls->body,
-              {.in = {pre}, .out = {at.out[0]}, .workspace = at.workspace, .stream = at.stream});
-  return [calls, multiply, act] {
-    multiply();
-    act();
-  };
+// Without keep, the product is written where f then writes over it.
+std::shared_ptr<const ProductThenMap> in_turn(const KernelCall& k) {
+  return ProductThenMap::of(k, linear_call(k.call), act_call(k.call));
 }
 
 // One launch where f is gelu and both results are wanted, side by side.
-bool wants_gelu_beside(const KernelCall& k, const Calls& calls) {
-  const OpCall gelu{.op = "gelu", .inputs = calls.act.inputs, .attrs = {}};
-  const bool is_gelu = print(body_of(calls.act)) == print(body_of(gelu));
-  return is_gelu && keeps(k.call) && k.out_strides[0] == k.out_strides[1];
+bool wants_gelu_beside(const KernelCall& k) {
+  if (!keeps(k.call) || k.out_strides[0] != k.out_strides[1]) return false;
+  const OpCall act = act_call(k.call);
+  const OpCall gelu{.op = "gelu", .inputs = act.inputs, .attrs = {}};
+  return print(body_of(act)) == print(body_of(gelu));
 }
 
 Launch cuda(const KernelCall& k, const Pointers& at) {
-  const Calls calls(k);
-  if (wants_gelu_beside(k, calls)) {
+  const auto calls = in_turn(k);
+  if (wants_gelu_beside(k)) {
     const std::string map = linear_map(k.call.inputs[0]);
-    if (const auto one = gelu_contraction_cuda(map, calls.product, at)) return *one;
+    if (const auto one = gelu_contraction_cuda(map, calls->product(), at)) return *one;
   }
-  return in_turn(k, at);
+  return calls->prepare(at);
 }
 
 std::vector<std::string> cuda_products(const KernelCall& k) {
-  const Calls calls(k);
-  if (!wants_gelu_beside(k, calls)) return {};
-  return gelu_contraction_cuda_products(linear_map(k.call.inputs[0]), calls.product);
-}
-
-Bytes workspace(const KernelCall& k) {
-  const Calls calls(k);
-  return std::max(workspace_bytes(calls.product), workspace_bytes(calls.body));
+  if (!wants_gelu_beside(k)) return {};
+  return gelu_contraction_cuda_products(linear_map(k.call.inputs[0]), in_turn(k)->product());
 }
 
 std::vector<Sample> samples() {
@@ -190,10 +144,10 @@ extern const OpDef op_linear_act = {
     .one_dtype = true,
     .multiplies = true,
     .meaning = meaning,
-    .cpu = in_turn,
-    .cpu_workspace = workspace,
+    .cpu = [](const KernelCall& k, const Pointers& at) { return in_turn(k)->prepare(at); },
+    .cpu_workspace = [](const KernelCall& k) { return in_turn(k)->workspace(); },
     .cuda = cuda,
-    .cuda_workspace = workspace,
+    .cuda_workspace = [](const KernelCall& k) { return in_turn(k)->workspace(); },
     .cuda_products = cuda_products,
     .samples = samples,
     .refused = refused,

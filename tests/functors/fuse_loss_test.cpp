@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "functors/functor_named.h"
+#include "functors/left_behind.h"
 #include "models/small_models.h"
 #include "ops/harness.h"
 #include "plan/plan.h"
-#include "run/random_steps.h"
 
 namespace adjoint {
 namespace {
@@ -143,19 +143,6 @@ TEST(FuseLoss, FindsTheLossOfEveryStep) {
   }
   const Scheme evaluated = evaluation_scheme(small_gpt2(), parse_stack(""), kOnGpu);
   EXPECT_EQ(calls_of(evaluated, "cross_entropy"), 1) << "an evaluation has no gradient";
-}
-
-std::vector<std::vector<uint64_t>> left_behind(const Scheme& step) {
-  Run run(step, make_plan(step, {.threads = num_threads()}), {.reference = false, .poison = true});
-  RandomSteps random(run, 5);
-  random.begin();
-  std::vector<std::vector<uint64_t>> all;
-  for (int i = 0; i < 2; ++i) {
-    random.feed();
-    random.step();
-    all.push_back(random.hashes());
-  }
-  return all;
 }
 
 // On the CPU's kernels; what the GPU's give is held in tests/gpu/cross_entropy_gpu_test.cpp.

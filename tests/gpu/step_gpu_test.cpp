@@ -116,17 +116,21 @@ TEST_F(GpuStep, TouchesWhatWasPlanned) {
   }
 }
 
-TEST_F(GpuStep, KeepsTheLaws) {
-  for (const char* stack :
-       {"", "checkpoint(every=1)", "bf16 | checkpoint(every=2)", "accumulate(2)",
-        "bf16 | accumulate(2) | lora(rank=4)", "offload(optimizer)"}) {
-    const VerifyOptions options{.seeds = 1, .target = Target::kCuda};
-    const Stack parsed = parse_stack(stack);
-    const Report report =
-        verify_stack(subjects_for(find_model("char"), parsed, options), parsed, nullptr);
-    EXPECT_TRUE(report.ok) << stack << ": " << report.reason;
-  }
+class GpuLaws : public testing::TestWithParam<const char*> {};  // a test each: they take long
+
+TEST_P(GpuLaws, AreKept) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU that this binary can use";
+  const VerifyOptions options{.seeds = 1, .target = Target::kCuda};
+  const Stack parsed = parse_stack(GetParam());
+  const Report report =
+      verify_stack(subjects_for(find_model("char"), parsed, options), parsed, nullptr);
+  EXPECT_TRUE(report.ok) << GetParam() << ": " << report.reason;
 }
+
+INSTANTIATE_TEST_SUITE_P(Stacks, GpuLaws,
+                         testing::Values("", "checkpoint(every=1)", "bf16 | checkpoint(every=2)",
+                                         "accumulate(2)", "bf16 | accumulate(2) | lora(rank=4)",
+                                         "offload(optimizer)"));
 
 }  // namespace
 }  // namespace adjoint

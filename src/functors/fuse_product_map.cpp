@@ -1,0 +1,86 @@
+// map(contract(a, b), x)  ->  contract_map(a, b, x), where the GPU's library of products has an
+// epilogue for the map's body: the gradient of gelu behind the product that it is fed with. The
+// product is then not written and read again, and not rounded to 16 bits before the function: the
+// same sums, rounded elsewhere. After precision is realized, for epilogues are of 16 bits.
+#include <algorithm>
+
+#include "functors/dropping.h"
+#include "functors/functor.h"
+#include "ops/body_join.h"
+#include "ops/cuda_contraction.h"
+
+namespace adjoint {
+
+namespace {
+
+// The body of a map of the product and of objects like it, with the product first.
+struct Behind {
+  Body body;
+  std::vector<Value> others;
+};
+
+std::optional<Behind> behind(const Scheme& scheme, Value product, const Morphism& m) {
+  const OpDef& def = op_named(m.op);
+  if (!def.body || def.effect != Effect::kPure || m.outputs.size() != 1) return std::nullopt;
+  if (scheme[m.outputs[0]].type != scheme[product].type) return std::nullopt;
+  Behind found;
+  std::vector<JoinOperand> operands;
+  for (const Value in : m.inputs) {
+    if (scheme[in].type != scheme[product].type) return std::nullopt;
+    if (in != product) found.others.push_back(in);
+    operands.push_back({.number = in == product ? 0 : static_cast<int>(found.others.size())});
+  }
+  if (found.others.size() + 1 != m.inputs.size()) return std::nullopt;  // it reads it twice
+  found.body = join({}, body_of(call_of(scheme, m)), operands);
+  found.body.outputs[0].dtype = std::nullopt;  // the product's, as it was
+  return found;
+}
+
+Scheme fuse_products(const Scheme& scheme, Application& application) {
+  const std::vector<std::vector<int>> read_by = readers(scheme);
+  std::vector<bool> stays = returned_or_carried(scheme);
+  for (const Morphism& m : scheme.morphisms) {
+    for (const Value v : m.after) stays[v] = true;  // what the map reads may wait for the product
+  }
+  std::vector<bool> gone(scheme.morphisms.size(), false);
+  Scheme result = scheme;
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    const Morphism& product = scheme.morphisms[i];
+    if (product.op != "contract" || product.inputs.size() != 2) continue;
+    const Value made = product.outputs[0];
+    if (stays[made] || read_by[made].size() != 1) continue;
+    const int reader = read_by[made][0];
+    const Morphism& map = scheme.morphisms[reader];
+    if (map.section != product.section || map.epoch != product.epoch) continue;
+    const auto found = behind(scheme, made, map);
+    if (!found || !product_epilogue_takes(found->body, scheme[made].type.dtype)) continue;
+    // Where the map stood: what it reads beside the product may be made after the product was.
+    Morphism& both = result.morphisms[reader];
+    both.op = "contract_map";
+    both.inputs = product.inputs;
+    both.inputs.insert(both.inputs.end(), found->others.begin(), found->others.end());
+    both.attrs = product.attrs;
+    both.attrs.erase("dtype");
+    both.attrs["body"] = print(found->body);
+    for (const Value v : product.after) {
+      if (!std::count(both.after.begin(), both.after.end(), v)) both.after.push_back(v);
+    }
+    gone[i] = true;
+    ++application.matches;
+  }
+  return without(std::move(result), gone);
+}
+
+}  // namespace
+
+extern const Functor functor_fuse_product_map = {
+    .name = "fuse_product_map",
+    .summary = "a product and the gradient of gelu behind it become one morphism",
+    .law = Law::kReassociating,
+    .by_default = true,
+    .may_match_none = true,
+    .on_gpu_only = true,
+    .rules = {{FunctorPhase::kExact, fuse_products}},
+};
+
+}  // namespace adjoint
