@@ -1,6 +1,8 @@
 // dtable[r, :] = sum of dy over the places whose id is r. Threads share out the columns, so no two
 // write one element, no atomics are needed, and the order of every sum is that of the data. Shares
-// of rows would be uneven: a tokenizer gives its first ids to what is frequent.
+// of rows would be uneven: a tokenizer gives its first ids to what is frequent. A third operand of
+// the result's type is added to the sums, and may be overwritten by them: rows without a place then
+// stay as they lie.
 #include <algorithm>
 
 #include "base/error.h"
@@ -15,14 +17,22 @@ namespace adjoint {
 namespace {
 
 std::vector<Type> infer(const OpCall& call) {
-  if (call.inputs.size() != 2) fail("embed_grad: wants ids and the gradient of the rows");
+  if (call.inputs.size() != 2 && call.inputs.size() != 3) {
+    fail("embed_grad: wants ids, the gradient of the rows, and maybe an addend");
+  }
   const Type &ids = call.inputs[0], &dy = call.inputs[1];
   if (ids.dtype != Dtype::kI32 || dy.rank() != ids.rank() + 1) {
     fail("embed_grad: ids ", to_string(ids), " do not fit rows ", to_string(dy));
   }
   const auto dtype = dtype_named(call.text("dtype", name(dy.dtype)));
   if (!dtype) fail("embed_grad: '", call.text("dtype"), "' is no dtype");
-  return {{*dtype, {{"rows", call.integer("rows")}, dy.axes.back()}}};
+  const Type out{*dtype, {{"rows", call.integer("rows")}, dy.axes.back()}};
+  if (call.inputs.size() == 3 &&
+      (!same_shape(call.inputs[2], out) || call.inputs[2].dtype != out.dtype)) {
+    fail("embed_grad: the addend must be ", to_string(out), " as the result is, found ",
+         to_string(call.inputs[2]));
+  }
+  return {out};
 }
 
 constexpr int64_t kColumns = 16;  // a cache line of floats: the least that a thread takes
@@ -79,7 +89,9 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const int64_t step = k.out_strides[0][0];
   const auto* ids = static_cast<const int32_t*>(at.in[0]);
   const auto* dy = static_cast<const T*>(at.in[1]);
+  const auto* addend = at.in.size() > 2 ? static_cast<const Out*>(at.in[2]) : nullptr;
   auto* out = static_cast<Out*>(at.out[0]);
+  const int64_t addend_step = addend ? k.in_strides[2][0] : 0;
   const int64_t at_once = kSumsElsewhere<Out> ? rows_at_once(k) : rows;
   void* workspace = at.workspace;
   const int64_t shares = (width + kColumns - 1) / kColumns;
@@ -89,7 +101,15 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
       W* sums = kSumsElsewhere<Out> ? static_cast<W*>(workspace) : reinterpret_cast<W*>(out);
       const int64_t size = std::min(at_once, rows - first);
       parallel_for(size, 16, [&](int64_t begin, int64_t end, int) {
-        std::fill(sums + begin * step, sums + end * step, W{0});
+        for (int64_t row = begin; row < end; ++row) {
+          W* to = sums + row * step;
+          const Out* from = addend ? addend + (first + row) * addend_step : nullptr;
+          if (!from) {
+            std::fill(to, to + step, W{0});
+          } else if (static_cast<const void*>(from) != to) {
+            for (int64_t c = 0; c < width; ++c) to[c] = static_cast<W>(from[c]);
+          }
+        }
       });
       parallel_for(shares, worth_a_thread, [&](int64_t begin, int64_t end, int) {
         const int64_t column = begin * kColumns, past = std::min(width, end * kColumns);
@@ -126,10 +146,13 @@ Launch reference(const KernelCall& k, const Pointers& at) {
   const Type ids = k.call.inputs[0], dy = k.call.inputs[1], out = k.outputs[0];
   const int64_t from_step = dy.axes.back().physical();
   const Strides to = k.out_strides[0];
+  const bool adds = at.in.size() > 2;
+  const Strides addend = adds ? k.in_strides[2] : to;
   return [=] {
     for (int64_t row = 0; row < out.dim(0); ++row) {
       for (int64_t c = 0; c < out.dim(1); ++c) {
         double sum = 0;
+        if (adds) sum = load_element(at.in[2], out.dtype, row * addend[0] + c * addend[1]);
         for (int64_t i = 0; i < ids.num_elements(); ++i) {
           if (load_element(at.in[0], ids.dtype, i) != static_cast<double>(row)) continue;
           sum += load_element(at.in[1], dy.dtype, i * from_step + c);
@@ -149,16 +172,18 @@ extern const OpDef op_embed_grad = {
     .index_map =
         [](const OpCall& call) {
           const std::string ids = std::string("abcdefgh").substr(0, call.inputs[0].rank());
-          return IndexMap{{ids, ids + "w"}, {".w"}};
+          if (call.inputs.size() < 3) return IndexMap{{ids, ids + "w"}, {".w"}};
+          return IndexMap{{ids, ids + "w", ".w"}, {".w"}, ids};  // the addend is added once
         },
     .flops = [](const OpCall& call) { return call.inputs[1].num_elements(); },
     .grad =
         [](GradCall& g) {
-          if (!g.wants[1]) return;
-          g.input_grads[1] = g.builder.emit("embed", {g.inputs[0], g.dout()});
+          if (g.wants[1]) g.input_grads[1] = g.builder.emit("embed", {g.inputs[0], g.dout()});
+          if (g.inputs.size() > 2 && g.wants[2]) g.input_grads[2] = g.dout();
         },
     .says_dtype = true,
     .wants_dense = true,
+    .may_overwrite = {{0, 2}},
     .reference = reference,
     .cpu = kernel,
     .cpu_workspace =
@@ -189,12 +214,18 @@ extern const OpDef op_embed_grad = {
                .ids_below = 7},
               {.inputs = {of({31}, Dtype::kI32), of({31, 3}, Dtype::kBF16)},  // a wide table's
                .attrs = {{"rows", int64_t{4}}, {"dtype", std::string("f32")}},
-               .fills = {Sample::Fill::kIds}}};
+               .fills = {Sample::Fill::kIds}},
+              {.inputs = {of({300}, Dtype::kI32), of({300, 8}), of({9, 8})},
+               .attrs = {{"rows", int64_t{9}}},
+               .fills = {Sample::Fill::kIds},
+               .ids_below = 5}};  // rows that nothing is added to
         },
     .refused =
         [] {
           return std::vector<Sample>{
-              {.inputs = {of({2, 3}, Dtype::kI32), of({2, 3})}, .attrs = {{"rows", int64_t{4}}}}};
+              {.inputs = {of({2, 3}, Dtype::kI32), of({2, 3})}, .attrs = {{"rows", int64_t{4}}}},
+              {.inputs = {of({2}, Dtype::kI32), of({2, 3}), of({5, 3})},
+               .attrs = {{"rows", int64_t{4}}}}};
         },
 };
 

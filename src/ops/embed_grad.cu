@@ -25,6 +25,7 @@ struct Sorted {
 
 struct Columns {
   int64_t width, from_step, to_step;  // of dy and of the table
+  int64_t addend_step;
 };
 
 struct Piece {
@@ -107,12 +108,48 @@ __global__ void sum_pieces(Sorted s, Columns c, const T* dy, W* sums, int slots)
   for (int k = 0; k < N; ++k) sums[slot * c.width + column + k] = sum[k];
 }
 
+// N elements of a row of the table, from and to memory.
+template <int N, class Out, class W>
+__device__ void load_columns(W (&x)[N], const Out* from) {
+  if constexpr (N % kPackSize<Out> == 0) {
+#pragma unroll
+    for (int p = 0; p < N; p += kPackSize<Out>) {
+      W part[kPackSize<Out>];
+      reinterpret_cast<const Pack<Out>*>(from + p)->widen_to(part);
+#pragma unroll
+      for (int k = 0; k < kPackSize<Out>; ++k) x[p + k] = part[k];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k) x[k] = widen(from[k]);
+  }
+}
+template <int N, class Out, class W>
+__device__ void store_columns(const W (&x)[N], Out* to) {
+  if constexpr (N % kPackSize<Out> == 0) {
+#pragma unroll
+    for (int p = 0; p < N; p += kPackSize<Out>) {
+      W part[kPackSize<Out>];
+#pragma unroll
+      for (int k = 0; k < kPackSize<Out>; ++k) part[k] = x[p + k];
+      *reinterpret_cast<Pack<Out>*>(to + p) = Pack<Out>::narrowed(part);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k) to[k] = narrow<Out>(x[k]);
+  }
+}
+
 template <class Out, int N, class T, class W>
-__global__ void sum_rows(Sorted s, Columns c, const T* dy, const W* sums, Out* out, int64_t rows) {
+__global__ void sum_rows(Sorted s, Columns c, const T* dy, const W* sums, const Out* addend,
+                         Out* out, int64_t rows) {
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const int64_t column = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N;
   if (row >= rows || column >= c.width) return;
   const int begin = s.starts[row], end = s.starts[row + 1];
+  Out* to = out + row * c.to_step + column;
+  const Out* before = addend ? addend + row * c.addend_step + column : nullptr;
+  if (begin == end && before == to) return;
   W sum[N] = {};
   if (end - begin <= kPiecePlaces) {
     add_places(sum, s, dy + column, c.from_step, begin, end);
@@ -124,19 +161,13 @@ __global__ void sum_rows(Sorted s, Columns c, const T* dy, const W* sums, Out* o
       for (int k = 0; k < N; ++k) sum[k] += from[k];
     }
   }
-  Out* to = out + row * c.to_step + column;
-  if constexpr (N % kPackSize<Out> == 0) {
+  if (before) {
+    W x[N];
+    load_columns(x, before);
 #pragma unroll
-    for (int p = 0; p < N; p += kPackSize<Out>) {
-      W part[kPackSize<Out>];
-#pragma unroll
-      for (int k = 0; k < kPackSize<Out>; ++k) part[k] = sum[p + k];
-      *reinterpret_cast<Pack<Out>*>(to + p) = Pack<Out>::narrowed(part);
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < N; ++k) to[k] = narrow<Out>(sum[k]);
+    for (int k = 0; k < N; ++k) sum[k] = x[k] + sum[k];
   }
+  store_columns(sum, to);
 }
 
 // Sorts by as many bits as ids have. The buffers that hold the result depend on their number alone.
@@ -155,7 +186,11 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const EmbedGradLayout layout(k);
   const auto place = [&](Bytes offset) { return static_cast<char*>(at.workspace) + offset.count; };
   const auto words = [&](Bytes offset) { return reinterpret_cast<uint32_t*>(place(offset)); };
-  const Columns columns{layout.width, k.call.inputs[1].axes.back().physical(), k.out_strides[0][0]};
+  const auto* addend = at.in.size() > 2 ? static_cast<const Out*>(at.in[2]) : nullptr;
+  const Columns columns{.width = layout.width,
+                        .from_step = k.call.inputs[1].axes.back().physical(),
+                        .to_step = k.out_strides[0][0],
+                        .addend_step = addend ? k.in_strides[2][0] : 0};
   const auto* ids = static_cast<const int32_t*>(at.in[0]);
   const auto* dy = static_cast<const T*>(at.in[1]);
   auto* out = static_cast<Out*>(at.out[0]);
@@ -199,8 +234,8 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
       sum_pieces<N>
           <<<piece_tiles.grid, piece_tiles.block, 0, stream>>>(sorted, columns, dy, sums, slots);
     }
-    sum_rows<Out, N>
-        <<<row_tiles.grid, row_tiles.block, 0, stream>>>(sorted, columns, dy, sums, out, rows);
+    sum_rows<Out, N><<<row_tiles.grid, row_tiles.block, 0, stream>>>(sorted, columns, dy, sums,
+                                                                     addend, out, rows);
     check_launch("embed_grad");
   };
 }
@@ -216,7 +251,9 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
     const bool packed = width % kPack == 0 &&
                         k.call.inputs[1].axes.back().physical() % kPack == 0 &&
                         k.out_strides[0][0] % kPackSize<Out> == 0 && is_aligned(at.in[1], 16) &&
-                        is_aligned(at.out[0], 16);
+                        is_aligned(at.out[0], 16) &&
+                        (at.in.size() < 3 ||
+                         (k.in_strides[2][0] % kPackSize<Out> == 0 && is_aligned(at.in[2], 16)));
     return packed ? prepare<Out, T, kPack>(k, at) : prepare<Out, T, 1>(k, at);
   }
 }

@@ -1,0 +1,60 @@
+// add(x, embed_grad(ids, dy))  ->  embed_grad(ids, dy, x): a table that two gradients meet in, as
+// where readout and embedding share it. Sums of a few rows are added where the other gradient lies;
+// a second table as large is neither written nor read.
+#include <algorithm>
+
+#include "functors/dropping.h"
+#include "functors/functor.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+Scheme fuse_addends(const Scheme& scheme, Application& application) {
+  const std::vector<std::vector<int>> read_by = readers(scheme);
+  std::vector<bool> stays = returned_or_carried(scheme);
+  for (const Morphism& m : scheme.morphisms) {
+    for (const Value v : m.after) stays[v] = true;  // what is added may wait for it
+  }
+  std::vector<bool> gone(scheme.morphisms.size(), false);
+  Scheme result = scheme;
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    const Morphism& sums = scheme.morphisms[i];
+    if (sums.op != "embed_grad" || sums.inputs.size() != 2) continue;
+    const Value made = sums.outputs[0];
+    if (stays[made] || read_by[made].size() != 1) continue;
+    const int reader = read_by[made][0];
+    const Morphism& add = scheme.morphisms[reader];
+    if (add.op != "add" || add.section != sums.section || add.epoch != sums.epoch) continue;
+    const Value other = add.inputs[0] == made ? add.inputs[1] : add.inputs[0];
+    const auto fits = [&](Value v) {
+      const Type &a = scheme[v].type, &b = scheme[made].type;
+      return v != made && same_shape(a, b) && a.dtype == b.dtype;
+    };
+    if (!fits(other) || !fits(add.outputs[0])) continue;
+    Morphism& both = result.morphisms[reader];  // where the other gradient is there, too
+    both.op = sums.op;
+    both.inputs = {sums.inputs[0], sums.inputs[1], other};
+    both.attrs = sums.attrs;
+    for (const Value v : sums.after) {
+      if (!std::count(both.after.begin(), both.after.end(), v)) both.after.push_back(v);
+    }
+    gone[i] = true;
+    ++application.matches;
+  }
+  return without(std::move(result), gone);
+}
+
+}  // namespace
+
+extern const Functor functor_fuse_addend = {
+    .name = "fuse_addend",
+    .summary = "an embedding's gradient is added where the table's other gradient lies",
+    .law = Law::kReassociating,
+    .by_default = true,
+    .may_match_none = true,
+    .rules = {{FunctorPhase::kExact, fuse_addends}},
+};
+
+}  // namespace adjoint

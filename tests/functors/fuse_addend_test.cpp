@@ -1,0 +1,76 @@
+// Which sums of gradients an embedding's gradient is added into, as text; and that whole steps stay
+// what they were but for the order of a few sums.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "functors/functor_named.h"
+#include "models/small_models.h"
+#include "ops/harness.h"
+
+namespace adjoint {
+namespace {
+
+constexpr const char* kApart = R"(scheme:
+  input %0 ids: i32[s=5]
+  input %1 dy: bf16[s=5, h=3]
+  input %2 x: f32[v=4, h=3]
+  %3 e: f32[rows=4, h=3] gradient = embed_grad(%0, %1) {dtype="f32", rows=4} @e backward
+  %4 sum: f32[v=4, h=3] gradient = add(%2, %3) @sum backward
+  return %4
+)";
+std::string with(const std::string& what, const std::string& instead) {
+  return replaced(kApart, what, instead);
+}
+
+TEST(FuseAddend, TheOtherGradientIsAddedTo) {
+  const std::string together = R"(scheme:
+  input %0 ids: i32[s=5]
+  input %1 dy: bf16[s=5, h=3]
+  input %2 x: f32[v=4, h=3]
+  %3 sum: f32[v=4, h=3] gradient = embed_grad(%0, %1, %2) {dtype="f32", rows=4} @sum backward
+  return %3
+)";
+  EXPECT_EQ(applied("fuse_addend", kApart), together);
+  EXPECT_EQ(applied("fuse_addend", with("add(%2, %3)", "add(%3, %2)")), together);
+  EXPECT_EQ(applied("fuse_addend", together), together) << "done once";
+}
+
+TEST(FuseAddend, LeavesAloneWhatOthersNeed) {
+  for (const std::string& text :
+       {with("return %4", "return %3, %4"), with("add(%2, %3)", "add(%3, %3)"),
+        with("add(%2, %3)", "mul(%2, %3)"), with("@sum backward", "@sum backward epoch=1"),
+        replaced(with("input %2 x: f32[v=4, h=3]", "input %2 x: f32[h=3]"), "v=4", "rows=4"),
+        with("  return %4", "  %5 z: f32[v=4, h=3] = add(%2, %2) @z after %3\n  return %4, %5")}) {
+    EXPECT_EQ(applied("fuse_addend", text), text);
+  }
+}
+
+TEST(FuseAddend, AddsTheSame) {
+  const Scheme apart = parse_scheme(kApart), together = apply_functor("fuse_addend", apart);
+  ASSERT_EQ(together.morphisms.size(), 1u);
+  const std::vector<Numbers> x = {
+      {3, 0, 3, 1, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, Numbers(12, 0.5)};
+  // Row 2 of the table has no id; row 3 has three.
+  const Numbers wanted = {4.5, 5.5, 6.5, 10.5, 11.5, 12.5, 0.5, 0.5, 0.5, 21.5, 24.5, 27.5};
+  for (const bool reference : {false, true}) {
+    EXPECT_EQ(run_scheme(apart, x, reference)[0], wanted);
+    EXPECT_EQ(run_scheme(together, x, reference)[0], wanted);
+  }
+}
+
+TEST(FuseAddend, FindsATableThatIsReadTwice) {
+  const auto count = [](const char* model, std::vector<std::pair<std::string, int64_t>> settings) {
+    const Scheme step =
+        build_step(elaborate_preset(model, {settings.begin(), settings.end()}), parse_stack(""), {})
+            .scheme;
+    return std::count_if(step.morphisms.begin(), step.morphisms.end(), [](const Morphism& m) {
+      return m.op == "embed_grad" && m.inputs.size() == 3;
+    });
+  };
+  EXPECT_EQ(count("gpt2", {{"batch", 2}, {"seq", 8}, {"layers", 1}, {"hidden", 32}, {"heads", 2}}),
+            1);
+}
+
+}  // namespace
+}  // namespace adjoint
