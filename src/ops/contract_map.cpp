@@ -78,9 +78,10 @@ std::shared_ptr<const ProductThenMap> in_turn(const KernelCall& k) {
   return ProductThenMap::of(k, product_call(k.call), map_call(k.call));
 }
 
-// The epilogue reads what stands beside the product as it writes the result.
+// The epilogue reads what stands beside the product as it writes the result. It takes sums that are
+// not rounded yet, so whoever wants the bits that the two have apart gets the two in turn.
 bool has_epilogue(const KernelCall& k) {
-  return k.call.inputs.size() == 3 && k.in_strides[2] == k.out_strides[0] &&
+  return !k.deterministic && k.call.inputs.size() == 3 && k.in_strides[2] == k.out_strides[0] &&
          product_epilogue_takes(body_of(map_call(k.call)), k.outputs[0].dtype);
 }
 

@@ -79,9 +79,11 @@ std::shared_ptr<const ProductThenMap> in_turn(const KernelCall& k) {
   return ProductThenMap::of(k, linear_call(k.call), act_call(k.call));
 }
 
-// One launch where f is gelu and both results are wanted, side by side.
+// One launch where f is gelu and both results are wanted, side by side. An epilogue takes sums that
+// are not rounded yet, and there is none without keep: whoever wants the same bits with and without
+// gets the two in turn.
 bool wants_gelu_beside(const KernelCall& k) {
-  if (!keeps(k.call) || k.out_strides[0] != k.out_strides[1]) return false;
+  if (k.deterministic || !keeps(k.call) || k.out_strides[0] != k.out_strides[1]) return false;
   const OpCall act = act_call(k.call);
   const OpCall gelu{.op = "gelu", .inputs = act.inputs, .attrs = {}};
   return print(body_of(act)) == print(body_of(gelu));

@@ -17,9 +17,9 @@ const StepOptions kOnGpu{.target = Target::kCuda};
 // A gradient comes in, goes through a weight, and through gelu.
 std::string apart() {
   return R"(scheme:
-  input %0 dy: bf16[s=3, o=4]
+  input %0 dy: bf16[s=3, o=512]
   input %1 x: bf16[s=3, i=6]
-  parameter %2 w: bf16[o=4, i=6]
+  parameter %2 w: bf16[o=512, i=6]
   %3 p: bf16[s=3, i=6] gradient = contract(%0, %2) {map="so,oi->si"} @p backward
   %4 dx: bf16[s=3, i=6] gradient = map(%3, %1) {body=")" +
          print(gelu_gradient()) + R"("} @dx backward
@@ -32,9 +32,9 @@ std::string with(const std::string& what, const std::string& instead) {
 
 TEST(FuseProductMap, TheGradientOfGeluMovesIntoTheProduct) {
   const std::string together = R"(scheme:
-  input %0 dy: bf16[s=3, o=4]
+  input %0 dy: bf16[s=3, o=512]
   input %1 x: bf16[s=3, i=6]
-  parameter %2 w: bf16[o=4, i=6]
+  parameter %2 w: bf16[o=512, i=6]
   %3 dx: bf16[s=3, i=6] gradient = contract_map(%0, %2, %1) {body=")" +
                                print(gelu_gradient()) + R"(", map="so,oi->si"} @dx backward
   return %3
@@ -48,7 +48,8 @@ TEST(FuseProductMap, LeavesAloneWhatTheLibraryDoesNotDo) {
   std::string wide = apart();
   for (size_t at; (at = wide.find("bf16")) != std::string::npos;) wide.replace(at, 4, "f32");
   for (const std::string& text :
-       {wide, with("map(%3, %1)", "map(%1, %3)"),  // x gelu'(p)
+       {wide, replaced(replaced(apart(), "o=512", "o=511"), "o=512", "o=511"),  // short sums
+        with("map(%3, %1)", "map(%1, %3)"),                                     // x gelu'(p)
         with("body=\"", "body=\"mul(x0, x1)\", from=\""), with("return %4", "return %3, %4"),
         with("  return %4", "  %5 z: bf16[s=3, i=6] = mul(%3, %1) @z\n  return %4, %5"),
         with("  return %4", "  %5 z: bf16[s=3, i=6] = mul(%1, %1) @z after %3\n  return %4, %5"),
@@ -61,13 +62,13 @@ TEST(FuseProductMap, LeavesAloneWhatTheLibraryDoesNotDo) {
 Scheme step_of(const std::string& stack) {
   const Scheme model = elaborate_preset(
       "gpt2",
-      {{"batch", 4}, {"seq", 16}, {"layers", 2}, {"hidden", 32}, {"heads", 2}, {"vocab", 301}});
+      {{"batch", 2}, {"seq", 8}, {"layers", 2}, {"hidden", 512}, {"heads", 4}, {"vocab", 31}});
   return build_step(model, parse_stack(stack), kOnGpu).scheme;
 }
 
 TEST(FuseProductMap, FindsEveryBlockAndChangesNoBitOfTheCpus) {
-  for (const char* stack : {"bf16", "bf16 | -recompute_cheap", "fp16 | accumulate(2)",
-                            "bf16 | checkpoint(every=1)", "bf16 | offload(activations)"}) {
+  for (const char* stack :
+       {"bf16 | -recompute_cheap", "fp16 | accumulate(2)", "bf16 | checkpoint(every=1)"}) {
     const Scheme step = step_of(stack);
     const auto is_one = [](const Morphism& m) { return m.op == "contract_map"; };
     EXPECT_EQ(std::count_if(step.morphisms.begin(), step.morphisms.end(), is_one), 2) << stack;
