@@ -183,6 +183,7 @@ extern const OpDef op_embed_grad = {
         },
     .says_dtype = true,
     .wants_dense = true,
+    .takes_padding = true,
     .may_overwrite = {{0, 2}},
     .reference = reference,
     .cpu = kernel,
