@@ -136,6 +136,15 @@ TEST_F(Cli, BenchesSteps) {
   EXPECT_GT(json["model_utilization"], 0);
 }
 
+// Workspaces of a step that is no toy: used in part, and counted whole.
+TEST_F(Cli, BenchesTheBytesThatWerePlanned) {
+  const Outcome o =
+      run("bench step --json --model char --batch 4 --steps 1 --warmup 1 --threads 2");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  EXPECT_EQ(json["measured_peak_bytes"], json["predicted_peak_bytes"]);
+}
+
 TEST_F(Cli, BenchesOps) {
   const Outcome o = run("bench ops --json --filter '^linear.* 48x16,'" + std::string(kSmallBench));
   ASSERT_EQ(o.code, 0) << o.text;
