@@ -29,7 +29,7 @@ std::optional<Product> product_of(const KernelCall& k) {
   if (!product) return product;
   const bool third = call.inputs.size() > 2;
   product->accumulate = third && call.op == "contract";
-  product->bias = third && call.op != "contract";
+  product->bias = third && call.inputs[2].rank() == 1;
   return product;
 }
 

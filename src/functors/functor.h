@@ -35,7 +35,7 @@ enum class FunctorPhase : uint8_t {
   kStepRules,    // loss scaling; attributes of objects, by role
   kBitChanging,  // fusions whose sums differ: epilogues, chunked readout
   kRealize,      // precision, placement, time, residence and tier last
-  kExact,        // fusions and simplifications that keep bits
+  kExact,        // fusions and simplifications behind precision: most keep bits, some move sums
 };
 std::string_view name(FunctorPhase phase);
 

@@ -13,10 +13,7 @@ namespace {
 
 Scheme fuse_addends(const Scheme& scheme, Application& application) {
   const std::vector<std::vector<int>> read_by = readers(scheme);
-  std::vector<bool> stays = returned_or_carried(scheme);
-  for (const Morphism& m : scheme.morphisms) {
-    for (const Value v : m.after) stays[v] = true;  // what is added may wait for it
-  }
+  const std::vector<bool> stays = returned_or_carried(scheme);
   std::vector<bool> gone(scheme.morphisms.size(), false);
   Scheme result = scheme;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
@@ -26,7 +23,8 @@ Scheme fuse_addends(const Scheme& scheme, Application& application) {
     if (stays[made] || read_by[made].size() != 1) continue;
     const int reader = read_by[made][0];
     const Morphism& add = scheme.morphisms[reader];
-    if (add.op != "add" || add.section != sums.section || add.epoch != sums.epoch) continue;
+    if (result.morphisms[reader].op != "add") continue;  // nor is it another table's sum by now
+    if (add.section != sums.section || add.epoch != sums.epoch) continue;
     const Value other = add.inputs[0] == made ? add.inputs[1] : add.inputs[0];
     const auto fits = [&](Value v) {
       const Type &a = scheme[v].type, &b = scheme[made].type;
@@ -39,6 +37,10 @@ Scheme fuse_addends(const Scheme& scheme, Application& application) {
     both.attrs = sums.attrs;
     for (const Value v : sums.after) {
       if (!std::count(both.after.begin(), both.after.end(), v)) both.after.push_back(v);
+    }
+    // Whoever waited for the sums waits for what they are made of: what is added may be among them.
+    for (Morphism& m : result.morphisms) {
+      std::replace(m.after.begin(), m.after.end(), made, sums.inputs[1]);
     }
     gone[i] = true;
     ++application.matches;

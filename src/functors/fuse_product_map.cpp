@@ -14,7 +14,7 @@ namespace adjoint {
 namespace {
 
 // An epilogue costs a product more than the pass that it spares where the sums are short: on an
-// H200 1.3 times as much at 256, the same or a little less at 768.
+// H200 1.3 times as much at 256, the same or a little less at 768. Where it turns is a guess.
 constexpr int64_t kLongSums = 512;
 
 int64_t summed(const Scheme& scheme, const Morphism& product) {
@@ -47,10 +47,7 @@ std::optional<Behind> behind(const Scheme& scheme, Value product, const Morphism
 
 Scheme fuse_products(const Scheme& scheme, Application& application) {
   const std::vector<std::vector<int>> read_by = readers(scheme);
-  std::vector<bool> stays = returned_or_carried(scheme);
-  for (const Morphism& m : scheme.morphisms) {
-    for (const Value v : m.after) stays[v] = true;  // what the map reads may wait for the product
-  }
+  const std::vector<bool> stays = returned_or_carried(scheme);
   std::vector<bool> gone(scheme.morphisms.size(), false);
   Scheme result = scheme;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
@@ -62,6 +59,7 @@ Scheme fuse_products(const Scheme& scheme, Application& application) {
     const int reader = read_by[made][0];
     const Morphism& map = scheme.morphisms[reader];
     if (map.section != product.section || map.epoch != product.epoch) continue;
+    if (scheme[product.inputs[0]].type.dtype != scheme[made].type.dtype) continue;
     const auto found = behind(scheme, made, map);
     if (!found || !product_epilogue_takes(found->body, scheme[made].type.dtype)) continue;
     // Where the map stood: what it reads beside the product may be made after the product was.
@@ -74,6 +72,11 @@ Scheme fuse_products(const Scheme& scheme, Application& application) {
     both.attrs["body"] = print(found->body);
     for (const Value v : product.after) {
       if (!std::count(both.after.begin(), both.after.end(), v)) both.after.push_back(v);
+    }
+    // Whoever waited for the product waits for what it is made of: what the map reads may be among
+    // them.
+    for (Morphism& m : result.morphisms) {
+      std::replace(m.after.begin(), m.after.end(), made, product.inputs[0]);
     }
     gone[i] = true;
     ++application.matches;

@@ -38,6 +38,11 @@ Scheme run(const Scheme& scheme, Application& application) {
         if (!def.body && !def.multiplies && !def.takes_padding) fixed[v] = true;
       }
     }
+    if (!def.takes_padding) continue;
+    // What may take a padded operand's place is as large as that.
+    for (const auto& [out, operand] : overwrites(call_of(scheme, m))) {
+      if (multiplied[m.inputs[operand]]) multiplied[m.outputs[out]] = true;
+    }
   }
   for (size_t v = 0; v < scheme.objects.size(); ++v) {
     Type& type = result[static_cast<Value>(v)].type;

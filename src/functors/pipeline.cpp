@@ -71,7 +71,7 @@ class Pipeline {
     take(realize_time(result_.scheme));
     take(realize_residence(result_.scheme));
     take(realize_tier(result_.scheme));
-    // Last, what keeps bits.
+    // Last, what keeps bits, or only moves sums.
     apply(FunctorPhase::kExact);
     for (size_t i = 0; i < stack_.functors.size(); ++i) {
       const Functor& f = stack_.functors[i].functor;

@@ -92,7 +92,7 @@ class Contest {
       if (call_.run() == CUBLAS_STATUS_SUCCESS) entrants_.push_back({i, all[i]});
     }
     if (entrants_.empty()) {
-      throw MachineError(join_parts("cuBLASLt runs no algorithm for the product ", call_.key()));
+      throw NoAlgorithm(join_parts("cuBLASLt runs no algorithm for the product ", call_.key()));
     }
   }
 

@@ -165,7 +165,7 @@ __global__ void sum_rows(Sorted s, Columns c, const T* dy, const W* sums, const 
     W x[N];
     load_columns(x, before);
 #pragma unroll
-    for (int k = 0; k < N; ++k) sum[k] = x[k] + sum[k];
+    for (int k = 0; k < N; ++k) sum[k] = begin == end ? x[k] : x[k] + sum[k];  // -0 stays
   }
   store_columns(sum, to);
 }

@@ -50,6 +50,8 @@ Holding holding_of(const Scheme& scheme, const Plan& plan, const std::vector<int
   }
   const Object& object = scheme[owner.object];
   h.source = to_string(object.source);
+  const auto landing = plan.landings.find(owner.object);
+  if (landing != plan.landings.end() && landing->second == owner.storage) h.source += ":next";
   h.block = block_of(object.source);
   h.dtype = name(object.type.dtype);
   h.shape = shape_string(object.type);

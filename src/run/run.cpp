@@ -106,7 +106,10 @@ void Run::prepare() {
   if (on_gpu()) lanes_ = std::make_unique<GpuLanes>(make_lanes(scheme_, plan_), stream_);
   calls_.reserve(plan_.calls.size());
   dies_after_.resize(plan_.calls.size());
+  const auto all = static_cast<int64_t>(plan_.calls.size());
   for (const PlannedCall& planned : plan_.calls) {
+    const auto made = static_cast<int64_t>(launches_.size());
+    if (options_.told) options_.told(made + 1, all, "calls ready");
     const Morphism& m = scheme_.morphisms[planned.morphism];
     calls_.push_back(call_of(scheme_, m));
     if (planned.is_view) {
@@ -137,9 +140,6 @@ void Run::prepare() {
       at.workspace = this->at(plan_.storages[planned.workspace]);
     }
     launches_.push_back(options_.reference ? prepare_reference(k, at) : ::adjoint::prepare(k, at));
-    if (!options_.told) continue;
-    options_.told(static_cast<int64_t>(launches_.size()), static_cast<int64_t>(plan_.calls.size()),
-                  "calls ready");
   }
   options_.told = nullptr;  // whoever listened may be gone later
   const int end = static_cast<int>(plan_.calls.size());

@@ -7,6 +7,7 @@
 #include "functors/functor_named.h"
 #include "models/small_models.h"
 #include "ops/harness.h"
+#include "plan/plan.h"
 
 namespace adjoint {
 namespace {
@@ -40,10 +41,25 @@ TEST(FuseAddend, LeavesAloneWhatOthersNeed) {
   for (const std::string& text :
        {with("return %4", "return %3, %4"), with("add(%2, %3)", "add(%3, %3)"),
         with("add(%2, %3)", "mul(%2, %3)"), with("@sum backward", "@sum backward epoch=1"),
-        replaced(with("input %2 x: f32[v=4, h=3]", "input %2 x: f32[h=3]"), "v=4", "rows=4"),
-        with("  return %4", "  %5 z: f32[v=4, h=3] = add(%2, %2) @z after %3\n  return %4, %5")}) {
+        replaced(with("input %2 x: f32[v=4, h=3]", "input %2 x: f32[h=3]"), "v=4", "rows=4")}) {
     EXPECT_EQ(applied("fuse_addend", text), text);
   }
+}
+
+// One that waited for the sums waits for what they are made of; of two sums one is added to.
+TEST(FuseAddend, NobodyWaitsForWhatIsGone) {
+  const std::string waiting = applied(
+      "fuse_addend",
+      with("  return %4", "  %5 z: f32[v=4, h=3] = add(%2, %2) @z after %3\n  return %4, %5"));
+  EXPECT_NE(waiting.find("@z after %1"), std::string::npos) << waiting;
+  const std::string both = with(
+      "  %4 sum: f32[v=4, h=3] gradient = add(%2, %3)",
+      "  %4 f: f32[rows=4, h=3] gradient = embed_grad(%0, %1) {dtype=\"f32\", rows=4} @f backward\n"
+      "  %5 sum: f32[v=4, h=3] gradient = add(%4, %3)");
+  const Scheme sums =
+      apply_functor("fuse_addend", parse_scheme(replaced(both, "return %4", "return %5")));
+  ASSERT_EQ(sums.morphisms.size(), 2u) << print(sums);
+  EXPECT_EQ(sums.morphisms[1].inputs.size(), 3u) << print(sums);
 }
 
 TEST(FuseAddend, AddsTheSame) {
@@ -72,6 +88,19 @@ TEST(FuseAddend, FindsATableThatIsReadTwice) {
       std::count_if(step.morphisms.begin(), step.morphisms.end(),
                     [](const Morphism& m) { return m.op == "embed_grad" && m.inputs.size() == 3; }),
       1);
+}
+
+// Both lie in the same bytes: the second table is none.
+TEST(FuseAddend, TheSumTakesTheOthersPlace) {
+  const Scheme step = gpt2_step("bf16 | chunk_readout(8)", Target::kCuda);
+  const Plan plan = make_plan(step, {.target = Target::kCuda});
+  int found = 0;
+  for (const Morphism& m : step.morphisms) {
+    if (m.op != "embed_grad" || m.inputs.size() != 3) continue;
+    EXPECT_EQ(plan.places[m.inputs[2]].storage, plan.places[m.outputs[0]].storage);
+    ++found;
+  }
+  EXPECT_EQ(found, 1);
 }
 
 // A product of 301 rows would run at two thirds of the rate of one of 384.

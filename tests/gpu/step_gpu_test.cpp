@@ -1,6 +1,8 @@
 // Whole steps on the GPU: their laws, their loss beside the CPU's, steps recorded and call by call.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "device/gpu.h"
 #include "laws/verify.h"
 #include "models/small_models.h"
@@ -20,10 +22,10 @@ class GpuStep : public testing::Test {
   }
 };
 
-Scheme small_step(const std::string& preset, const std::string& stack) {
+Scheme small_step(const std::string& preset, const std::string& stack, int64_t hidden = 64) {
   const Scheme forward = elaborate_preset(
       preset,
-      {{"batch", 4}, {"seq", 64}, {"layers", 2}, {"hidden", 64}, {"heads", 4}, {"vocab", 500}});
+      {{"batch", 4}, {"seq", 64}, {"layers", 2}, {"hidden", hidden}, {"heads", 4}, {"vocab", 500}});
   return build_step(forward, parse_stack(stack), {.target = Target::kCuda}).scheme;
 }
 
@@ -60,6 +62,37 @@ TEST_F(GpuStep, LosesAsTheCpuDoes) {
       }
     }
   }
+}
+
+// With gelu and its gradient as epilogues, which only steps that are not deterministic have, and a
+// table of an odd number of rows in whose gradient the embedding's is added.
+TEST_F(GpuStep, LosesAsTheCpuDoesWithEpilogues) {
+  const Scheme step = small_step("gpt2", "bf16 | -recompute_cheap", 512);
+  for (const char* op : {"linear_act", "contract_map"}) {
+    const auto is_op = [&](const Morphism& m) { return m.op == op; };
+    ASSERT_EQ(std::count_if(step.morphisms.begin(), step.morphisms.end(), is_op), 2) << op;
+  }
+  const auto cpu = losses(step, Target::kCpu, 4), gpu = losses(step, Target::kCuda, 4, false);
+  for (size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(gpu[i], cpu[i], 2e-3 * cpu[i]) << i;
+}
+
+// Data of the next steps lands while this one runs: as if each had been waited for.
+TEST_F(GpuStep, TakesDataThatComesEarly) {
+  const Scheme step = small_step("gpt2", "");
+  std::vector<std::vector<uint64_t>> seen;
+  for (const bool waits : {true, false}) {
+    adjoint::Run run(
+        step, make_plan(step, {.threads = 1, .target = Target::kCuda, .deterministic = true}),
+        {.reference = false, .poison = false});
+    RandomSteps(run, 1).begin();
+    for (int i = 0; i < 6; ++i) {
+      RandomSteps(run, 10 + i).feed();  // other data each time, sent behind a step that still runs
+      run.step();
+      if (waits) run.synchronize();
+    }
+    seen.push_back(RandomSteps(run, 1).hashes());
+  }
+  EXPECT_EQ(seen[0], seen[1]);
 }
 
 // The first step runs call by call with its lanes apart, one that is watched one call after the
