@@ -66,6 +66,7 @@ BoundModel StepFlags::bound() const {
 BuiltStep StepFlags::built(const BoundModel& model) const {
   StepOptions options = step;
   options.target = device.target();
+  options.deterministic = device.deterministic;
   return build_step(model.forward(), parse_stack(step.stack), options);
 }
 

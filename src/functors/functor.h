@@ -27,6 +27,7 @@ struct StepOptions {
   double clip = 1.0;             // the largest norm of all gradients together; 0: no clipping
   std::string stack = {};        // functors joined by '|'
   Target target = Target::kCpu;  // whose kernels run it
+  bool deterministic = false;    // and with the same bits every time
 };
 
 enum class FunctorPhase : uint8_t {

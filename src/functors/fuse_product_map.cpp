@@ -46,6 +46,7 @@ std::optional<Behind> behind(const Scheme& scheme, Value product, const Morphism
 }
 
 Scheme fuse_products(const Scheme& scheme, Application& application) {
+  if (application.options.deterministic) return scheme;  // whose products have no such epilogues
   const std::vector<std::vector<int>> read_by = readers(scheme);
   const std::vector<bool> stays = returned_or_carried(scheme);
   std::vector<bool> gone(scheme.morphisms.size(), false);

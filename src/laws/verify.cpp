@@ -186,6 +186,7 @@ std::vector<Subject> subjects_for(const ModelText& text, const Stack& stack,
   StepOptions step = options.step;
   step.eps = std::max(step.eps, kSmoothEps);
   step.target = options.target;
+  step.deterministic = true;  // as it is run (compare.cpp)
   std::vector<uint64_t> seeds;
   for (int64_t i = 1; i <= options.seeds; ++i) seeds.push_back(static_cast<uint64_t>(i));
 

@@ -164,6 +164,7 @@ Trainer::Trainer(ResolvedConfig resolved)
   PlanOptions planned = plan_options({.sheet = sheet, .threads = num_threads()});
   planned.deterministic = config_.deterministic;
   config_.step.target = planned.target;
+  config_.step.deterministic = planned.deterministic;
   if (planned.target == Target::kCuda && config_.wish.profile.empty()) {
     config_.wish.device = sheet.name;
   }

@@ -87,6 +87,14 @@ TEST_F(Cli, PlanSaysWhoseTheMemoryIs) {
   EXPECT_EQ(run(plan + "--by tensor --top 0").text.find(" more, each "), std::string::npos);
 }
 
+// Who names a functor sees what became of it.
+TEST_F(Cli, PlanSaysOfAFunctorThatItIsForAGpu) {
+  const Outcome o = run("plan --model char --batch 2 --stack fuse_loss");
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("(for a GPU alone)"), std::string::npos) << o.text;
+  EXPECT_EQ(o.text.find("gang_casts"), std::string::npos) << "nobody named it\n" << o.text;
+}
+
 TEST_F(Cli, PlanDrawsAndComparesAndTraces) {
   const std::string plan = "plan --model char --batch 2 --context 16 --set layers=2 hidden=32 ";
   Outcome o = run(plan + "--compare 'checkpoint(block)' --chart " + at("m.svg") + " --trace " +

@@ -42,6 +42,9 @@ TEST(FuseProductMap, TheGradientOfGeluMovesIntoTheProduct) {
   EXPECT_EQ(applied("fuse_product_map", apart(), kOnGpu), together);
   EXPECT_EQ(applied("fuse_product_map", together, kOnGpu), together) << "done once";
   EXPECT_EQ(applied("fuse_product_map", apart()), apart()) << "a CPU has no epilogues";
+  EXPECT_EQ(applied("fuse_product_map", apart(), {.target = Target::kCuda, .deterministic = true}),
+            apart())
+      << "nor has whoever wants the same bits every time";
 }
 
 TEST(FuseProductMap, WhoWaitedForTheProductWaitsForItsGradient) {
