@@ -1,5 +1,6 @@
 // What a functor leaves when it has put one morphism in the place of several.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "scheme/scheme.h"
@@ -14,6 +15,21 @@ inline Scheme without(Scheme scheme, const std::vector<bool>& gone) {
   }
   scheme.morphisms = std::move(left);
   return compact(scheme);
+}
+
+// `into` stands for `gone`, too: it waits for what that waited for, and whoever waited for `made`,
+// a result that is no more, waits for `instead`.
+inline void take_over_waits(Scheme& scheme, Morphism& into, const Morphism& gone, Value made,
+                            Value instead) {
+  into.after.insert(into.after.end(), gone.after.begin(), gone.after.end());
+  for (Morphism& m : scheme.morphisms) {
+    std::replace(m.after.begin(), m.after.end(), made, instead);
+    std::vector<Value> once;
+    for (const Value v : m.after) {
+      if (!std::count(once.begin(), once.end(), v)) once.push_back(v);
+    }
+    m.after = std::move(once);
+  }
 }
 
 }  // namespace adjoint

@@ -1,8 +1,6 @@
 // add(x, embed_grad(ids, dy))  ->  embed_grad(ids, dy, x): a table that two gradients meet in, as
 // where readout and embedding share it. Sums of a few rows are added where the other gradient lies;
 // a second table as large is neither written nor read.
-#include <algorithm>
-
 #include "functors/dropping.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
@@ -35,13 +33,8 @@ Scheme fuse_addends(const Scheme& scheme, Application& application) {
     both.op = sums.op;
     both.inputs = {sums.inputs[0], sums.inputs[1], other};
     both.attrs = sums.attrs;
-    for (const Value v : sums.after) {
-      if (!std::count(both.after.begin(), both.after.end(), v)) both.after.push_back(v);
-    }
     // Whoever waited for the sums waits for what they are made of: what is added may be among them.
-    for (Morphism& m : result.morphisms) {
-      std::replace(m.after.begin(), m.after.end(), made, sums.inputs[1]);
-    }
+    take_over_waits(result, both, sums, made, sums.inputs[1]);
     gone[i] = true;
     ++application.matches;
   }

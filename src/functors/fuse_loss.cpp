@@ -69,14 +69,8 @@ Scheme fuse_losses(const Scheme& scheme, Application& application) {
     both.op = "cross_entropy_with_grad";
     both.inputs = {loss.inputs[0], loss.inputs[1], grad.inputs[3]};
     both.outputs = {loss.outputs[0], loss.outputs[1], grad.outputs[0]};
-    both.after = loss.after;
-    for (const Value v : grad.after) {
-      if (!std::count(both.after.begin(), both.after.end(), v)) both.after.push_back(v);
-    }
     // Whoever waited for the log-sums waits for what is made with them.
-    for (Morphism& m : result.morphisms) {
-      std::replace(m.after.begin(), m.after.end(), loss.outputs[2], loss.outputs[0]);
-    }
+    take_over_waits(result, both, loss, loss.outputs[2], loss.outputs[0]);
     gone[*found] = true;
     ++application.matches;
   }

@@ -71,14 +71,9 @@ Scheme fuse_products(const Scheme& scheme, Application& application) {
     both.attrs = product.attrs;
     both.attrs.erase("dtype");
     both.attrs["body"] = print(found->body);
-    for (const Value v : product.after) {
-      if (!std::count(both.after.begin(), both.after.end(), v)) both.after.push_back(v);
-    }
     // Whoever waited for the product waits for what it is made of: what the map reads may be among
     // them.
-    for (Morphism& m : result.morphisms) {
-      std::replace(m.after.begin(), m.after.end(), made, product.inputs[0]);
-    }
+    take_over_waits(result, both, product, made, product.inputs[0]);
     gone[i] = true;
     ++application.matches;
   }
