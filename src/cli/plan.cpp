@@ -34,6 +34,9 @@ struct PlannedStep {
   Plan plan = {};
   StepTime time = {};
   std::string clock = {};  // whose time it is
+  Bytes memory = {0};      // of that device; 0: unknown
+
+  bool fits() const { return memory.count == 0 || plan.arena <= memory; }
 };
 
 // How many of a step's products a table of this device knows; nothing where it knows none.
@@ -57,6 +60,7 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
   PlannedStep step{.title = stack_title(stack),
                    .built = build_step(model.forward(), parse_stack(stack), options)};
   step.plan = make_plan(step.built.scheme, planned);
+  step.memory = costs.sheet.memory;
   step.time = predict_time(step.built.scheme, step.plan, costs);
   step.clock = costs.sheet.name;
   step.clock += timed_products(step.built.scheme, costs);
@@ -163,6 +167,7 @@ int run(const PlanFlags& flags) {
     out["device"] = first.clock;
     out["step_s"] = first.time.step;
     out["recomputed_flops"] = first.time.recomputed_flops;
+    if (first.memory.count > 0) out["fits"] = first.fits();
     if (measured) {
       out["measured_peak_bytes"] = measured->touched.count;
       out["measured_step_s"] = measured->step_seconds;
@@ -181,6 +186,11 @@ int run(const PlanFlags& flags) {
   std::cout << fmt::format("{:<18} {:>9.1f} ms on {}, {:.4g} FLOPs of it recomputed\n",
                            "predicted step", 1e3 * first.time.step, first.clock,
                            first.time.recomputed_flops);
+  if (!first.fits()) {
+    std::cout << fmt::format(
+        "{:<18} the device has {} ({} bytes): --fit looks for a stack that does\n", "does not fit",
+        human(first.memory), with_commas(first.memory.count));
+  }
   if (second) {
     std::cout << fmt::format("{:<18} {:>9.1f} ms on {}, {:.4g} FLOPs of it recomputed\n",
                              "B's step", 1e3 * second->time.step, second->clock,

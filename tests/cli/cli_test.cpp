@@ -95,6 +95,15 @@ TEST_F(Cli, PlanSaysOfAFunctorThatItIsForAGpu) {
   EXPECT_EQ(o.text.find("gang_casts"), std::string::npos) << "nobody named it\n" << o.text;
 }
 
+TEST_F(Cli, PlanSaysWhatDoesNotFitTheDevice) {
+  const std::string on_l4 = "plan --model gpt2 --stack bf16 --device l4 --batch ";
+  EXPECT_EQ(run(on_l4 + "8").text.find("does not fit"), std::string::npos);
+  const Outcome o = run(on_l4 + "512");
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("does not fit       the device has "), std::string::npos) << o.text;
+  EXPECT_EQ(nlohmann::json::parse(run(on_l4 + "512 --json").text)["fits"], false);
+}
+
 TEST_F(Cli, PlanDrawsAndComparesAndTraces) {
   const std::string plan = "plan --model char --batch 2 --context 16 --set layers=2 hidden=32 ";
   Outcome o = run(plan + "--compare 'checkpoint(block)' --chart " + at("m.svg") + " --trace " +
