@@ -17,8 +17,8 @@ inline Scheme without(Scheme scheme, const std::vector<bool>& gone) {
   return compact(scheme);
 }
 
-// `into` stands for `gone`, too: it waits for what that waited for, and whoever waited for `made`,
-// a result that is no more, waits for `instead`.
+// `into` stands for `gone`, too: it waits for what that waits for by now, and whoever waited for
+// `made`, a result that is no more, waits for `instead`.
 inline void take_over_waits(Scheme& scheme, Morphism& into, const Morphism& gone, Value made,
                             Value instead) {
   into.after.insert(into.after.end(), gone.after.begin(), gone.after.end());

@@ -34,7 +34,7 @@ Scheme fuse_addends(const Scheme& scheme, Application& application) {
     both.inputs = {sums.inputs[0], sums.inputs[1], other};
     both.attrs = sums.attrs;
     // Whoever waited for the sums waits for what they are made of: what is added may be among them.
-    take_over_waits(result, both, sums, made, sums.inputs[1]);
+    take_over_waits(result, both, result.morphisms[i], made, sums.inputs[1]);
     gone[i] = true;
     ++application.matches;
   }

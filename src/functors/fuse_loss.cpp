@@ -63,7 +63,7 @@ Scheme fuse_losses(const Scheme& scheme, Application& application) {
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const auto found = finder.gradient_of(static_cast<int>(i));
     if (!found) continue;
-    const Morphism &loss = scheme.morphisms[i], &grad = scheme.morphisms[*found];
+    const Morphism loss = result.morphisms[i], grad = result.morphisms[*found];  // as they wait now
     // It makes a gradient, so it is counted as going back, and is the gradient by name.
     Morphism& both = result.morphisms[i] = grad;
     both.op = "cross_entropy_with_grad";

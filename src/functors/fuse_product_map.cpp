@@ -73,7 +73,7 @@ Scheme fuse_products(const Scheme& scheme, Application& application) {
     both.attrs["body"] = print(found->body);
     // Whoever waited for the product waits for what it is made of: what the map reads may be among
     // them.
-    take_over_waits(result, both, product, made, product.inputs[0]);
+    take_over_waits(result, both, result.morphisms[i], made, product.inputs[0]);
     gone[i] = true;
     ++application.matches;
   }

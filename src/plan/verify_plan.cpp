@@ -78,7 +78,8 @@ void verify_owners(const Plan& plan) {
 void verify_landings(const Scheme& scheme, const Plan& plan) {
   for (const auto& [v, storage] : plan.landings) {
     const Storage& s = plan.storages[storage];
-    CHECK(s.size == scheme[v].type.bytes() && s.offset + s.size <= plan.state_end && s.first == 0 &&
+    CHECK(s.tier == Tier::kDevice && s.size == scheme[v].type.bytes() &&
+              s.offset + s.size <= plan.state_end && s.first == 0 &&
               s.last == static_cast<int>(plan.calls.size()),
           "data lands where nothing else ever lies: " + to_string(scheme[v].source));
   }

@@ -52,6 +52,19 @@ TEST(FuseAddend, NobodyWaitsForWhatIsGone) {
       "fuse_addend",
       with("  return %4", "  %5 z: f32[v=4, h=3] = add(%2, %2) @z after %3\n  return %4, %5"));
   EXPECT_NE(waiting.find("@z after %1"), std::string::npos) << waiting;
+  // A second table's sums that waited for the first's: neither waits for what is gone.
+  const Scheme chain = apply_functor("fuse_addend", parse_scheme(R"(scheme:
+  input %0 ids: i32[s=5]
+  input %1 dy: f32[s=5, h=3]
+  input %2 x: f32[v=4, h=3]
+  %3 e: f32[rows=4, h=3] gradient = embed_grad(%0, %1) {rows=4} @e backward
+  %4 f: f32[rows=4, h=3] gradient = embed_grad(%0, %1) {rows=4} @f backward after %3
+  %5 sum: f32[v=4, h=3] gradient = add(%2, %3) @sum backward
+  %6 more: f32[v=4, h=3] gradient = add(%2, %4) @more backward
+  return %5, %6
+)"));
+  ASSERT_EQ(chain.morphisms.size(), 2u) << print(chain);
+  EXPECT_EQ(chain.morphisms[1].after, std::vector<Value>{1}) << print(chain);
   const std::string both = with(
       "  %4 sum: f32[v=4, h=3] gradient = add(%2, %3)",
       "  %4 f: f32[rows=4, h=3] gradient = embed_grad(%0, %1) {dtype=\"f32\", rows=4} @f backward\n"
