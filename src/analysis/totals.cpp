@@ -25,6 +25,11 @@ int64_t num_parameters(const Scheme& scheme) {
   return count;
 }
 
+int64_t repeated_flops(const Scheme& scheme, const Morphism& m) {
+  const OpCall call = call_of(scheme, m);
+  return m.epoch > 0 ? count_flops(call) : call.integer("repeated", 0);
+}
+
 std::array<double, 3> flops_by_phase(const Scheme& scheme) {
   std::array<double, 3> flops = {};
   for (const Morphism& m : scheme.morphisms) {

@@ -4,6 +4,11 @@
 // less. The bits stay, for a register holds what memory would have held: float32, or rounded to 16
 // bits.
 //
+// What the backward computes again joins the gradient that reads it, or that reads the same:
+//   h = mul(silu(g), u) again; dW = contract(dy, h); dh = contract(dy, W); dg, du = ...(dh, g, u)
+//   ->  dh = contract(dy, W); h, dg, du = map(dh, g, u); dW = contract(dy, h)
+// so g and u are read once. Who reads h has to wait for it, which no other group asks of anybody.
+//
 // Groups grow in the order of the scheme. Each has one place in that order, after all that it reads
 // and before all that reads it, so groups never form a cycle. A group may hold more at once than
 // its members did one after another; it is refused where that would raise the most that lives at a
@@ -35,7 +40,9 @@ constexpr int64_t kShortRow = 128;
 
 struct Group {
   std::vector<int> members;  // morphisms, in order; none: it was joined to another
-  int at = 0;                // its place in the order
+  int at = 0;                // its place in the order: morphisms begin at even ones
+  int epoch = 0;             // 0 if any member is no recomputation
+  int64_t repeated = 0;      // FLOPs that are one all the same
   Body body;
   std::vector<Value> inputs, outputs;
   std::vector<Axis> space;
@@ -70,6 +77,9 @@ class Fusion {
   Scheme run() {
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
       if (fusible_[i]) absorb_makers(static_cast<int>(i));
+    }
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+      if (fusible_[i] && scheme_.morphisms[i].epoch > 0) join_sibling(static_cast<int>(i));
     }
     return written();
   }
@@ -138,8 +148,13 @@ class Fusion {
     const Morphism& m = scheme_.morphisms[i];
     const OpCall call = call_of(scheme_, m);
     group_of_[i] = i;
-    Group group{
-        .members = {i}, .at = i, .body = {}, .inputs = {}, .outputs = m.outputs, .space = {}};
+    Group group{.members = {i},
+                .at = 2 * i,
+                .epoch = m.epoch,
+                .body = {},
+                .inputs = {},
+                .outputs = m.outputs,
+                .space = {}};
     bool fusible = can_fuse(m, call);
     if (fusible) {
       group.body = body_of(call);
@@ -188,21 +203,54 @@ class Fusion {
     }
   }
 
+  // What is computed again, and a gradient that reads a whole operand of it.
+  void join_sibling(int clone) {
+    const int mine = group_of_[clone];
+    if (groups_[mine].epoch == 0) return;
+    for (const Value in : groups_[mine].inputs) {
+      if (scheme_[in].type.num_elements() < elements(groups_[mine].space)) continue;
+      for (const int reader : read_by_[in]) {
+        const int other = group_of_[reader];
+        if (other != mine && fusible_[reader] && groups_[other].epoch == 0 &&
+            try_join(mine, other)) {
+          return;
+        }
+      }
+    }
+  }
+  static int64_t elements(const std::vector<Axis>& space) {
+    int64_t n = 1;
+    for (const Axis& axis : space) n *= axis.size;
+    return n;
+  }
+  // As count_flops will count them.
+  static int64_t flops_of(const Group& g) {
+    const Body body = g.members.size() > 1 ? fold_exactly(g.body) : g.body;
+    return elements(g.space) *
+           std::count_if(body.nodes.begin(), body.nodes.end(),
+                         [](const ExprNode& n) { return facts(n.kind).arity > 0; });
+  }
+
   const Morphism& front(const Group& g) const { return scheme_.morphisms[g.members.front()]; }
 
   bool try_join(int maker, int reader) {
     const Group &a = groups_[maker], &c = groups_[reader];
     const Morphism &ma = front(a), &mc = front(c);
-    if (ma.phase != mc.phase || ma.section != mc.section || ma.epoch != mc.epoch) return false;
+    if (ma.phase != mc.phase || ma.section != mc.section) return false;
+    const bool again = a.epoch > 0 && c.epoch == 0;
+    if (a.epoch != c.epoch && !again) return false;
     if (!same_sizes(a.space, c.space)) return false;
     const auto joined = join_groups(a, c);
     if (!joined || !is_worthwhile(a, c, *joined)) return false;
     // At the reader's place if it can be, else at the maker's.
     for (const int at : {std::max(a.at, c.at), std::min(a.at, c.at)}) {
-      if (!fits_at(a, c, at)) continue;
+      const auto late = late_readers(a, c, at);
+      if (!late || (!late->empty() && !again)) continue;
       Group group = *joined;
       group.at = at;
-      if (!lives_fit(a, c, group)) continue;
+      if (!lives_fit(a, c, {group, *late})) continue;
+      group.repeated = again ? c.repeated + flops_of(group) - flops_of(c) : a.repeated + c.repeated;
+      for (const int m : *late) groups_[group_of_[m]].at = at + 1;
       for (const int m : group.members) group_of_[m] = maker;
       groups_[reader] = {};
       groups_[maker] = std::move(group);
@@ -215,6 +263,7 @@ class Fusion {
   std::optional<Group> join_groups(const Group& a, const Group& c) const {
     Group group{.members = a.members,
                 .at = 0,
+                .epoch = std::min(a.epoch, c.epoch),
                 .body = {},
                 .inputs = a.inputs,
                 .outputs = {},
@@ -322,27 +371,46 @@ class Fusion {
 
   int place_of(int morphism) const { return groups_[group_of_[morphism]].at; }
 
-  // Is all that the two read made before, and all that reads them after?
-  bool fits_at(const Group& a, const Group& c, int at) const {
+  // Is all that the two read made before? Then the readers that are not after, and can be.
+  std::optional<std::vector<int>> late_readers(const Group& a, const Group& c, int at) const {
     const auto inside = [&](int m) {
       const int g = group_of_[m];
       return &groups_[g] == &a || &groups_[g] == &c;
     };
     const auto earlier = [&](int m) { return m < 0 || inside(m) || place_of(m) < at; };
     const auto later = [&](int m) { return inside(m) || place_of(m) > at; };
+    std::vector<int> late;
     for (const Group* g : {&a, &c}) {
       for (const Value in : g->inputs) {
-        if (!earlier(made_by_[in])) return false;
+        if (!earlier(made_by_[in])) return std::nullopt;
       }
       for (const Value out : g->outputs) {
-        if (!std::all_of(read_by_[out].begin(), read_by_[out].end(), later)) return false;
+        for (const int reader : read_by_[out]) {
+          if (!later(reader) && !delay(reader, at + 1, late)) return std::nullopt;
+        }
       }
       for (const int m : g->members) {
-        if (!std::all_of(before_[m].begin(), before_[m].end(), earlier)) return false;
-        if (!std::all_of(after_[m].begin(), after_[m].end(), later)) return false;
+        if (!std::all_of(before_[m].begin(), before_[m].end(), earlier)) return std::nullopt;
+        if (!std::all_of(after_[m].begin(), after_[m].end(), later)) return std::nullopt;
       }
     }
-    return true;
+    return late;
+  }
+
+  // Adds to `late` a morphism that fuses with nothing, and who reads it too early, to move to a
+  // place between two others, where they keep their order. False: one of them cannot wait.
+  bool delay(int morphism, int at, std::vector<int>& late) const {
+    if (place_of(morphism) > at || std::count(late.begin(), late.end(), morphism)) return true;
+    const Morphism& m = scheme_.morphisms[morphism];
+    if (fusible_[morphism] || op_named(m.op).effect != Effect::kPure) return false;
+    late.push_back(morphism);
+    for (const int waits : after_[morphism]) {
+      if (place_of(waits) <= at) return false;
+    }
+    return std::all_of(m.outputs.begin(), m.outputs.end(), [&](Value out) {
+      return std::all_of(read_by_[out].begin(), read_by_[out].end(),
+                         [&](int reader) { return delay(reader, at, late); });
+    });
   }
 
   // ---- what lives when ----
@@ -365,8 +433,8 @@ class Fusion {
     for (size_t v = 0; v < view_of_.size(); ++v) {
       if (view_of_[v] >= 0) views_[root(static_cast<Value>(v))].push_back(static_cast<Value>(v));
     }
-    std::vector<int64_t> change(scheme_.morphisms.size() + 2, 0);
-    live_.assign(scheme_.morphisms.size() + 1, 0);
+    live_.assign(2 * scheme_.morphisms.size() + 1, 0);
+    std::vector<int64_t> change(live_.size() + 1, 0);
     for (size_t v = 0; v < scheme_.objects.size(); ++v) {
       const Life life = life_of(static_cast<Value>(v), nullptr);
       change[life.first] += bytes_of(static_cast<Value>(v));
@@ -395,19 +463,29 @@ class Fusion {
     return bytes;
   }
 
-  // With `joined` in place of the groups of its members. Inputs of the step are always there.
-  Life life_of(Value v, const Group* joined) const {
+  // A group in place of those that its members are in, and who then waits for it.
+  struct Joining {
+    const Group& group;
+    const std::vector<int>& late;
+
+    bool has(int m) const {
+      return std::binary_search(group.members.begin(), group.members.end(), m);
+    }
+    bool makes(Value v) const {
+      return std::count(group.outputs.begin(), group.outputs.end(), v) > 0;
+    }
+    bool delays(int m) const { return std::count(late.begin(), late.end(), m) > 0; }
+  };
+
+  // Inputs of the step are always there.
+  Life life_of(Value v, const Joining* joining) const {
     if (made_by_[v] < 0 || view_of_[v] >= 0) return {};
     const auto place = [&](int m) {
-      if (joined && std::binary_search(joined->members.begin(), joined->members.end(), m)) {
-        return joined->at;
-      }
+      if (joining && joining->has(m)) return joining->group.at;
+      if (joining && joining->delays(m)) return joining->group.at + 1;
       return place_of(m);
     };
-    if (joined && std::binary_search(joined->members.begin(), joined->members.end(), made_by_[v]) &&
-        std::find(joined->outputs.begin(), joined->outputs.end(), v) == joined->outputs.end()) {
-      return {};  // a register
-    }
+    if (joining && joining->has(made_by_[v]) && !joining->makes(v)) return {};  // a register
     Life life{place(made_by_[v]), place(made_by_[v])};
     const auto read = [&](Value each) {
       for (const int reader : read_by_[each]) life.last = std::max(life.last, place(reader));
@@ -419,11 +497,16 @@ class Fusion {
   }
 
   // Moves the lives of all that the two groups touch; back again if too much would live at once.
-  bool lives_fit(const Group& a, const Group& c, const Group& joined) {
+  bool lives_fit(const Group& a, const Group& c, const Joining& joining) {
+    const Group& joined = joining.group;
     std::set<Value> touched;
-    for (const Group* g : {&a, &c}) {
-      for (const Value v : g->inputs) touched.insert(root(v));
-      touched.insert(g->outputs.begin(), g->outputs.end());
+    const auto touch = [&](const std::vector<Value>& inputs, const std::vector<Value>& outputs) {
+      for (const Value v : inputs) touched.insert(root(v));
+      touched.insert(outputs.begin(), outputs.end());
+    };
+    for (const Group* g : {&a, &c}) touch(g->inputs, g->outputs);
+    for (const int m : joining.late) {
+      touch(scheme_.morphisms[m].inputs, scheme_.morphisms[m].outputs);
     }
     struct Change {
       int from, to;  // [from, to)
@@ -433,7 +516,7 @@ class Fusion {
                                    {c.at, c.at + 1, -partial_sums(c)},
                                    {joined.at, joined.at + 1, partial_sums(joined)}};
     for (const Value v : touched) {
-      const Life before = life_of(v, nullptr), after = life_of(v, &joined);
+      const Life before = life_of(v, nullptr), after = life_of(v, &joining);
       const int64_t bytes = bytes_of(v);
       if (after.last < after.first) {
         changes.push_back({before.first, before.last + 1, -bytes});
@@ -474,6 +557,8 @@ class Fusion {
     m.inputs.clear();
     for (const int operand : call.operands) m.inputs.push_back(g.inputs[operand]);
     m.outputs = g.outputs;
+    m.epoch = g.epoch;
+    if (g.repeated > 0 && g.epoch == 0) m.attrs["repeated"] = g.repeated;
     std::vector<std::string> from;
     for (const int member : g.members) {
       const Morphism& each = scheme_.morphisms[member];
@@ -508,7 +593,7 @@ class Fusion {
     for (const Group& g : groups_) {
       if (!g.members.empty()) order.push_back(&g);
     }
-    std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->at < b->at; });
+    std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->at < b->at; });
     for (const Group* g : order) {
       result.morphisms.push_back(g->members.size() > 1 ? morphism_of(*g) : front(*g));
       wait_for_groups(*g, result.morphisms.back());

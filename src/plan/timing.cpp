@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/totals.h"
 #include "plan/lanes.h"
 
 namespace adjoint {
@@ -16,7 +17,7 @@ StepTime predict_time(const Scheme& scheme, const Plan& plan, const Costs& costs
     (lane_of(m) == Lane::kWork ? time.work : time.copies) += times * seconds;
     const double flops = times * static_cast<double>(count_flops(call_of(scheme, m)));
     time.flops += flops;
-    if (m.epoch > 0) time.recomputed_flops += flops;
+    time.recomputed_flops += times * static_cast<double>(repeated_flops(scheme, m));
   }
   time.step = time.work + time.copies;
   if (!costs.sheet.overlaps || time.copies == 0) return time;

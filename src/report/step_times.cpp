@@ -5,6 +5,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "analysis/totals.h"
 #include "base/text.h"
 #include "ops/op_def.h"
 #include "run/profile.h"
@@ -50,7 +51,9 @@ std::vector<TimeRow> rows_by(const Scheme& scheme, const Plan& plan,
     const auto kind = static_cast<size_t>(kind_of(m));
     row.calls += times;
     row.seconds[kind] += times * seconds[at];
-    row.flops[kind] += times * static_cast<double>(count_flops(call_of(scheme, m)));
+    const int64_t again = repeated_flops(scheme, m);
+    row.flops[kind] += times * static_cast<double>(count_flops(call_of(scheme, m)) - again);
+    row.flops[static_cast<size_t>(Kind::kRecomputation)] += times * static_cast<double>(again);
   }
   return rows;
 }

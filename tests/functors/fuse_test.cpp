@@ -121,6 +121,55 @@ TEST(Fuse, KeepsItsPlaceInTheStep) {
 )s");
 }
 
+// h is computed again for dw alone, which waits for it; so does its slice. g is read once.
+TEST(Fuse, ARecomputationJoinsTheGradientThatReadsIt) {
+  EXPECT_EQ(applied("fuse", R"s(scheme:
+  input %0 g: f32[s=3, h=128]
+  input %1 dy: f32[s=3, o=128]
+  parameter %2 w: f32[o=128, h=128]
+  %3 t: f32[s=3, h=128] = tanh(%0) @t:epoch1 backward epoch=1
+  %4 h: f32[s=3, h=128] = mul(%3, %0) @h:epoch1 backward epoch=1
+  %5 dw: f32[o=128, h=128] gradient = contract(%1, %4) {map="ao,ai->oi"} @w:grad backward
+  %6 part: f32[o=64, h=128] gradient = slice(%5) {axis=0, size=64, start=0} @part:grad backward
+  %7 dh: f32[s=3, h=128] gradient = contract(%1, %2) {map="ao,oi->ai"} @h:grad backward
+  %8 dg: f32[s=3, h=128] gradient = mul(%7, %3) @g:grad backward
+  return %6, %8
+)s"),
+            R"s(scheme:
+  input %0 g: f32[s=3, h=128]
+  input %1 dy: f32[s=3, o=128]
+  parameter %2 w: f32[o=128, h=128]
+  %6 dh: f32[s=3, h=128] gradient = contract(%1, %2) {map="ao,oi->ai"} @h:grad backward
+  %3 h: f32[s=3, h=128], %7 dg: f32[s=3, h=128] gradient = map(%0, %6) {body="t0 = tanh(x0); mul(t0, x0), mul(x1, t0)", from="t:epoch1 h:epoch1 g:grad", repeated=768} @g:grad backward
+  %4 dw: f32[o=128, h=128] gradient = contract(%1, %3) {map="ao,ai->oi"} @w:grad backward
+  %5 part: f32[o=64, h=128] gradient = slice(%4) {axis=0, size=64, start=0} @part:grad backward
+  return %5, %7
+)s");
+}
+
+// The gradient reads x and not n, which is computed again from x for dw.
+TEST(Fuse, ARecomputationJoinsTheGradientThatReadsTheSame) {
+  EXPECT_EQ(applied("fuse", R"s(scheme:
+  input %0 x: f32[s=3, h=128]
+  input %1 dy: f32[s=3, o=128]
+  parameter %2 w: f32[o=128, h=128]
+  %3 n: f32[s=3, h=128] = exp(%0) @n:epoch1 backward epoch=1
+  %4 dw: f32[o=128, h=128] gradient = contract(%1, %3) {map="ao,ai->oi"} @w:grad backward
+  %5 dn: f32[s=3, h=128] gradient = contract(%1, %2) {map="ao,oi->ai"} @n:grad backward
+  %6 dx: f32[s=3, h=128] gradient = map(%5, %0) {body="mul(x0, exp(x1))"} @x:grad backward
+  return %4, %6
+)s"),
+            R"s(scheme:
+  input %0 x: f32[s=3, h=128]
+  input %1 dy: f32[s=3, o=128]
+  parameter %2 w: f32[o=128, h=128]
+  %5 dn: f32[s=3, h=128] gradient = contract(%1, %2) {map="ao,oi->ai"} @n:grad backward
+  %3 n: f32[s=3, h=128], %6 dx: f32[s=3, h=128] gradient = map(%0, %5) {body="t0 = exp(x0); t0, mul(x1, t0)", from="n:epoch1 x:grad"} @x:grad backward
+  %4 dw: f32[o=128, h=128] gradient = contract(%1, %3) {map="ao,ai->oi"} @w:grad backward
+  return %4, %6
+)s");
+}
+
 // ---- what it must not join ----
 
 TEST(Fuse, NotAcrossPhasesEpochsAndSections) {
@@ -206,6 +255,37 @@ TEST(Fuse, NotWhereTheMostWouldLiveAtOnce) {
   return %4, %5
 )s";
   expect_left_alone(text);
+}
+
+// dw could only wait if its own reader did, which would be joined with what dw waits for.
+TEST(Fuse, NotARecomputationWhoseReaderCannotWait) {
+  expect_left_alone(R"s(scheme:
+  input %0 x: f32[s=128, h=128]
+  input %1 dy: f32[s=128, o=128]
+  parameter %2 w: f32[o=128, h=128]
+  %3 n: f32[s=128, h=128] = exp(%0) @n:epoch1 backward epoch=1
+  %4 dw: f32[o=128, h=128] gradient = contract(%1, %3) {map="ao,ai->oi"} @w:grad backward
+  %5 dn: f32[s=128, h=128] gradient = contract(%1, %4) {map="ao,oi->ai"} @n:grad backward
+  %6 dx: f32[s=128, h=128] gradient = map(%5, %0) {body="mul(x0, exp(x1))"} @x:grad backward
+  return %4, %6
+)s");
+}
+
+// dw needs a, and a needs the most room: a would live on beside what comes after dw today.
+TEST(Fuse, NotARecomputationWhoseReaderWouldHoldTooMuch) {
+  expect_left_alone(R"s(scheme:
+  input %0 x: f32[s=3, h=128]
+  input %1 in: f32[s=3, i=8]
+  parameter %2 w: f32[o=512, i=8]
+  parameter %3 v: f32[o=512, h=128]
+  %4 a: f32[s=3, o=512] gradient = linear(%1, %2) @a backward
+  %5 n: f32[s=3, h=128] = exp(%0) @n:epoch1 backward epoch=1
+  %6 dw: f32[h=128, o=512] gradient = contract(%5, %4) {map="ao,ai->oi"} @w:grad backward
+  %7 b: f32[s=3, o=512] gradient = linear(%1, %2) @b backward
+  %8 dn: f32[s=3, h=128] gradient = contract(%7, %3) {map="ao,oi->ai"} @n:grad backward
+  %9 dx: f32[s=3, h=128] gradient = map(%8, %0) {body="mul(x0, exp(x1))"} @x:grad backward
+  return %6, %9
+)s");
 }
 
 TEST(Fuse, NotAroundWhatLiesBetween) {

@@ -42,7 +42,7 @@ Residence all_apart(const Chain&, Value, int state) {
 double recomputed_flops(const Scheme& scheme) {
   double flops = 0;
   for (const Morphism& m : scheme.morphisms) {
-    if (m.epoch > 0) flops += static_cast<double>(count_flops(call_of(scheme, m)));
+    flops += static_cast<double>(repeated_flops(scheme, m));
   }
   return flops;
 }
