@@ -1,15 +1,23 @@
-// What attention's own kernels share. A block of threads takes a tile of kRows rows (queries, or
-// keys in the pass for dk and dv), eight lanes to a row. Against each tile of partners a lane
-// scores every eighth partner of its row, the scores go through shared memory, and the lane then
-// sums every eighth column of the row's result in registers.
+// What attention's own kernels share. A block takes a tile of kRows rows (queries, or keys in the
+// pass for dk and dv) against tiles of kPartners partners, each a tile of shared memory. A warp
+// owns 4 * kHeight of the rows, as four lanes of rows by eight of columns: a thread scores kHeight
+// of the rows, every fourth, against every eighth partner, and sums kHeight rows by kSize / 8
+// columns of a result in registers. Between the two products, scores pass through shared memory
+// within their warp.
+//
+// A product of h rows by w columns per thread reads h + w vectors of 16 bytes for 4 h w
+// multiply-adds, and an SM reads 8 vectors while it does 128: 8 by 8 is balanced, and 8 by 4 reads
+// 1.5 times as long as it multiplies, or half that where lanes share what they read.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
 #include <cmath>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include "base/error.h"
 #include "device/cuda_check.h"
@@ -17,7 +25,8 @@
 
 namespace adjoint::attention_tiles {
 
-constexpr int kLanes = 8;  // of a row; a warp has four rows
+constexpr int kWarps = 4;  // of a block
+constexpr int kRowLanes = 4, kLanes = 8;
 
 template <class T>
 struct WideOf {
@@ -48,106 +57,269 @@ __device__ inline __half narrow<__half, float>(float value) {
   return __float2half_rn(value);
 }
 
-__device__ inline float exponential(float x) { return expf(x); }
-__device__ inline double exponential(double x) { return exp(x); }
-__device__ inline float logarithm(float x) { return logf(x); }
-__device__ inline double logarithm(double x) { return log(x); }
+// Powers of two: what they take is multiplied by log2(e) along with the scale. The GPU's own (2
+// ulp) takes one instruction; what would be denormal is zero.
+__device__ inline float power_of_two(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+__device__ inline double power_of_two(double x) { return exp2(x); }
+__device__ inline float log_of_two(float x) { return log2f(x); }
+__device__ inline double log_of_two(double x) { return log2(x); }
+constexpr double kLog2E = 1.4426950408889634074, kLn2 = 0.69314718055994530942;
 
 struct Shape {
   int length, kv_heads, group, size, samples;
   bool causal;
   double scale;
+
+  __device__ bool seen(int query, int key) const {
+    return query < length && key < length && (!causal || key <= query);
+  }
+};
+
+// How much of a rectangle of scores is seen.
+struct Sight {
+  bool any, all;
+  __device__ Sight(const Shape& shape, int query, int num_queries, int key, int num_keys)
+      : any(query < shape.length && shape.seen(min(query + num_queries, shape.length) - 1, key)),
+        all(shape.seen(query, key + num_keys - 1) && query + num_queries <= shape.length) {}
+};
+
+// The rows of one head of one sample.
+template <class T>
+struct HeadRows {
+  T* data;
+  int64_t row_step;
+  bool aligned;  // every row begins and ends at a multiple of 16 bytes
 };
 
 template <class T>
 struct RowsOf {
   T* data;
   int64_t sample_step, row_step;
+  bool aligned;
 
-  __device__ T* head(int sample, int head, int size) const {
-    return data + sample * sample_step + static_cast<int64_t>(head) * size;
+  __device__ HeadRows<T> head(int sample, int head, int size) const {
+    return {data + sample * sample_step + static_cast<int64_t>(head) * size, row_step, aligned};
   }
 };
 
+template <class T, int kCount>
+struct alignas(kCount * sizeof(T)) Vector {
+  T at[kCount];
+};
+
+// Puts elements into shared memory, or zeros for what is not there. Those that need no widening
+// arrive by __pipeline_wait_prior.
+template <int kCount, class T, class W>
+__device__ void put(W* to, const T* from, bool there) {
+  if constexpr (std::is_same_v<T, W>) {
+    if (there) {
+      __pipeline_memcpy_async(to, from, kCount * sizeof(T));
+    } else {
+      *reinterpret_cast<Vector<W, kCount>*>(to) = {};
+    }
+  } else {
+    Vector<T, kCount> elements = {};
+    if (there) elements = *reinterpret_cast<const Vector<T, kCount>*>(from);
+    constexpr int kPart = kCount < 4 ? kCount : 4;
+#pragma unroll
+    for (int i = 0; i < kCount; i += kPart) {
+      Vector<W, kPart> wide;
+#pragma unroll
+      for (int j = 0; j < kPart; ++j) wide.at[j] = widen(elements.at[i + j]);
+      *reinterpret_cast<Vector<W, kPart>*>(to + i) = wide;
+    }
+  }
+}
+
+// A thread's lane of columns, and the first of its rows within the block. Lanes 2 n and 2 n + 1
+// share their rows and lanes n and n ^ 2 their columns: each gives shared memory leave to answer
+// half a warp at once.
+template <int kHeight>
+struct ThreadOf {
+  int column, warp_row, row;
+  __device__ ThreadOf()
+      : column((threadIdx.x & 1) | (threadIdx.x >> 1 & 6)),
+        warp_row(threadIdx.x / 32 * kRowLanes * kHeight),
+        row(warp_row + ((threadIdx.x >> 1 & 1) | (threadIdx.x >> 3 & 2))) {}
+};
+
 // Kernels for elements T and heads of at most kSize.
-template <class T, int kSize>
+template <class T, int kSize, int kHeight_, int kPartners_>
 struct Tiles {
-  using W = typename WideOf<T>::Type;
   using Element = T;
-  static constexpr int kRows = kSize <= 128 ? 32 : 16;  // so that four tiles of floats fit
-  static constexpr int kThreads = kRows * kLanes;
-  static constexpr int kStride = kSize + 1;  // odd: rows of a column lie in different banks
-  static constexpr int kTile = kRows * kStride;
-  static constexpr int kColumns = kSize / kLanes;   // of a result's row, per lane
-  static constexpr int kPartners = kRows / kLanes;  // scored at once, per lane
-  static constexpr int kScoreStride = kRows + 1;
+  using W = typename WideOf<T>::Type;
+  using Thread = ThreadOf<kHeight_>;
+  static constexpr int kHeight = kHeight_;
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kWarpRows = kRowLanes * kHeight;
+  static constexpr int kRows = kWarps * kWarpRows;
+  static constexpr int kPartners = kPartners_;
+  static constexpr int kVector = 16 / sizeof(W);
+  // Eight rows' vectors of a column, and four rows' eight scores, lie in different banks.
+  static constexpr int kStride = kSize + kVector;
+  static constexpr int kScoreStride = kPartners + 8;
+  static constexpr int kOwn = kRows * kStride;
+  static constexpr int kOther = kPartners * kStride;
   static constexpr int kScores = kRows * kScoreStride;
-  static constexpr size_t kForwardBytes = (2 * kTile + kScores) * sizeof(W);
-  static constexpr size_t kBackwardBytes = (4 * kTile + 2 * kScores + 2 * kRows) * sizeof(W);
+  static constexpr size_t kForwardBytes = (kOwn + 2 * kOther + kScores) * sizeof(W);
+  static constexpr size_t kBackwardBytes =
+      (2 * kOwn + 2 * kOther + kScores + 2 * kPartners) * sizeof(W);
+
+  // Of an SM: two may take all 255 registers per thread; forward, with one result, can do with the
+  // 168 that three leave it, if an H200's shared memory holds three.
+  static constexpr size_t kShared = 228 << 10, kReserved = 1 << 10;
+  static constexpr int kForwardBlocks = 3 * (kForwardBytes + kReserved) <= kShared ? 3 : 2;
+  static constexpr int kBackwardBlocks = 2;
+
+  using Scores = W[kHeight][kPartners / kLanes];
+  using Result = W[kHeight][kSize / kLanes];
 
   // Rows past the end and columns past the head are zeros.
-  static __device__ void load(W* tile, const T* head, int64_t row_step, int first,
-                              const Shape& shape) {
-    for (int i = threadIdx.x; i < kRows * kSize; i += kThreads) {
-      const int row = i / kSize, column = i % kSize;
-      const bool there = first + row < shape.length && column < shape.size;
-      tile[row * kStride + column] = there ? widen(head[(first + row) * row_step + column]) : W(0);
+  template <int kCount>
+  static __device__ void load(W* tile, HeadRows<const T> from, int first, const Shape& shape) {
+    if (from.aligned) {
+      load_by<kCount, 16 / sizeof(T)>(tile, from, first, shape);
+    } else {
+      load_by<kCount, 1>(tile, from, first, shape);
+    }
+  }
+  static __device__ void load_own(W* tile, HeadRows<const T> from, int first, const Shape& shape) {
+    load<kRows>(tile, from, first, shape);
+  }
+  static __device__ void load_other(W* tile, HeadRows<const T> from, int first,
+                                    const Shape& shape) {
+    load<kPartners>(tile, from, first, shape);
+  }
+
+  // Each row i of the thread times factor(i).
+  template <class F>
+  static __device__ void store(HeadRows<T> to, int first, const Shape& shape, const Thread& thread,
+                               const Result& result, const F& factor) {
+#pragma unroll
+    for (int i = 0; i < kHeight; ++i) {
+      const int row = first + thread.row + i * kRowLanes;
+      if (row >= shape.length) return;
+#pragma unroll
+      for (int c = 0; c < kSize / kLanes; c += kVector) {
+        const int column = c * kLanes + thread.column * kVector;
+        T* at = to.data + row * to.row_step + column;
+        Vector<T, kVector> elements;
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) elements.at[e] = narrow<T>(result[i][c + e] * factor(i));
+        if (to.aligned && column < shape.size) {
+          *reinterpret_cast<Vector<T, kVector>*>(at) = elements;
+        } else {
+#pragma unroll
+          for (int e = 0; e < kVector; ++e)
+            if (column + e < shape.size) at[e] = elements.at[e];
+        }
+      }
     }
   }
 
-  static __device__ void store(T* head, int64_t row_step, int row, const Shape& shape, int lane,
-                               const W* values) {
-    if (row >= shape.length) return;
+  // scores[i][j] = rows[4 i] . partners[8 j], counted from the thread's own
+  static __device__ void dots(const W* rows, const W* partners, const Thread& thread, int size,
+                              Scores& scores) {
+    rows += thread.row * kStride;
+    partners += thread.column * kStride;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const int column = lane + c * kLanes;
-      if (column < shape.size) head[row * row_step + column] = narrow<T>(values[c]);
+    for (auto& row : scores)
+#pragma unroll
+      for (W& score : row) score = 0;
+#pragma unroll 1
+    for (int k = 0; k < size; k += kVector) {
+      Vector<W, kVector> own[kHeight];
+#pragma unroll
+      for (int i = 0; i < kHeight; ++i) own[i] = read(rows + i * kRowLanes * kStride + k);
+#pragma unroll
+      for (int j = 0; j < kPartners / kLanes; ++j) {
+        const Vector<W, kVector> other = read(partners + j * kLanes * kStride + k);
+#pragma unroll
+        for (int e = 0; e < kVector; ++e)
+#pragma unroll
+          for (int i = 0; i < kHeight; ++i) scores[i][j] += own[i].at[e] * other.at[e];
+      }
     }
   }
 
-  // dots[j] = row . partners[lane + 8 j]
-  static __device__ void dots(const W* row, const W* partners, int lane, int size, W* dots) {
+  // f(i, j, row, partner) of each score of a thread
+  template <class F>
+  static __device__ void each_score(const Thread& thread, const F& f) {
 #pragma unroll
-    for (int j = 0; j < kPartners; ++j) dots[j] = 0;
-    for (int i = 0; i < size; ++i) {
-      const W x = row[i];
+    for (int i = 0; i < kHeight; ++i)
 #pragma unroll
-      for (int j = 0; j < kPartners; ++j)
-        dots[j] += x * partners[(lane + j * kLanes) * kStride + i];
+      for (int j = 0; j < kPartners / kLanes; ++j)
+        f(i, j, thread.row + i * kRowLanes, thread.column + j * kLanes);
+  }
+
+  // A thread's scores, where its warp reads them as weights after a __syncwarp.
+  static __device__ void share(W* weights, const Thread& thread, const Scores& scores) {
+    each_score(thread, [&](int i, int j, int row, int partner) {
+      weights[row * kScoreStride + partner] = scores[i][j];
+    });
+  }
+
+  // result[i] += sum over partners p of weights[4 i][p] * partners[p], in the thread's columns
+  static __device__ void add_rows(const W* weights, const W* partners, const Thread& thread,
+                                  Result& result) {
+    weights += thread.row * kScoreStride;
+    partners += thread.column * kVector;
+#pragma unroll 1
+    for (int p = 0; p < kPartners; p += kVector) {
+      Vector<W, kVector> own[kHeight];
+#pragma unroll
+      for (int i = 0; i < kHeight; ++i) own[i] = read(weights + i * kRowLanes * kScoreStride + p);
+#pragma unroll
+      for (int k = 0; k < kVector; ++k)
+#pragma unroll
+        for (int c = 0; c < kSize / kLanes; c += kVector) {
+          const Vector<W, kVector> other = read(partners + (p + k) * kStride + c * kLanes);
+#pragma unroll
+          for (int e = 0; e < kVector; ++e)
+#pragma unroll
+            for (int i = 0; i < kHeight; ++i) result[i][c + e] += own[i].at[k] * other.at[e];
+        }
     }
   }
 
-  // sums[c] += sum over partners of weights[p] * partners[p][lane + 8 c]
-  static __device__ void add_rows(const W* weights, const W* partners, int lane, W* sums) {
-    for (int p = 0; p < kRows; ++p) {
-      const W weight = weights[p];
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c)
-        sums[c] += weight * partners[p * kStride + lane + c * kLanes];
+ private:
+  static __device__ Vector<W, kVector> read(const W* at) {
+    return *reinterpret_cast<const Vector<W, kVector>*>(at);
+  }
+
+  template <int kCount, int kElements>
+  static __device__ void load_by(W* tile, HeadRows<const T> from, int first, const Shape& shape) {
+    constexpr int kAcross = kSize / kElements;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < kCount * kAcross; i += kThreads) {
+      const int row = i / kAcross, column = i % kAcross * kElements;
+      put<kElements>(tile + row * kStride + column,
+                     from.data + (first + row) * from.row_step + column,
+                     first + row < shape.length && column < shape.size);
     }
   }
 };
 
 // Which tile, head and sample a block takes: all heads and samples of one tile, then the next, so
 // that tiles that see the most under a causal mask can go first.
-struct Place {
+struct Block {
   int tile, head, sample;
-  __device__ explicit Place(int heads, int samples)
+  __device__ explicit Block(int heads, int samples)
       : tile(blockIdx.x / (heads * samples)),
         head(blockIdx.x % heads),
         sample(blockIdx.x / heads % samples) {}
 };
 
-template <class W>
-__device__ W largest_of_row(W value) {
-  for (int step = kLanes / 2; step; step /= 2)
-    value = max(value, __shfl_xor_sync(0xffffffffu, value, step));
-  return value;
-}
-template <class W>
-__device__ W sum_of_row(W value) {
-  for (int step = kLanes / 2; step; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
-  return value;
+// Joins the values of the eight lanes of a row, which differ in bits 0, 2 and 3.
+template <class W, class F>
+__device__ W over_row(W value, const F& f) {
+  value = f(value, __shfl_xor_sync(0xffffffffu, value, 1));
+  value = f(value, __shfl_xor_sync(0xffffffffu, value, 4));
+  return f(value, __shfl_xor_sync(0xffffffffu, value, 8));
 }
 
 inline void check_launch() { check_cuda(cudaGetLastError(), "attention"); }
@@ -180,16 +352,25 @@ inline Shape device_shape(const AttentionShape& s) {
 }
 
 template <class T>
-RowsOf<T> rows(Rows r) {
-  return {static_cast<T*>(r.data), r.sample_step, r.row_step};
+RowsOf<T> rows(Rows r, const Shape& shape) {
+  const auto is_aligned = [](int64_t elements) { return elements * sizeof(T) % 16 == 0; };
+  const bool aligned = reinterpret_cast<uintptr_t>(r.data) % 16 == 0 && is_aligned(r.sample_step) &&
+                       is_aligned(r.row_step) && is_aligned(shape.size);
+  return {static_cast<T*>(r.data), r.sample_step, r.row_step, aligned};
 }
+
+// A thread has room for two results of 64 registers (a double takes two) beside its scores and what
+// it reads, and shared memory for the four tiles of backward, in floats twice over.
+template <class T, int kSize, int kWords = sizeof(typename WideOf<T>::Type) / 4>
+using TilesOf =
+    Tiles<T, kSize, (kSize <= 64 ? 8 : 512 / kSize) / kWords, kSize * kWords <= 256 ? 32 : 16>;
 
 template <class T, class F>
 PlainLaunch with_size(int64_t size, const F& f) {
-  if (size <= 32) return f(Tiles<T, 32>());
-  if (size <= 64) return f(Tiles<T, 64>());
-  if (size <= 128) return f(Tiles<T, 128>());
-  return f(Tiles<T, 256>());
+  if (size <= 32) return f(TilesOf<T, 32>());
+  if (size <= 64) return f(TilesOf<T, 64>());
+  if (size <= 128) return f(TilesOf<T, 128>());
+  return f(TilesOf<T, 256>());
 }
 template <class F>
 PlainLaunch with_kernels(const AttentionShape& shape, const F& f) {
