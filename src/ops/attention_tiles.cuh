@@ -14,6 +14,7 @@
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -360,17 +361,36 @@ RowsOf<T> rows(Rows r, const Shape& shape) {
 }
 
 // A thread has room for two results of 64 registers (a double takes two) beside its scores and what
-// it reads, and shared memory for the four tiles of backward, in floats twice over.
-template <class T, int kSize, int kWords = sizeof(typename WideOf<T>::Type) / 4>
-using TilesOf =
-    Tiles<T, kSize, (kSize <= 64 ? 8 : 512 / kSize) / kWords, kSize * kWords <= 256 ? 32 : 16>;
+// it reads, and shared memory for the four tiles of backward, in floats twice over. Half of that,
+// in rows and partners, where a GPU's blocks have less (99 KiB where others have 163), and for the
+// types that come here as exceptions: cuDNN takes 16 bits, and nobody trains in 64.
+template <class T, int kSize, int kPart, int kWords = sizeof(typename WideOf<T>::Type) / 4>
+using TilesOf = Tiles<T, kSize, std::max(1, (kSize <= 64 ? 8 : 512 / kSize) / kWords / kPart),
+                      (kPart == 1 && kSize * kWords <= 256) ? 32 : 16>;
+
+inline size_t shared_memory_of_block() {
+  int device = 0, bytes = 0;
+  check_cuda(cudaGetDevice(&device), "attention");
+  check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "attention");
+  return bytes;
+}
+
+template <class T, int kSize, class F>
+PlainLaunch with_tiles(const F& f) {
+  if constexpr (std::is_same_v<T, float>) {
+    using Large = TilesOf<T, kSize, 1>;
+    if (Large::kBackwardBytes <= shared_memory_of_block()) return f(Large());
+  }
+  return f(TilesOf<T, kSize, 2>());
+}
 
 template <class T, class F>
 PlainLaunch with_size(int64_t size, const F& f) {
-  if (size <= 32) return f(TilesOf<T, 32>());
-  if (size <= 64) return f(TilesOf<T, 64>());
-  if (size <= 128) return f(TilesOf<T, 128>());
-  return f(TilesOf<T, 256>());
+  if (size <= 32) return with_tiles<T, 32>(f);
+  if (size <= 64) return with_tiles<T, 64>(f);
+  if (size <= 128) return with_tiles<T, 128>(f);
+  return with_tiles<T, 256>(f);
 }
 template <class F>
 PlainLaunch with_kernels(const AttentionShape& shape, const F& f) {
