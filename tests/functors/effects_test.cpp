@@ -19,6 +19,7 @@ constexpr const char* kStacks[] = {
     "checkpoint(every=1)",
     "lora(rank=2)",
     "bf16 | accumulate(2) | checkpoint(every=1) | lora(rank=2)",
+    "bf16(gradients=bf16) | accumulate(2) | checkpoint(every=1)",
 };
 
 using Case = std::tuple<const char*, const char*>;  // model, stack

@@ -74,7 +74,8 @@ TEST(Stack, ArgumentsAreChecked) {
   said("checkpoint(every=2, every=3)", "'every' is given twice");
   said("checkpoint(2, every=3)", "'every' is given twice");
   said("checkpoint(1, [2], 3)", "too many arguments; it takes every=sqrt, keep=[]");
-  said("bf16(1)", "too many arguments; it takes nothing");
+  said("tf32(1)", "too many arguments; it takes nothing");
+  said("bf16(gradients=f16)", "'gradients' is one of f32, bf16, found 'f16'");
   said("checkpoint(every=0)", "must be at least 1, found 0");
   said("checkpoint(every=-2)", "must be at least 1, found -2");
   said("checkpoint(every=1.5)", "must be a whole number, found 1.5");

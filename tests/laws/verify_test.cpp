@@ -109,6 +109,15 @@ TEST(Verify, RoundingIsNotReassociating) {
   EXPECT_EQ(wrong.reason.find("law of bf16 broken: first at "), 0u) << wrong.reason;
 }
 
+TEST(Verify, WeightsGradientsMayBeRoundedToo) {
+  for (const char* stack : {"bf16(gradients=bf16)", "bf16(gradients=bf16) | accumulate(2)",
+                            "bf16(gradients=bf16) | checkpoint(every=1) | lora(rank=2)"}) {
+    const Report report = verify_stack({small_gpt2()}, parse_stack(stack));
+    EXPECT_TRUE(report.ok) << stack << ": " << report.reason;
+    EXPECT_LT(report.max_error, 0.02) << stack;
+  }
+}
+
 // A user's own functor, as text.
 TEST(Verify, AWrongFunctorAsText) {
   const char* text = R"(functor louder:
