@@ -1,99 +1,24 @@
 // The CUDA reading of a body: its source, with every size and stride written into it.
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <set>
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "ops/cuda_body.h"
 #include "ops/cuda_body_prelude.h"
+#include "ops/cuda_body_sums.h"
+#include "ops/cuda_source.h"
 
 namespace adjoint {
 
-namespace cuda_source {
-
-std::string_view element_of(Dtype dtype) {
-  constexpr std::string_view names[] = {"double", "float", "bf16",        "f16",
-                                        "i64",    "int",   "signed char", "unsigned char"};
-  return names[static_cast<size_t>(dtype)];
-}
-
-std::string literal(double value, bool wide) {
-  if (wide) return fmt::format("__longlong_as_double({:#x}ll)", std::bit_cast<uint64_t>(value));
-  const auto narrow = static_cast<float>(value);
-  if (!std::signbit(narrow) && narrow < 1e6f &&
-      narrow == static_cast<float>(static_cast<int>(narrow))) {
-    return fmt::format("{}.0f", static_cast<int>(narrow));
-  }
-  return fmt::format("__uint_as_float({:#x}u)", std::bit_cast<uint32_t>(narrow));
-}
-
-std::string expression(const ExprNode& n, const std::string& a, const std::string& b,
-                       const std::string& c) {
-  const auto infix = [&](const char* op) { return fmt::format("{} {} {}", a, op, b); };
-  const auto call = [&](const char* name) { return fmt::format("{}({})", name, a); };
-  switch (n.kind) {
-    case ExprKind::kAdd:
-      return infix("+");
-    case ExprKind::kSub:
-      return infix("-");
-    case ExprKind::kMul:
-      return infix("*");
-    case ExprKind::kDiv:
-      return fmt::format("divide({}, {})", a, b);
-    case ExprKind::kMin:
-      return fmt::format("{1} < {0} ? {1} : {0}", a, b);
-    case ExprKind::kMax:
-      return fmt::format("{0} < {1} ? {1} : {0}", a, b);
-    case ExprKind::kLess:
-      return fmt::format("(real)({} < {})", a, b);
-    case ExprKind::kEqual:
-      return fmt::format("(real)({} == {})", a, b);
-    case ExprKind::kNeg:
-      return "-" + a;
-    case ExprKind::kExp:
-      return call("fexp");
-    case ExprKind::kLog:
-      return call("flog");
-    case ExprKind::kSqrt:
-      return call("root");
-    case ExprKind::kTanh:
-      return call("ftanh");
-    case ExprKind::kSigmoid:
-      return call("sigmoid");
-    case ExprKind::kErf:
-      return call("ferf");
-    case ExprKind::kSin:
-      return call("fsin");
-    case ExprKind::kCos:
-      return call("fcos");
-    case ExprKind::kFinite:
-      return fmt::format("(real)(isfinite({}) != 0)", a);
-    case ExprKind::kSelect:
-      return fmt::format("{} != 0 ? {} : {}", a, b, c);
-    case ExprKind::kRound:
-      return fmt::format("rounded<{}>({})", element_of(static_cast<Dtype>(n.index)), a);
-    default:
-      break;
-  }
-  CHECK(false, "an expression that can be written down");
-  return "";
-}
-
-}  // namespace cuda_source
-
 namespace {
 
-using cuda_source::element_of, cuda_source::expression, cuda_source::literal;
+using namespace cuda_source;
 
 constexpr int kMostLanes = 1024;  // of a group
 
 bool is_reduction(ExprKind kind) { return kind == ExprKind::kRowSum || kind == ExprKind::kRowMax; }
 
-class Writer {
+class Writer : Lines {
  public:
   Writer(const CudaCut& cut, const std::vector<bool>& in_chunks,
          const std::vector<bool>& out_chunks)
@@ -138,17 +63,12 @@ class Writer {
          std::max<size_t>(1, s_.in.size()), s_.out.size(), s_.out.size());
     if (passes_ > 0) write_reductions();
     write_kernel();
-    write_finish();
+    out_ += finish_kernel(cut_);
     return std::move(out_);
   }
 
  private:
   using Node = std::pair<int, int>;  // a node, and whether it is that of the other half's element
-
-  template <class... Parts>
-  void line(fmt::format_string<Parts...> format, Parts&&... parts) {
-    out_ += fmt::format(format, std::forward<Parts>(parts)...) + "\n";
-  }
 
   void write_reductions() {
     for (const char* op : {"sum", "max"}) {
@@ -203,16 +123,14 @@ class Writer {
     } else {
       line("const idx block = {}, suffix = {};", quotient("place", s_.suffix_rows()),
            modulo("place", s_.suffix_rows()));
-      for_sums([&](size_t k, bool row) {
-        row ? line("real acc{}[{}] = {{}};", k, cut_.chunks * kChunk) : line("real acc{} = 0;", k);
-      });
+      out_ += declared_sums(cut_);
       // The last block may have fewer rows than the others; nobody else asks whether there is one.
       line("idx lead = block * {};", cut_.block_rows);
       line("const idx last = lead + {0} < {1} ? lead + {0} : {1};", cut_.block_rows,
            s_.summed_rows);
       write_rows(batch_);
       if (batch_ > 1 && s_.summed_rows % batch_ != 0) write_rows(1);
-      write_sums();
+      out_ += left_sums(cut_, out_chunks_);
     }
     line("}}");
   }
@@ -270,9 +188,9 @@ class Writer {
     if (loads.empty()) return;
     if (!where.empty()) line("if ({})", where);
     open_row(slot, row);
-    write_position("row");
+    out_ += position(s_, "row");
     write_operands(true);
-    out_ += chunk_loop() + "if (n > 0) {\n" + loads + "}\n}\n}\n";
+    out_ += chunk_loop(cut_) + "if (n > 0) {\n" + loads + "}\n}\n}\n";
   }
 
   static std::string quotient(const char* a, int64_t b) {
@@ -282,35 +200,12 @@ class Writer {
     return b == 1 ? "0" : fmt::format("{} % {}", a, b);
   }
 
-  template <class F>
-  void for_sums(const F& f) {
-    for (size_t k = 0; k < body_.outputs.size(); ++k) {
-      if (is_sum(body_.outputs[k])) f(k, body_.outputs[k].row == BodyOutput::Row::kWhole);
-    }
-  }
-
   std::vector<int> randoms() const {
     std::vector<int> all;
     for (size_t i = 0; i < body_.nodes.size(); ++i) {
       if (body_.nodes[i].kind == ExprKind::kRandom) all.push_back(static_cast<int>(i));
     }
     return all;
-  }
-
-  // The position along every axis but the last, of `row`.
-  void write_position(const char* row) {
-    line("idx rest = {};", row);
-    for (size_t a = s_.dims.size() - 1; a-- > 1;) {
-      line("const idx i{0} = rest % {1}; rest /= {1};", a, s_.dims[a]);
-    }
-    if (s_.dims.size() > 1) line("const idx i0 = rest;");
-  }
-  std::string offset(const Strides& strides) const {
-    std::string text = "0";
-    for (size_t a = 0; a + 1 < strides.size(); ++a) {
-      if (strides[a] != 0) text += fmt::format(" + i{} * {}ll", a, strides[a]);
-    }
-    return text;
   }
 
   bool reads(int input) const {
@@ -325,19 +220,6 @@ class Writer {
                        [](int64_t x) { return x == 0; });
   }
   bool cached(int input) const { return cached_ && row_varies(input) && !same_for_rows(input); }
-
-  std::string chunk_loop() const {
-    const int64_t covered = cut_.tiles * cut_.chunks * cut_.group * kChunk;
-    return fmt::format("{}for (int c = 0; c < {}; ++c) {{\n", cut_.loops ? "" : "#pragma unroll\n",
-                       cut_.chunks) +
-           fmt::format("const idx col = ((tile * {} + c) * {} + lane) * 8;\n", cut_.chunks,
-                       cut_.group) +
-           fmt::format("const int n = {};\n",
-                       s_.row() == covered ? "8"
-                       : s_.row() % kChunk == 0
-                           ? fmt::format("col < {} ? 8 : 0", s_.row())
-                           : fmt::format("{0} - col > 8 ? 8 : (int)({0} - col)", s_.row()));
-  }
 
   std::string chunk_of(int input) const {
     return fmt::format("load<{}>(in{} + col * {}ll, {}ll, n)", static_cast<bool>(in_chunks_[input]),
@@ -354,7 +236,7 @@ class Writer {
   }
 
   void write_row() {
-    write_position("row");
+    out_ += position(s_, "row");
     write_operands(false);
     for (size_t k = 0; k < s_.out.size(); ++k) {
       if (is_sum(body_.outputs[k])) continue;
@@ -471,7 +353,7 @@ class Writer {
   // Chunks that the loop over elements reads, then that loop up to its end.
   void open_elements(const std::vector<int>& roots) {
     const std::set<Node> nodes = needed(roots);
-    out_ += chunk_loop();
+    out_ += chunk_loop(cut_);
     line("if (n > 0) {{");
     std::set<int> loaded;
     for (const auto& [i, shifted] : nodes) {
@@ -563,76 +445,6 @@ class Writer {
     out_ += after + "}\n}\n";
   }
 
-  // A chunk of numbers, on their way to where they belong.
-  static std::string stored(size_t k, const char* to, const char* from, std::string_view type,
-                            bool whole, int64_t stride) {
-    return fmt::format(
-        "if (n > 0) store<{0}>({1}{2} + col * {3}ll, {3}ll, n, Chunk<{4}>::of({5}{2}));\n", whole,
-        to, k, stride, type, from);
-  }
-
-  // Of the group's rows, to the workspace, or where they belong if nobody else has any.
-  void write_sums() {
-    line("{{");
-    write_position("suffix");
-    for_sums([&](size_t k, bool row) {
-      const bool direct = cut_.direct(k);
-      const std::string_view type = direct ? element_of(cut_.out_types[k].dtype) : "real";
-      line("{0}* to{1} = {2};", type, k,
-           direct ? fmt::format("({}*)a.out[{}] + {}", type, k, offset(s_.out[k]))
-                  : fmt::format("a.partial[{}] + (block * {}ll + suffix) * {}ll", k,
-                                s_.suffix_rows(), row ? s_.row() : 1));
-      if (!row) {
-        line("if (lane == 0 && tile == 0) *to{0} = To<{1}>::of(acc{0});", k, type);
-        return;
-      }
-      out_ += chunk_loop();
-      line(
-          "real y{0}[8];\n#pragma unroll\nfor (int v = 0; v < 8; ++v) y{0}[v] = acc{0}[c * 8 + v];",
-          k);
-      out_ += direct ? stored(k, "to", "y", type, out_chunks_[k], s_.out[k].back())
-                     : stored(k, "to", "y", type, s_.row() % kChunk == 0, 1);
-      line("}}");
-    });
-    line("}}");
-  }
-
-  // Adds up the sums of all blocks: 32 elements at a time, by 32 threads each.
-  void write_finish() {
-    bool any = false;
-    for_sums([&](size_t k, bool) { any = any || !cut_.direct(k); });
-    if (!any) return;
-    line(
-        "extern \"C\" __global__ void __launch_bounds__(1024) finish(const __grid_constant__ Args "
-        "a) {{");
-    line("__shared__ real sums[32][33];");
-    line("const int x = threadIdx.x % 32, y = threadIdx.x / 32;");
-    line("const i64 j = (i64)blockIdx.x * 32 + x;");
-    line("real sum = 0;");
-    for_sums([&](size_t k, bool) {
-      if (cut_.direct(k)) return;
-      const int64_t terms = cut_.blocks * cut_.partial_size[k] / s_.sum_size[k];
-      line("if (blockIdx.y == {} && j < {}ll) {{", k, s_.sum_size[k]);
-      line("const real* from = a.partial[{}] + y * {}ll + j;", k, s_.sum_size[k]);
-      line("#pragma unroll 16\nfor (int t = 0; t < {}; ++t, from += {}ll) sum += *from;",
-           terms / 32, 32 * s_.sum_size[k]);
-      if (terms % 32 > 0) line("if (y < {}) sum += *from;", terms % 32);
-      line("}}");
-    });
-    line("sums[y][x] = sum;\n__syncthreads();\nif (y > 0) return;");
-    line("#pragma unroll\nfor (int i = 1; i < 32; ++i) sum += sums[i][x];");
-    for_sums([&](size_t k, bool row) {
-      if (cut_.direct(k)) return;
-      const std::string_view type = element_of(cut_.out_types[k].dtype);
-      line("if (blockIdx.y == {} && j < {}ll) {{", k, s_.sum_size[k]);
-      line("const idx suffix = j / {0}ll, col = j % {0}ll;", row ? s_.row() : 1);
-      write_position("suffix");
-      line("(({0}*)a.out[{1}])[{2} + col * {3}ll] = To<{0}>::of(sum);\n}}", type, k,
-           offset(s_.out[k]), row ? s_.out[k].back() : 0);
-    });
-    line("}}");
-  }
-
   const CudaCut& cut_;
   const BodySpace& s_;
   const Body& body_;
@@ -642,7 +454,6 @@ class Writer {
   int batch_ = 1;  // rows that are read before any of them is computed
   bool rotates_ = false, cached_ = false, narrow_ = false;
   size_t open_results_ = 0;
-  std::string out_;
 };
 
 }  // namespace

@@ -3,20 +3,18 @@
 //   struct Member { void* at[own + outputs]; i64 size; u32 first, unused; };
 //   struct Args { Member members[..]; const void* shared[..]; i64 count; };
 // Sums share nothing, and have instead the place where blocks leave theirs: real* partial.
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "ops/cuda_body.h"
 #include "ops/cuda_body_prelude.h"
+#include "ops/cuda_source.h"
 
 namespace adjoint {
 
 namespace {
 
-using cuda_source::element_of, cuda_source::expression, cuda_source::literal;
+using namespace cuda_source;
 
-class GangWriter {
+class GangWriter : Lines {
  public:
   explicit GangWriter(const CudaGang& gang) : gang_(gang), body_(gang.body) {
     for (const ExprNode& n : body_.nodes) {
@@ -46,11 +44,6 @@ class GangWriter {
   }
 
  private:
-  template <class... Parts>
-  void line(fmt::format_string<Parts...> format, Parts&&... parts) {
-    out_ += fmt::format(format, std::forward<Parts>(parts)...) + "\n";
-  }
-
   size_t own() const { return gang_.own.size(); }
 
   void open_kernel(const char* name) {
@@ -213,7 +206,6 @@ class GangWriter {
   const CudaGang& gang_;
   const Body& body_;
   std::vector<bool> varies_;  // per node: from element to element
-  std::string out_;
 };
 
 }  // namespace
