@@ -3,6 +3,7 @@
 // a second table as large is neither written nor read.
 #include "functors/dropping.h"
 #include "functors/functor.h"
+#include "functors/only_reader.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -10,26 +11,24 @@ namespace adjoint {
 namespace {
 
 Scheme fuse_addends(const Scheme& scheme, Application& application) {
-  const std::vector<std::vector<int>> read_by = readers(scheme);
-  const std::vector<bool> stays = returned_or_carried(scheme);
+  const Reading reading(scheme);
   std::vector<bool> gone(scheme.morphisms.size(), false);
   Scheme result = scheme;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& sums = scheme.morphisms[i];
     if (sums.op != "embed_grad" || sums.inputs.size() != 2) continue;
     const Value made = sums.outputs[0];
-    if (stays[made] || read_by[made].size() != 1) continue;
-    const int reader = read_by[made][0];
-    const Morphism& add = scheme.morphisms[reader];
-    if (result.morphisms[reader].op != "add") continue;  // nor is it another table's sum by now
-    if (add.section != sums.section || add.epoch != sums.epoch) continue;
+    const auto reader = reading.only_reader(sums, made);
+    if (!reader) continue;
+    const Morphism& add = scheme.morphisms[*reader];
+    if (result.morphisms[*reader].op != "add") continue;  // nor is it another table's sum by now
     const Value other = add.inputs[0] == made ? add.inputs[1] : add.inputs[0];
     const auto fits = [&](Value v) {
       const Type &a = scheme[v].type, &b = scheme[made].type;
       return v != made && same_shape(a, b) && a.dtype == b.dtype;
     };
     if (!fits(other) || !fits(add.outputs[0])) continue;
-    Morphism& both = result.morphisms[reader];  // where the other gradient is there, too
+    Morphism& both = result.morphisms[*reader];  // where the other gradient is there, too
     both.op = sums.op;
     both.inputs = {sums.inputs[0], sums.inputs[1], other};
     both.attrs = sums.attrs;

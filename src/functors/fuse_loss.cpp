@@ -6,6 +6,7 @@
 
 #include "functors/dropping.h"
 #include "functors/functor.h"
+#include "functors/only_reader.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -15,25 +16,23 @@ namespace {
 class Finder {
  public:
   explicit Finder(const Scheme& scheme)
-      : scheme_(scheme),
-        made_by_(producers(scheme)),
-        read_by_(readers(scheme)),
-        stays_(returned_or_carried(scheme)) {}
+      : scheme_(scheme), made_by_(producers(scheme)), reading_(scheme) {}
 
   // The gradient that belongs to a loss.
   std::optional<int> gradient_of(int loss) const {
     const Morphism& ce = scheme_.morphisms[loss];
     if (ce.op != "cross_entropy") return std::nullopt;
     const Value logits = ce.inputs[0], targets = ce.inputs[1], lse = ce.outputs[2];
-    if (stays_[logits] || stays_[lse] || read_by_[lse].size() != 1) return std::nullopt;
-    const int found = read_by_[lse][0];
-    const Morphism& grad = scheme_.morphisms[found];
+    const auto found = reading_.only_reader(ce, lse);
+    if (!found) return std::nullopt;
+    const Morphism& grad = scheme_.morphisms[*found];
     if (grad.op != "cross_entropy_grad" || grad.inputs[0] != logits || grad.inputs[1] != targets ||
-        grad.inputs[2] != lse || !belong(ce, grad)) {
+        grad.inputs[2] != lse || ignored(ce) != ignored(grad)) {
       return std::nullopt;
     }
-    const auto is_other = [&](int reader) { return reader != loss && reader != found; };
-    if (std::any_of(read_by_[logits].begin(), read_by_[logits].end(), is_other)) {
+    const auto is_other = [&](int reader) { return reader != loss && reader != *found; };
+    const std::vector<int>& read_by = reading_.read_by[logits];
+    if (reading_.stays[logits] || std::any_of(read_by.begin(), read_by.end(), is_other)) {
       return std::nullopt;
     }
     // The scale, and whatever else the gradient waits for, is there before the loss.
@@ -44,16 +43,11 @@ class Finder {
   }
 
  private:
-  bool belong(const Morphism& loss, const Morphism& grad) const {
-    return loss.epoch == grad.epoch && loss.section == grad.section &&
-           call_of(scheme_, loss).integer("ignore", -1) ==
-               call_of(scheme_, grad).integer("ignore", -1);
-  }
+  int64_t ignored(const Morphism& m) const { return call_of(scheme_, m).integer("ignore", -1); }
 
   const Scheme& scheme_;
   std::vector<int> made_by_;
-  std::vector<std::vector<int>> read_by_;
-  std::vector<bool> stays_;
+  Reading reading_;
 };
 
 Scheme fuse_losses(const Scheme& scheme, Application& application) {

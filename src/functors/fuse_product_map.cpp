@@ -6,6 +6,7 @@
 
 #include "functors/dropping.h"
 #include "functors/functor.h"
+#include "functors/only_reader.h"
 #include "ops/body_join.h"
 #include "ops/cuda_contraction.h"
 
@@ -47,8 +48,7 @@ std::optional<Behind> behind(const Scheme& scheme, Value product, const Morphism
 
 Scheme fuse_products(const Scheme& scheme, Application& application) {
   if (application.options.deterministic) return scheme;  // whose products have no such epilogues
-  const std::vector<std::vector<int>> read_by = readers(scheme);
-  const std::vector<bool> stays = returned_or_carried(scheme);
+  const Reading reading(scheme);
   std::vector<bool> gone(scheme.morphisms.size(), false);
   Scheme result = scheme;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
@@ -56,15 +56,13 @@ Scheme fuse_products(const Scheme& scheme, Application& application) {
     if (product.op != "contract" || product.inputs.size() != 2) continue;
     if (summed(scheme, product) < kLongSums) continue;
     const Value made = product.outputs[0];
-    if (stays[made] || read_by[made].size() != 1) continue;
-    const int reader = read_by[made][0];
-    const Morphism& map = scheme.morphisms[reader];
-    if (map.section != product.section || map.epoch != product.epoch) continue;
+    const auto reader = reading.only_reader(product, made);
+    if (!reader) continue;
     if (scheme[product.inputs[0]].type.dtype != scheme[made].type.dtype) continue;
-    const auto found = behind(scheme, made, map);
+    const auto found = behind(scheme, made, scheme.morphisms[*reader]);
     if (!found || !product_epilogue_takes(found->body, scheme[made].type.dtype)) continue;
     // Where the map stood: what it reads beside the product may be made after the product was.
-    Morphism& both = result.morphisms[reader];
+    Morphism& both = result.morphisms[*reader];
     both.op = "contract_map";
     both.inputs = product.inputs;
     both.inputs.insert(both.inputs.end(), found->others.begin(), found->others.end());
