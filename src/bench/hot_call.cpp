@@ -53,27 +53,13 @@ double seconds_on_gpu(const Launch& launch, GpuStream& stream) {
 }  // namespace
 
 HotCall::HotCall(const Scheme& scheme, const Plan& plan, const Morphism& m, GpuStream* stream)
-    : call_(call_of(scheme, m)),
-      kernel_{.call = call_,
-              .outputs = {},
-              .in_strides = {},
-              .out_strides = {},
-              .threads = plan.threads,
-              .workspace_cap = plan.workspace_cap,
-              .target = plan.target,
-              .deterministic = plan.deterministic},
-      stream_(stream) {
+    : call_(call_of(scheme, m)), kernel_(kernel_call(call_, scheme, m, plan)), stream_(stream) {
   if (stream_) at_.stream = stream_->handle();
   const uint32_t below = ids_below(scheme);
   for (const Value v : m.inputs) {
-    kernel_.in_strides.push_back(plan.places[v].strides);
     at_.in.push_back(fill(make(plan, v, scheme[v].type), scheme[v].type, below));
   }
-  for (const Value v : m.outputs) {
-    kernel_.outputs.push_back(scheme[v].type);
-    kernel_.out_strides.push_back(plan.places[v].strides);
-    at_.out.push_back(make(plan, v, scheme[v].type).data());
-  }
+  for (const Value v : m.outputs) at_.out.push_back(make(plan, v, scheme[v].type).data());
   // A sum goes on in place. Nothing else does here: what is applied to its own result again and
   // again ends in numbers that no step sees.
   if (m.op == "contract" && m.inputs.size() > 2) at_.in[2] = at_.out[0];

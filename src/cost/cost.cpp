@@ -69,15 +69,11 @@ std::optional<double> Costs::by_contest(const Scheme& scheme, const Morphism& m)
   const OpDef& op = op_named(m.op);
   if (tuned.empty() || !op.cuda_products) return std::nullopt;
   const OpCall call = call_of(scheme, m);
-  KernelCall k{
-      .call = call, .outputs = {}, .in_strides = {}, .out_strides = {}, .target = Target::kCuda};
-  if (sheet.workspace.count > 0) k.workspace_cap = sheet.workspace;
-  for (const Value v : m.inputs) k.in_strides.push_back(dense_strides(scheme[v].type));
-  for (const Value v : m.outputs) {
-    k.outputs.push_back(scheme[v].type);
-    k.out_strides.push_back(dense_strides(scheme[v].type));
-  }
-  const std::vector<std::string> products = op.cuda_products(k);
+  KernelTerms terms{.target = Target::kCuda};
+  if (sheet.workspace.count > 0) terms.workspace_cap = sheet.workspace;
+  const auto dense = [&](Value v) { return dense_strides(scheme[v].type); };
+  const std::vector<std::string> products =
+      op.cuda_products(kernel_call(call, scheme, m, terms, dense));
   double sum = sheet.launch * static_cast<double>(products.size());
   for (const std::string& product : products) {
     const auto found = tuned.find(product);

@@ -47,18 +47,17 @@ struct Calls {
   explicit Calls(const KernelCall& k)
       : loss(loss_call(k.call)),
         gradient(gradient_call(k.call)),
-        first{.call = loss,
-              .outputs = {k.outputs[0], k.outputs[1], lse()},
-              .in_strides = {k.in_strides[0], k.in_strides[1]},
-              .out_strides = {k.out_strides[0], k.out_strides[1], dense_strides(lse())},
-              .threads = k.threads},
-        second{
-            .call = gradient,
-            .outputs = {k.outputs[2]},
-            .in_strides = {k.in_strides[0], k.in_strides[1], dense_strides(lse()), k.in_strides[2]},
-            .out_strides = {k.out_strides[2]},
-            .threads = k.threads},
-        log_sums(round_up(lse().bytes(), Bytes{64})) {}
+        first(loss, k),
+        second(gradient, k),
+        log_sums(round_up(lse().bytes(), Bytes{64})) {
+    const Strides dense = dense_strides(lse());
+    first.outputs = {k.outputs[0], k.outputs[1], lse()};
+    first.in_strides = {k.in_strides[0], k.in_strides[1]};
+    first.out_strides = {k.out_strides[0], k.out_strides[1], dense};
+    second.outputs = {k.outputs[2]};
+    second.in_strides = {k.in_strides[0], k.in_strides[1], dense, k.in_strides[2]};
+    second.out_strides = {k.out_strides[2]};
+  }
 
   const Type& lse() const { return gradient.inputs[2]; }
 };

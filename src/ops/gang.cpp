@@ -160,14 +160,11 @@ void for_each_call(const KernelCall& k, const F& f) {
   const Members m = members_of(k.call);
   for (int64_t i = 0; i < m.calls; ++i) {
     const OpCall call = m.call(k.call, i);
-    f(i, KernelCall{.call = call,
-                    .outputs = m.results(k.outputs, i),
-                    .in_strides = m.operands(k.in_strides, i),
-                    .out_strides = m.results(k.out_strides, i),
-                    .threads = k.threads,
-                    .workspace_cap = k.workspace_cap,
-                    .target = k.target,
-                    .deterministic = k.deterministic});
+    KernelCall one(call, k);
+    one.outputs = m.results(k.outputs, i);
+    one.in_strides = m.operands(k.in_strides, i);
+    one.out_strides = m.results(k.out_strides, i);
+    f(i, one);
   }
 }
 

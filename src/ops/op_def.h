@@ -44,11 +44,8 @@ std::string_view name(Effect effect);
 
 constexpr Bytes kNoCap{INT64_MAX};
 
-// One call as a kernel sees it: where each tensor's elements are.
-struct KernelCall {
-  const OpCall& call;
-  std::vector<Type> outputs;
-  std::vector<Strides> in_strides, out_strides;
+// What a kernel is told beside its tensors: all calls of a step alike.
+struct KernelTerms {
   int threads = 1;
   // What the workspace may be at most: the kernel chooses a way that fits, and takes its smallest
   // where none does. A plan's calls and their preparation say the same, or they would choose twice.
@@ -58,6 +55,17 @@ struct KernelCall {
   bool deterministic = false;
   // Kernels may be chosen by the clock, on memory that holds noise and nothing of worth.
   bool may_time = true;
+};
+
+// One call as a kernel sees it: where each tensor's elements are.
+struct KernelCall : KernelTerms {
+  // The tensors are to follow. Of a call that is part of another, that other one has the terms.
+  KernelCall(const OpCall& call, const KernelTerms& terms) : KernelTerms(terms), call(call) {}
+  KernelCall(OpCall&& call, const KernelTerms& terms) = delete;  // it is not kept here
+
+  const OpCall& call;
+  std::vector<Type> outputs = {};
+  std::vector<Strides> in_strides = {}, out_strides = {};
 };
 struct Pointers {
   std::vector<const void*> in;
@@ -159,6 +167,9 @@ Body body_of(const OpCall& call);                // of an op that has one
 std::vector<Axis> space_of(const OpCall& call);  // what a body runs over
 
 OpCall call_of(const Scheme& scheme, const Morphism& morphism);
+// The same as a kernel sees it: `call` is what call_of gave, and is only referred to.
+KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism& morphism,
+                       const KernelTerms& terms, const std::function<Strides(Value)>& strides);
 
 // Every call's types are what its op infers. After verify_structure, after every transformation.
 void verify(const Scheme& scheme);

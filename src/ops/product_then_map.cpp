@@ -12,27 +12,11 @@ bool is_elementwise(const Body& body) {
          });
 }
 
-namespace {
-
-KernelCall like(const KernelCall& k, const OpCall& call) {
-  return {.call = call,
-          .outputs = {},
-          .in_strides = {},
-          .out_strides = {},
-          .threads = k.threads,
-          .workspace_cap = k.workspace_cap,
-          .target = k.target,
-          .deterministic = k.deterministic,
-          .may_time = k.may_time};
-}
-
-}  // namespace
-
 ProductThenMap::ProductThenMap(const KernelCall& k, OpCall product, OpCall map)
     : multiply_(std::move(product)),
       apply_(std::move(map)),
-      product_(like(k, multiply_)),
-      map_(like(k, apply_)) {
+      product_(multiply_, k),
+      map_(apply_, k) {
   const auto operands = static_cast<int64_t>(multiply_.inputs.size());
   product_.outputs = {k.outputs.back()};  // with their padding
   product_.in_strides.assign(k.in_strides.begin(), k.in_strides.begin() + operands);

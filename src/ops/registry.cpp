@@ -190,6 +190,17 @@ OpCall call_of(const Scheme& scheme, const Morphism& morphism) {
   return call;
 }
 
+KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism& morphism,
+                       const KernelTerms& terms, const std::function<Strides(Value)>& strides) {
+  KernelCall k(call, terms);
+  for (const Value in : morphism.inputs) k.in_strides.push_back(strides(in));
+  for (const Value out : morphism.outputs) {
+    k.outputs.push_back(scheme[out].type);
+    k.out_strides.push_back(strides(out));
+  }
+  return k;
+}
+
 void verify(const Scheme& scheme) {
   verify_structure(scheme);
   for (const Morphism& m : scheme.morphisms) {

@@ -93,10 +93,7 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   // The device's bytes decide, and the host's only between equals.
   const auto peaks = [](const Plan& p) { return std::pair(p.live_peak, p.host.live_peak); };
   if (peaks(written) < peaks(plan)) plan = std::move(written);
-  plan.threads = options.threads;
-  plan.target = options.target;
-  plan.deterministic = options.deterministic;
-  plan.workspace_cap = options.workspace_cap;
+  static_cast<KernelTerms&>(plan) = options.terms();
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
     Arena arena = plan.arena_of(tier);
     pack(plan.storages, arena.state_end, arena.live_peak, tier);
@@ -107,6 +104,11 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   }
   verify_plan(scheme, plan);
   return plan;
+}
+
+KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism& morphism,
+                       const Plan& plan) {
+  return kernel_call(call, scheme, morphism, plan, [&](Value v) { return plan.places[v].strides; });
 }
 
 PlanOptions beside(const Scheme& scheme, const Plan& plan, int threads) {

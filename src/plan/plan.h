@@ -75,7 +75,8 @@ struct Arena {
   Bytes state_end = {0};  // parameters, optimizer state, control and landings lie below this
 };
 
-struct Plan {
+// The terms are those that its workspaces are for.
+struct Plan : KernelTerms {
   std::vector<PlannedCall> calls = {};  // in order
   // Places in the order: the prologue is before the body, the epilogue begins where it ends. What
   // is made before the body and read in it lives to its end, for it is read again.
@@ -89,10 +90,6 @@ struct Plan {
   int peak_at = 0;
   Bytes state_end = {0};
   Arena host = {};  // the next tier
-  int threads = 1;  // that workspaces are for
-  Target target = Target::kCpu;
-  bool deterministic = false;  // its kernels give the same bits every time
-  Bytes workspace_cap = kNoCap;
 
   Arena arena_of(Tier tier) const;
   void set_arena(Tier tier, const Arena& arena);
@@ -124,9 +121,20 @@ struct PlanOptions {
   std::map<std::string, Fixed> fixed = {};
   std::array<Bytes, kNumTiers> floor = {};
   bool landings = true;  // a guest in another plan's arena has none
+
+  KernelTerms terms() const {
+    return {.threads = threads,
+            .workspace_cap = workspace_cap,
+            .target = target,
+            .deterministic = deterministic};
+  }
 };
 
 Plan make_plan(const Scheme& scheme, const PlanOptions& options);
+
+// A morphism's call as a kernel sees it, with objects where the plan has them.
+KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism& morphism,
+                       const Plan& plan);
 
 // Where `plan` has put parameters and state, for a second plan in the same arena.
 PlanOptions beside(const Scheme& scheme, const Plan& plan, int threads);

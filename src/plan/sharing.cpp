@@ -135,6 +135,7 @@ class Finder {
 
   void find_facts() {
     std::unordered_map<std::string, CallFacts> known;
+    const auto strides = [&](Value v) { return found_.places[v].strides; };
     found_.facts.resize(scheme_.morphisms.size());
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
       const Morphism& m = scheme_.morphisms[i];
@@ -142,7 +143,8 @@ class Finder {
       const auto [place, fresh] = known.try_emplace(key_of(m));
       if (fresh) {
         const OpCall call = call_of(scheme_, m);
-        place->second = {overwrites(call), workspace_bytes(kernel_call(call, m))};
+        place->second = {overwrites(call),
+                         workspace_bytes(kernel_call(call, scheme_, m, options_.terms(), strides))};
       }
       found_.facts[i] = place->second;
     }
@@ -157,23 +159,6 @@ class Finder {
       }
     }
     return key;
-  }
-
-  KernelCall kernel_call(const OpCall& call, const Morphism& m) const {
-    KernelCall k{.call = call,
-                 .outputs = {},
-                 .in_strides = {},
-                 .out_strides = {},
-                 .threads = options_.threads,
-                 .workspace_cap = options_.workspace_cap,
-                 .target = options_.target,
-                 .deterministic = options_.deterministic};
-    for (const Value v : m.inputs) k.in_strides.push_back(found_.places[v].strides);
-    for (const Value v : m.outputs) {
-      k.outputs.push_back(scheme_[v].type);
-      k.out_strides.push_back(found_.places[v].strides);
-    }
-    return k;
   }
 
   const Scheme& scheme_;

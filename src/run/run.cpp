@@ -116,26 +116,12 @@ void Run::prepare() {
       launches_.emplace_back();
       continue;
     }
-    KernelCall k{.call = calls_.back(),
-                 .outputs = {},
-                 .in_strides = {},
-                 .out_strides = {},
-                 .threads = plan_.threads,
-                 .workspace_cap = plan_.workspace_cap,
-                 .target = plan_.target,
-                 .deterministic = plan_.deterministic,
-                 .may_time = own_[0].size().count > 0};  // a guest's memory is its host's
+    KernelCall k = kernel_call(calls_.back(), scheme_, m, plan_);
+    k.may_time = own_[0].size().count > 0;  // a guest's memory is its host's
     Pointers at;
     if (on_gpu()) at.stream = lanes_->stream_of(static_cast<int>(launches_.size())).handle();
-    for (const Value v : m.inputs) {
-      k.in_strides.push_back(plan_.places[v].strides);
-      at.in.push_back(data(v));
-    }
-    for (const Value v : m.outputs) {
-      k.outputs.push_back(scheme_[v].type);
-      k.out_strides.push_back(plan_.places[v].strides);
-      at.out.push_back(data(v));
-    }
+    for (const Value v : m.inputs) at.in.push_back(data(v));
+    for (const Value v : m.outputs) at.out.push_back(data(v));
     if (planned.workspace >= 0) {
       at.workspace = this->at(plan_.storages[planned.workspace]);
     }

@@ -29,15 +29,10 @@ TEST(BareProduct, ComputesWhatTheCallComputes) {
       for (size_t i = 0; i < numbers.size(); ++i) run.set_values(s.inputs[i], numbers[i]);
       const Morphism& m = s.morphisms[0];
       const OpCall call = call_of(s, m);
-      KernelCall k{.call = call, .outputs = {}, .in_strides = {}, .out_strides = {}};
+      const KernelCall k = kernel_call(call, s, m, plan);
       Pointers at;
-      for (const Value v : m.inputs) {
-        k.in_strides.push_back(plan.places[v].strides);
-        at.in.push_back(run.data(v));
-      }
+      for (const Value v : m.inputs) at.in.push_back(run.data(v));
       const Value out = m.outputs[0];
-      k.outputs.push_back(s[out].type);
-      k.out_strides.push_back(plan.places[out].strides);
       at.out.push_back(run.data(out));
       // The bare loop adds to what is there, where the call adds its third operand.
       const bool adds = std::string(op) == "contract" && numbers.size() > 2;

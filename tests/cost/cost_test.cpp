@@ -36,13 +36,9 @@ TEST(Costs, TheRateIsThatOfTheDtype) {
 TEST(Costs, AProductTakesWhatItTookInItsContest) {
   const Scheme wide = product("bf16", 4096), other = product("bf16", 2048);
   const OpCall call = call_of(wide, wide.morphisms[0]);
-  const Type& out = wide[wide.morphisms[0].outputs[0]].type;
+  const auto dense = [&](Value v) { return dense_strides(wide[v].type); };
   const auto keys = op_named("linear").cuda_products(
-      {.call = call,
-       .outputs = {out},
-       .in_strides = {dense_strides(call.inputs[0]), dense_strides(call.inputs[1])},
-       .out_strides = {dense_strides(out)},
-       .target = Target::kCuda});
+      kernel_call(call, wide, wide.morphisms[0], {.target = Target::kCuda}, dense));
   ASSERT_EQ(keys.size(), 1u);
   EXPECT_NE(keys[0].find("m=4096 n=100 k=100"), std::string::npos) << keys[0];
   TunedProducts table;

@@ -98,11 +98,8 @@ Sample map_of(const char* body, std::vector<Type> inputs) {
 // Of a call of one body.
 CudaCut cut_of(const Scheme& scheme) {
   const OpCall call = call_of(scheme, scheme.morphisms[0]);
-  KernelCall kernel{
-      .call = call, .outputs = infer_types(call), .in_strides = {}, .out_strides = {}};
-  for (const Type& t : call.inputs) kernel.in_strides.push_back(dense_strides(t));
-  for (const Type& t : kernel.outputs) kernel.out_strides.push_back(dense_strides(t));
-  return cut_for_cuda(kernel, false);
+  const auto dense = [&](Value v) { return dense_strides(scheme[v].type); };
+  return cut_for_cuda(kernel_call(call, scheme, scheme.morphisms[0], {}, dense), false);
 }
 
 // A group of threads shares a row: of every size that there is, with chunks to spare and without,

@@ -133,21 +133,12 @@ class SchemeOnCpu {
     const OpCall& call = calls_.emplace_back(call_of(scheme_, m));
     // What is neither a body nor many of them has kernels by hand: those of the CPU stand in.
     const bool generated = op_named(m.op).body || m.op == "gang";
-    KernelCall kernel{.call = call,
-                      .outputs = {},
-                      .in_strides = {},
-                      .out_strides = {},
-                      .target = generated ? Target::kCuda : Target::kCpu};
+    const KernelCall kernel =
+        kernel_call(call, scheme_, m, {.target = generated ? Target::kCuda : Target::kCpu},
+                    [&](Value v) { return memory_[v]->strides(); });
     Pointers at;
-    for (const Value v : m.inputs) {
-      kernel.in_strides.push_back(memory_[v]->strides());
-      at.in.push_back(memory_[v]->data());
-    }
-    for (const Value v : m.outputs) {
-      kernel.outputs.push_back(scheme_[v].type);
-      kernel.out_strides.push_back(memory_[v]->strides());
-      at.out.push_back(memory_[v]->data());
-    }
+    for (const Value v : m.inputs) at.in.push_back(memory_[v]->data());
+    for (const Value v : m.outputs) at.out.push_back(memory_[v]->data());
     const Type bytes{Dtype::kU8, {{"bytes", workspace_bytes(kernel).count}}};
     at.workspace = workspaces_.emplace_back(bytes, dense_strides(bytes), 0).data();
     launches_.push_back(prepare(kernel, at));

@@ -84,11 +84,8 @@ Strides dense(const Type& type) {
 std::vector<std::vector<std::byte>> run_trial(const Trial& trial, TileIsa isa, int threads) {
   OpCall call{.op = "map", .inputs = trial.types, .attrs = {{"body", trial.text}}};
   if (!trial.shape.empty()) call.attrs["shape"] = trial.shape;
-  KernelCall kernel{.call = call,
-                    .outputs = infer_types(call),
-                    .in_strides = {},
-                    .out_strides = {},
-                    .threads = threads};
+  KernelCall kernel(call, {.threads = threads});
+  kernel.outputs = infer_types(call);
   std::vector<Memory> in, out;
   Pointers at;
   for (size_t i = 0; i < trial.types.size(); ++i) {

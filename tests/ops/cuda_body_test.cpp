@@ -18,14 +18,13 @@ struct Case {
   KernelCall kernel;
   explicit Case(const OpDef& op, const Sample& sample, Dtype dtype)
       : call{.op = op.name, .inputs = sample.inputs, .attrs = sample.attrs},
-        kernel{.call = call, .outputs = {}, .in_strides = {}, .out_strides = {}} {
+        kernel(call, {.target = Target::kCuda}) {
     for (Type& t : call.inputs) {
       if (t.dtype == Dtype::kF32) t.dtype = dtype;
       kernel.in_strides.push_back(dense_strides(t));
     }
     kernel.outputs = infer_types(call);
     for (const Type& t : kernel.outputs) kernel.out_strides.push_back(dense_strides(t));
-    kernel.target = Target::kCuda;
   }
   std::string text() const {
     const CudaCut cut = cut_for_cuda(kernel, false);

@@ -177,7 +177,8 @@ class Checker {
 // ---- the plan that shares nothing ----
 
 Plan naive_plan(const Scheme& s) {
-  Plan plan{.threads = num_threads()};
+  Plan plan;
+  plan.threads = num_threads();
   const int end = static_cast<int>(s.morphisms.size());
   const auto new_storage = [&](Bytes size, Tier tier) {
     Arena arena = plan.arena_of(tier);
@@ -198,14 +199,7 @@ Plan naive_plan(const Scheme& s) {
   for (int i = 0; i < end; ++i) {
     const Morphism& m = s.morphisms[i];
     const OpCall call = call_of(s, m);
-    KernelCall k{
-        .call = call, .outputs = {}, .in_strides = {}, .out_strides = {}, .threads = num_threads()};
-    for (const Value v : m.inputs) k.in_strides.push_back(dense_strides(s[v].type));
-    for (const Value v : m.outputs) {
-      k.outputs.push_back(s[v].type);
-      k.out_strides.push_back(dense_strides(s[v].type));
-    }
-    const Bytes workspace = workspace_bytes(k);
+    const Bytes workspace = workspace_bytes(kernel_call(call, s, m, plan));
     plan.calls.push_back(
         {.morphism = i,
          .workspace = workspace.count > 0 ? new_storage(workspace, Tier::kDevice) : -1});
