@@ -58,6 +58,8 @@ int run(ProfileFlags flags) {
         measure_step(step, plan, {.steps = static_cast<int>(flags.steps), .told = patience.told()});
   }
   const MachinePeak peak = measure_machine(plan.target);
+  Costs costs = costs_on(measured_sheet(peak), peak.threads, product_table());
+  costs.deterministic = plan.deterministic;
   const Profile profile{
       .step = {.model = model.name(),
                .fingerprint = fingerprint(without_randomness(model.forward(1, model.context()))),
@@ -71,9 +73,7 @@ int run(ProfileFlags flags) {
       .plan = plan,
       .measured = std::move(measured),
       .peak = peak,
-      .predicted_seconds =
-          predict_time(step, plan, costs_on(measured_sheet(peak), peak.threads, product_table()))
-              .step};
+      .predicted_seconds = predict_time(step, plan, costs).step};
   const std::string title = stack_title(profile.step.stack);
   const ChartedStep charted{.title = title,
                             .scheme = step,

@@ -50,10 +50,8 @@ void DeviceFlags::add_to(CLI::App& command) {
 Target DeviceFlags::target() const { return target_named(device); }
 
 PlanOptions DeviceFlags::plan_options() const {
-  PlanOptions options =
-      adjoint::plan_options({.sheet = sheet_here(target()), .threads = num_threads()});
-  options.deterministic = deterministic;
-  return options;
+  return adjoint::plan_options(
+      {.sheet = sheet_here(target()), .threads = num_threads(), .deterministic = deterministic});
 }
 
 BoundModel StepFlags::bound() const {

@@ -69,7 +69,7 @@ std::optional<double> Costs::by_contest(const Scheme& scheme, const Morphism& m)
   const OpDef& op = op_named(m.op);
   if (tuned.empty() || !op.cuda_products) return std::nullopt;
   const OpCall call = call_of(scheme, m);
-  KernelTerms terms{.target = Target::kCuda};
+  KernelTerms terms{.target = Target::kCuda, .deterministic = deterministic};
   if (sheet.workspace.count > 0) terms.workspace_cap = sheet.workspace;
   const auto dense = [&](Value v) { return dense_strides(scheme[v].type); };
   const std::vector<std::string> products =

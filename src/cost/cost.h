@@ -19,7 +19,8 @@ using Timings = std::map<std::string, double>;
 
 struct Costs {
   DeviceSheet sheet;
-  int threads = 1;  // of a device whose rates are one core's
+  int threads = 1;             // of a device whose rates are one core's
+  bool deterministic = false;  // the step's kernels, of which some are others then
   // A profile of the same model: its calls take what they took, and others of the same op as much
   // more or less than the sheet says as those did.
   Timings measured = {};

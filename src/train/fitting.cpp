@@ -83,6 +83,7 @@ PlanOptions plan_options(const Costs& costs) {
   PlanOptions options;
   options.threads = costs.threads;
   options.target = costs.sheet.per_core ? Target::kCpu : Target::kCuda;
+  options.deterministic = costs.deterministic;
   if (costs.sheet.workspace.count > 0) options.workspace_cap = costs.sheet.workspace;
   return options;
 }
@@ -95,6 +96,7 @@ FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepO
                      .batch = model.batch()};
   // Stacks are compared by one measure: of most of them no product was ever timed.
   options.costs.tuned.clear();
+  options.costs.deterministic = step.deterministic;
   options.plan = plan_options(options.costs);
   options.step.target = options.plan.target;
   return options;

@@ -161,8 +161,8 @@ Trainer::Trainer(ResolvedConfig resolved)
     }
   }
   const DeviceSheet sheet = sheet_here(target_named(config_.device));
-  PlanOptions planned = plan_options({.sheet = sheet, .threads = num_threads()});
-  planned.deterministic = config_.deterministic;
+  const PlanOptions planned = plan_options(
+      {.sheet = sheet, .threads = num_threads(), .deterministic = config_.deterministic});
   config_.step.target = planned.target;
   config_.step.deterministic = planned.deterministic;
   if (planned.target == Target::kCuda && config_.wish.profile.empty()) {

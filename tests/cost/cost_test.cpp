@@ -53,6 +53,28 @@ TEST(Costs, AProductTakesWhatItTookInItsContest) {
   EXPECT_DOUBLE_EQ(costs.seconds(other, other.morphisms[0]), by_sheet);
 }
 
+// Gelu as an epilogue is not for a step that must give the same bits every time.
+TEST(Costs, ADeterministicStepHasNoContestOfAnEpilogue) {
+  const std::string gelu = print(body_of({.op = "gelu", .inputs = {{Dtype::kBF16, {}}}}));
+  Scheme s = product("bf16", 4096);
+  Morphism& m = s.morphisms[0];
+  m.op = "linear_act";
+  m.attrs = {{"body", gelu}, {"keep", int64_t{1}}};
+  m.outputs.push_back(s.add(s[m.outputs[0]]));
+  for (Object& o : s.objects) o.type.axes.back().size = 128;  // as epilogues want it
+  s[1].type.axes[0].size = 128;
+  const OpCall call = call_of(s, m);
+  const auto dense = [&](Value v) { return dense_strides(s[v].type); };
+  const auto keys =
+      op_named(m.op).cuda_products(kernel_call(call, s, m, {.target = Target::kCuda}, dense));
+  ASSERT_EQ(keys.size(), 1u);
+  Costs costs = round_costs();
+  costs.tuned[keys[0]] = 7e-6;
+  EXPECT_TRUE(costs.by_contest(s, m));
+  costs.deterministic = true;
+  EXPECT_FALSE(costs.by_contest(s, m));
+}
+
 TEST(Costs, CoresShareTheWorkAndTheBandwidthOfAllIsAnEnd) {
   Costs costs = round_costs();
   costs.sheet.per_core = true;
