@@ -1,4 +1,6 @@
 // From a model to a step: the whole way, in order. Say why when you add a line.
+#include <algorithm>
+
 #include "analysis/roles.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
@@ -68,6 +70,7 @@ class Pipeline {
     // Residence and tier last: they must see every object that the others create.
     take(realize_precision(result_.scheme));
     take(realize_placement(result_.scheme));
+    if (!training_) limit_parts();
     take(realize_time(result_.scheme));
     take(realize_residence(result_.scheme));
     take(realize_tier(result_.scheme));
@@ -87,6 +90,16 @@ class Pipeline {
   void take(Scheme scheme) {
     verify(scheme);
     result_.scheme = std::move(scheme);
+  }
+
+  // Whoever evaluates or samples may have fewer samples than the step that the stack is for.
+  void limit_parts() {
+    for (const Value in : result_.scheme.inputs) {
+      Object& data = result_.scheme[in];
+      const int64_t samples = data.type.rank() ? data.type.dim(0) : 1;
+      int& parts = data.attributes.parts;
+      parts = static_cast<int>(std::clamp<int64_t>(samples, 1, parts));
+    }
   }
 
   void apply(FunctorPhase phase) {

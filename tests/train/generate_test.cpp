@@ -22,5 +22,14 @@ TEST_F(TrainFolder, GeneratesWhatItHasLearnt) {
   }
 }
 
+// One prompt cannot come in as many parts as a batch did.
+TEST_F(TrainFolder, GeneratesFromRunsThatSplitTheirBatch) {
+  for (const char* stack : {"accumulate(2)", "bf16 | accumulate(2) | lora(rank=2)"}) {
+    train(options("run", {{"stack", stack}, {"overwrite", true}}));
+    Generator generator(out("run"), {.threads = num_threads()});
+    EXPECT_EQ(generator.generate("the", {.tokens = 5, .temperature = 0}, nullptr).size(), 5u);
+  }
+}
+
 }  // namespace
 }  // namespace adjoint
