@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "analysis/totals.h"
 #include "base/philox.h"
 #include "ops/op_def.h"
 
@@ -130,7 +131,7 @@ class ChainFinder {
       ++weight;
       text += m.op;
       for (const auto& [key, attr] : m.attrs) {
-        if (key != "key" && key != "body" && key != "from")
+        if (key != "key" && key != "body" && !is_bookkeeping(key))
           text += ' ' + key + '=' + to_string(attr);
         if (key == "body") text += " b" + std::to_string(to_string(attr).size());
       }

@@ -1,5 +1,6 @@
 #include "analysis/totals.h"
 
+#include <algorithm>
 #include <map>
 
 #include "analysis/structure.h"
@@ -27,7 +28,8 @@ int64_t num_parameters(const Scheme& scheme) {
 
 int64_t repeated_flops(const Scheme& scheme, const Morphism& m) {
   const OpCall call = call_of(scheme, m);
-  return m.epoch > 0 ? count_flops(call) : call.integer("repeated", 0);
+  const int64_t all = count_flops(call);
+  return m.epoch > 0 ? all : std::min(all, call.integer("repeated", 0));
 }
 
 std::array<double, 3> flops_by_phase(const Scheme& scheme) {

@@ -1,14 +1,20 @@
 // Sums over a whole scheme.
 #pragma once
 #include <array>
+#include <string_view>
 
 #include "scheme/scheme.h"
 
 namespace adjoint {
 
+// Attributes that say where a call came from and nothing of what it computes.
+inline bool is_bookkeeping(std::string_view attribute) {
+  return attribute == "from" || attribute == "repeated";
+}
+
 int64_t num_parameters(const Scheme& scheme);
-// What a call computes that the step has computed before: all of what recomputation repeats, and
-// what `fuse` says of one that it joined to others.
+// What a call computes for the sake of recomputation alone: all of a call that is one, and of a
+// recomputation that `fuse` joined to others what those would not have computed themselves.
 int64_t repeated_flops(const Scheme& scheme, const Morphism& m);
 // By phase: forward, backward, update. Large models count past what 64 bits hold.
 std::array<double, 3> flops_by_phase(const Scheme& scheme);

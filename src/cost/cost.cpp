@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/totals.h"
 #include "base/error.h"
 
 namespace adjoint {
@@ -12,7 +13,7 @@ std::string call_key(const Scheme& scheme, const Morphism& m) {
   std::string key = m.op;
   for (const auto& [name, attr] : m.attrs) {
     // Keys of random numbers and origins are the call's own, and change no time.
-    if (name != "key" && name != "from") key += "|" + name + "=" + to_string(attr);
+    if (name != "key" && !is_bookkeeping(name)) key += "|" + name + "=" + to_string(attr);
   }
   for (const Value v : m.inputs) key += "|" + to_string(scheme[v].type);
   key += " ->";

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "analysis/totals.h"
 #include "base/text.h"
 
 namespace adjoint {
@@ -10,7 +11,7 @@ std::string gang_kind(const Morphism& m) {
   std::string kind = m.op + " " + std::string(name(m.phase)) + std::string(name(m.section)) +
                      std::to_string(m.epoch);
   for (const auto& [key, attr] : m.attrs) {
-    if (key != "from") kind += " " + key + "=" + to_string(attr);
+    if (!is_bookkeeping(key)) kind += " " + key + "=" + to_string(attr);
   }
   return kind;
 }
@@ -33,6 +34,7 @@ Morphism join_calls(const std::vector<const Morphism*>& calls, size_t own, Sourc
   }
   gang.inputs.insert(gang.inputs.end(), last.inputs.begin() + shared, last.inputs.end());
   gang.after.assign(after.begin(), after.end());
+  gang.attrs.erase("repeated");  // one call's
   gang.attrs["op"] = last.op;
   gang.attrs["calls"] = static_cast<int64_t>(calls.size());
   gang.attrs["shared"] = static_cast<int64_t>(last.inputs.size() - own);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "analysis/totals.h"
 #include "functors/functor.h"
 #include "ops/body_join.h"
 #include "ops/op_def.h"
@@ -177,7 +178,7 @@ class Round {
                       std::to_string(static_cast<int>(m.section)) + "|" + std::to_string(m.epoch);
     for (const Value in : m.inputs) key += "," + std::to_string(in);
     for (const auto& [name, attr] : m.attrs) {
-      if (name != "from") key += "|" + name + "=" + to_string(attr);
+      if (!is_bookkeeping(name)) key += "|" + name + "=" + to_string(attr);
     }
     const int at = static_cast<int>(result_.morphisms.size());
     const auto [known, is_new] = by_call_.emplace(std::move(key), at);

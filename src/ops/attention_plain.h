@@ -1,6 +1,6 @@
 // Attention by kernels of our own, for what cuDNN does not take: any float dtype, any length, heads
-// of up to 256. Scores live in shared memory, a block of them at a time. Sums run in an order that
-// depends on the shape alone.
+// of up to 256. Scores live in registers, a tile of them at a time. Sums run in an order that
+// depends on the shape and the GPU alone.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -257,6 +257,25 @@ TEST(Fuse, NotWhereTheMostWouldLiveAtOnce) {
   expect_left_alone(text);
 }
 
+// y reads the sum m; g takes m in, for both read x alone; y and g would then wait for each other.
+TEST(Fuse, NotARecomputationThatReadsWhatTheGradientsGroupMakes) {
+  const std::string text = applied("fuse", R"s(scheme:
+  input %0 x: f32[s=256, h=128]
+  input %1 dy: f32[s=256, h=128]
+  parameter %2 w: f32[o=4096, h=128]
+  %3 g: f32[s=256, h=128] gradient = mul(%1, %0) @g:grad backward
+  %4 wide: f32[s=256, o=4096] gradient = linear(%1, %2) @wide:grad backward
+  %5 back: f32[s=256, h=128] gradient = contract(%4, %2) {map="ao,oi->ai"} @back:grad backward
+  %6 m: f32[h=128] = map(%0) {body="x0/1"} @m:epoch1 backward epoch=1
+  %7 y: f32[s=256, h=128] = sub(%0, %6) @y:epoch1 backward epoch=1
+  return %3, %5, %7
+)s");
+  EXPECT_NE(text.find("from=\"g:grad m:epoch1\""), std::string::npos) << text;
+  EXPECT_NE(text.find("= sub("), std::string::npos) << text;
+  // The gradient's name, though the recomputation stood behind it.
+  EXPECT_NE(text.find("@g:grad backward\n"), std::string::npos) << text;
+}
+
 // dw could only wait if its own reader did, which would be joined with what dw waits for.
 TEST(Fuse, NotARecomputationWhoseReaderCannotWait) {
   expect_left_alone(R"s(scheme:
