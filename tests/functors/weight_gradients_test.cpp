@@ -1,5 +1,5 @@
 // Which weights' gradients bf16(gradients=bf16) stores in 16 bits: those that an update reads, and
-// no sum that parts of the batch are added to.
+// no sum that parts of the batch are added to. (Chunks of a readout are added in 16 bits.)
 #include <gtest/gtest.h>
 
 #include <set>
@@ -34,7 +34,7 @@ TEST(WeightGradients, AreFloat32UnlessSaid) {
   }
 }
 
-TEST(WeightGradients, AreSummedInFloat32) {
+TEST(WeightGradients, OfPartsOfABatchAreSummedInFloat32) {
   for (const char* model : kTestModels) {
     const Scheme step = training_step(test_model(model, {{"batch", 6}}),
                                       {.stack = "bf16(gradients=bf16) | accumulate(3)"});
