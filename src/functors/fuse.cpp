@@ -560,7 +560,7 @@ class Fusion {
   // What may live where a recomputation joins a gradient: as much as lived between their places,
   // or, where no product is recomputed, well less than the most. Who recomputes products does so
   // because bytes are short, and such steps have their peak where they go back. (By plans of 108
-  // steps: 3/4 everywhere raised the peak of 17 by 0.1 to 9%, this of one by 0.7%.)
+  // steps: 3/4 everywhere raised the peak of 17 by 0.1 to 9%, this of two by at most 0.7%.)
   int64_t most_around(int place, int other) const {
     const auto [first, last] = std::minmax(place, other);
     const int64_t lived = *std::max_element(live_.begin() + first, live_.begin() + last + 1);
