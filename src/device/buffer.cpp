@@ -3,11 +3,11 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "base/error.h"
 #include "device/gpu.h"
+#include "device/limits.h"
 
 namespace adjoint {
 
@@ -26,26 +26,13 @@ void FreeBuffer::operator()(std::byte* data) const {
   }
 }
 
-std::optional<Bytes> available_memory() {
-  std::ifstream in("/proc/meminfo");
-  std::string word;
-  int64_t kib = 0;
-  while (in >> word) {
-    if (word == "MemAvailable:" && in >> kib) return Bytes{kib * 1024};
-  }
-  return std::nullopt;
-}
-
 Buffer::Buffer(Bytes size, Memory memory) : size_(size) {
+  // Asking for too much often succeeds, and ends in the kernel killing whoever touches it.
+  if (memory != Memory::kGpu) check_memory(size, "this");
   if (memory != Memory::kHost) {
     void* data = memory == Memory::kGpu ? allocate_gpu(size) : allocate_pinned(size);
     data_ = {static_cast<std::byte*>(data), FreeBuffer{memory}};
     return;
-  }
-  // Asking for too much often succeeds, and ends in the kernel killing whoever touches it.
-  if (const auto available = available_memory(); available && size > *available) {
-    throw MachineError("this needs " + human(size) + " (" + std::to_string(size.count) +
-                       " bytes) of memory, the machine has " + human(*available) + " available");
   }
   const Bytes alignment = size >= kLargePage ? kLargePage : kAlignment;
   const Bytes rounded = round_up(std::max(size, alignment), alignment);

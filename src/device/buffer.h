@@ -2,16 +2,12 @@
 #pragma once
 #include <cstddef>
 #include <memory>
-#include <optional>
 
 #include "base/bytes.h"
 
 namespace adjoint {
 
 constexpr Bytes kAlignment{64};  // a cache line, and the widest vector
-
-// What Linux could give without swapping; nothing where it does not say.
-std::optional<Bytes> available_memory();
 
 // The host's, the GPU's, or the host's where the GPU reaches it without a detour.
 enum class Memory : uint8_t { kHost, kGpu, kPinned };

@@ -1,5 +1,9 @@
 #include "device/parallel.h"
 
+#include <cstdlib>
+
+#include "device/limits.h"
+
 namespace adjoint {
 
 namespace {
@@ -12,10 +16,13 @@ int64_t grain_or(int64_t callers) { return g_grain ? g_grain : callers; }
 
 int num_threads() {
   if (g_threads == 0) {
+    const int here = available_processors();
 #if ADJOINT_STD_THREADS
-    set_num_threads(static_cast<int>(std::thread::hardware_concurrency()));
+    set_num_threads(here);
 #else
-    set_num_threads(omp_get_max_threads());
+    // OpenMP sees which processors it may use, but not how much time a container has of them.
+    const int most = omp_get_max_threads();
+    set_num_threads(std::getenv("OMP_NUM_THREADS") ? most : std::min(most, here));
 #endif
   }
   return g_threads;

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "device/limits.h"
 #include "device/parallel.h"
 #include "run/random_steps.h"
 
@@ -51,12 +52,8 @@ Bytes held_memory(Target target) {
 
 void check_fits(const Plan& plan) {
   if (plan.target == Target::kCuda) return;  // the GPU says it itself
-  const Bytes need = plan.arena + plan.host.size;
-  const auto available = available_memory();
-  if (!available || need <= *available) return;
-  throw MachineError(join_parts("running this step needs ", human(need), " (", need.count,
-                                " bytes) of memory, the machine has ", human(*available),
-                                " available: take a smaller --batch, or plan without running"));
+  check_memory(plan.arena + plan.host.size, "running this step",
+               ": take a smaller --batch, or plan without running");
 }
 
 void check_same(const RandomSteps& steps, int number, std::byte poison, double loss, double plain,

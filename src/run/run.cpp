@@ -8,6 +8,7 @@
 #include "analysis/structure.h"
 #include "base/error.h"
 #include "base/philox.h"
+#include "device/limits.h"
 #include "device/parallel.h"
 #include "ops/elements.h"
 #include "ops/product_table.h"
@@ -54,6 +55,8 @@ class CallTimer {
 Run::Run(Scheme scheme, Plan plan, RunOptions options)
     : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(options) {
   if (on_gpu()) stream_ = std::make_shared<GpuStream>();
+  // Tiers together: what the first was given is not yet touched when the next one asks.
+  if (!on_gpu()) check_memory(plan_.arena_of(Tier::kDevice).size + plan_.host.size, "this");
   for (int t = 0; t < kNumTiers; ++t) {
     const Bytes size = plan_.arena_of(static_cast<Tier>(t)).size;
     if (t > 0 && size.count == 0) continue;  // most steps use one tier

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "device/buffer.h"
+#include "device/limits.h"
 
 namespace adjoint {
 
@@ -56,7 +56,7 @@ bool Saver::has_room() const {
   if (copy_.held()) return true;
   const auto available = available_memory();
   // Twice: the file that is written goes through memory as well.
-  return copy_.size() <= room_ && (!available || 2 * copy_.size() <= *available);
+  return copy_.size() <= room_ && (!available || 2 * copy_.size() <= available->bytes);
 }
 
 void Saver::save_behind(int64_t step) {
