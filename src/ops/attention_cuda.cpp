@@ -7,9 +7,11 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/note.h"
 #include "ops/attention_cudnn.h"
 #include "ops/attention_plain.h"
 #include "ops/cudnn_plan.h"
+#include "ops/library_room.h"
 
 namespace adjoint {
 
@@ -47,7 +49,7 @@ RowSteps steps_of(const AttentionShape& shape, Rows rows) {
   return {shape.samples == 1 ? shape.length * rows.row_step : rows.sample_step, rows.row_step};
 }
 
-AttentionPlan make_plan(const Call& call, Pass pass, cudnnHandle_t handle) {
+AttentionPlan make_plan(const Call& call, Pass pass, Bytes room, cudnnHandle_t handle) {
   const auto steps = [&](Rows rows) { return steps_of(call.shape, rows); };
   const AttentionSteps all = {steps(call.q),    steps(call.k),  steps(call.v),  steps(call.out),
                               steps(call.dout), steps(call.dq), steps(call.dk), steps(call.dv)};
@@ -56,15 +58,17 @@ AttentionPlan make_plan(const Call& call, Pass pass, cudnnHandle_t handle) {
                     ? attention_graph(call.shape, all)
                     : attention_grad_graph(call.shape, all, pass == Pass::kDeterministicGrad);
   try {
-    made.plan = std::make_shared<CudnnPlan>(std::move(made.memory.graph), handle);
+    made.plan = std::make_shared<CudnnPlan>(std::move(made.memory.graph), handle, room);
+  } catch (const CudnnNoRoom& e) {
+    note_once(join_parts("attention runs by Adjoint's own kernels, which are slower: ", e.what()));
   } catch (const MachineError&) {  // our own kernels do it
   }
   return made;
 }
 
-// The plan of calls like this one, made once: every layer has the same. One without a plan is a
-// call for our own kernels.
-const AttentionPlan& plan_of(const Call& call, Pass pass, cudnnHandle_t handle) {
+// The plan of calls like this one in a workspace of this size, made once: every layer has the same.
+// One without a plan is a call for our own kernels.
+const AttentionPlan& plan_of(const Call& call, Pass pass, Bytes room, cudnnHandle_t handle) {
   static std::mutex mutex;
   // Never destroyed: at exit CUDA may be gone.
   static auto& plans = *new std::map<std::vector<int64_t>, AttentionPlan>;
@@ -79,7 +83,8 @@ const AttentionPlan& plan_of(const Call& call, Pass pass, cudnnHandle_t handle) 
                               s.length,
                               s.kv_heads,
                               s.group,
-                              s.size};
+                              s.size,
+                              room.count};
   for (const Rows& rows : call.all()) {
     const RowSteps steps = steps_of(s, rows);
     key.insert(key.end(), {steps.sample, steps.row});
@@ -87,7 +92,7 @@ const AttentionPlan& plan_of(const Call& call, Pass pass, cudnnHandle_t handle) 
   const std::scoped_lock lock(mutex);
   const auto found = plans.find(key);
   if (found != plans.end()) return found->second;
-  return plans.emplace(std::move(key), make_plan(call, pass, handle)).first->second;
+  return plans.emplace(std::move(key), make_plan(call, pass, room, handle)).first->second;
 }
 
 // Places for what a call keeps in its workspace, one after another.
@@ -96,9 +101,7 @@ class Places {
   Places(void* begin, Bytes bytes) : begin_(static_cast<char*>(begin)), bytes_(bytes) {}
   void* take(Bytes bytes) {
     const Bytes end = used_ + bytes;
-    if (end > bytes_)
-      throw MachineError(join_parts("attention wants a workspace of ", end.count, " bytes and has ",
-                                    bytes_.count));
+    CHECK(end <= bytes_, "attention's workspace is as large as the way it takes says");
     char* place = begin_ + used_.count;
     used_ = round_up(end, kAlignment);
     return place;
@@ -149,7 +152,8 @@ Launch prepare_attention_cuda(const AttentionShape& shape, Rows q, Rows k, Rows 
   const Call call = {.shape = shape, .q = q, .k = k, .v = v, .out = out, .lse = lse};
   if (way.cudnn && is_for_cudnn(call)) {
     const cudnnHandle_t handle = cudnn_handle(stream);
-    if (const auto& [at, plan] = plan_of(call, Pass::kForward, handle); plan) {
+    const Bytes room = library_room(way.workspace);
+    if (const auto& [at, plan] = plan_of(call, Pass::kForward, room, handle); plan) {
       void* scratch = Places(workspace, way.workspace).take(plan->workspace());
       return plan->prepare(
           handle,
@@ -181,15 +185,18 @@ Launch prepare_attention_grad_cuda(const AttentionShape& shape, Rows q, Rows k, 
   if (!way.cudnn || !is_for_cudnn(call)) return plain();
   const cudnnHandle_t handle = cudnn_handle(stream);
   const AttentionShape& part = way.part;
+  const Pass pass = deterministic ? Pass::kDeterministicGrad : Pass::kGrad;
+  // What we lend to a part beside cuDNN's own workspace.
+  const Bytes row{part.samples * part.kv_heads * part.group * part.length * 4};
+  Bytes lent = round_up(row, kAlignment);
+  if (!deterministic) lent += round_up(part.size * row, kAlignment);
   std::vector<Launch> launches;
   for (int64_t sample = 0; sample < shape.samples; sample += part.samples)
     for (int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += part.kv_heads) {
       const Call piece = part_of(call, part, sample, kv_head);
-      const auto& [at, plan] =
-          plan_of(piece, deterministic ? Pass::kDeterministicGrad : Pass::kGrad, handle);
+      const auto& [at, plan] = plan_of(piece, pass, library_room(way.workspace - lent), handle);
       if (!plan) return plain();
       Places places(workspace, way.workspace);
-      const Bytes row{part.samples * part.kv_heads * part.group * part.length * 4};
       std::vector<std::pair<CudnnGraph::Tensor, void*>> pointers = {
           {at.q, piece.q.data},           {at.k, piece.k.data},   {at.v, piece.v.data},
           {at.out, piece.out.data},       {at.lse, piece.lse},    {at.dout, piece.dout.data},

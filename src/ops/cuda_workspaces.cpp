@@ -1,8 +1,21 @@
 // The bytes that CUDA kernels want, said without CUDA.
+#include <algorithm>
+#include <cstdint>
+
+#include "base/error.h"
 #include "ops/cuda_kernels.h"
 #include "ops/embed_grad_layout.h"
+#include "ops/library_room.h"
+#include "ops/plain_sort.h"
 
 namespace adjoint {
+
+namespace {
+Bytes g_library_room{INT64_MAX};
+}
+
+void set_library_room(Bytes most) { g_library_room = most; }
+Bytes library_room(Bytes planned) { return std::min(planned, g_library_room); }
 
 Bytes cross_entropy_cuda_workspace(const KernelCall& call) {  // one loss a row
   return call.call.inputs[1].num_elements() * size_of(call.outputs[0].dtype);
@@ -16,8 +29,9 @@ EmbedGradLayout::EmbedGradLayout(const KernelCall& call)
       // each block are enough (embed_grad.cu).
       slots(places > kPiecePlaces ? 2 * ((places + kPiecePlaces - 1) / kPiecePlaces) : 0),
       // CUB's sort keeps a few KiB of counts, and 1 KiB more for each tile of thousands of places.
-      // embed_grad.cu asks it and refuses if that is not so.
+      // embed_grad.cu asks it, and sorts by itself if that is not so.
       sort_size{32768 + places} {
+  CHECK(plain_sort_workspace(places) <= sort_size, "there is room for a sort of our own");
   const auto take = [&](int64_t bytes) {
     const Bytes begin = total;
     total += round_up(Bytes{bytes}, Bytes{256});

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -45,7 +46,7 @@ std::vector<CudnnDescriptor> suggestions(const CudnnDescriptor& operation_graph,
 
 }  // namespace
 
-CudnnPlan::CudnnPlan(CudnnGraph graph, cudnnHandle_t handle)
+CudnnPlan::CudnnPlan(CudnnGraph graph, cudnnHandle_t handle, Bytes room)
     : graph_(std::move(graph)), operation_graph_(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
   std::vector<cudnnBackendDescriptor_t> operations;
   for (const CudnnDescriptor& op : graph_.operations_) operations.push_back(op.get());
@@ -55,12 +56,15 @@ CudnnPlan::CudnnPlan(CudnnGraph graph, cudnnHandle_t handle)
   operation_graph_.finalize("a graph of ops");
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (const CudnnDescriptor& config : suggestions(operation_graph_, mode))
-      if (try_config(config, handle)) return;
+      if (try_config(config, handle, room)) return;
+  if (least_)
+    throw CudnnNoRoom(join_parts("cuDNN wants a workspace of ", least_->count, " bytes, where ",
+                                 room.count, " are planned"));
   if (why_not_.empty()) fail_cudnn("no engine for this graph of ops", CUDNN_STATUS_NOT_SUPPORTED);
   throw MachineError("cuDNN: no engine for this graph of ops; the last said: " + why_not_);
 }
 
-bool CudnnPlan::try_config(const CudnnDescriptor& config, cudnnHandle_t handle) {
+bool CudnnPlan::try_config(const CudnnDescriptor& config, cudnnHandle_t handle, Bytes room) {
   auto plan = std::make_unique<CudnnDescriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
   plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
@@ -71,6 +75,10 @@ bool CudnnPlan::try_config(const CudnnDescriptor& config, cudnnHandle_t handle) 
   }
   workspace_ = {
       attribute_of<int64_t>(*plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64)};
+  if (workspace_ > room) {
+    least_ = std::min(least_.value_or(workspace_), workspace_);
+    return false;
+  }
   plan_ = std::move(plan);
   return true;
 }

@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
 
+#include "base/note.h"
 #include "ops/cuda_elements.cuh"
 #include "ops/cuda_kernels.h"
 #include "ops/embed_grad_layout.h"
+#include "ops/library_room.h"
+#include "ops/plain_sort.h"
 
 namespace adjoint {
 
@@ -210,10 +213,13 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
     throw MachineError(std::string("embed_grad: a sort cannot be prepared: ") +
                        cudaGetErrorString(status));
   }
-  if (static_cast<int64_t>(wanted) > layout.sort_size.count) {
-    throw MachineError("embed_grad: a sort wants " + std::to_string(wanted) +
-                       " bytes of workspace, planned were " +
-                       std::to_string(layout.sort_size.count));
+  const Bytes room = library_room(layout.sort_size);
+  const bool by_library = static_cast<int64_t>(wanted) <= room.count;
+  if (!by_library) {
+    note_once(join_parts(
+        "an embedding's gradient sorts by Adjoint's own kernels, which are slower: CUB wants a "
+        "workspace of ",
+        wanted, " bytes, where ", room.count, " are planned"));
   }
   const Tiles piece_tiles = tiles_of(std::max(slots, 1), ceil_div(layout.width, N));
   const Tiles row_tiles = tiles_of(rows, ceil_div(layout.width, N));
@@ -224,8 +230,15 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
     if (places > 0) {
       name_places<<<static_cast<unsigned>(ceil_div(places, kThreads)), kThreads, 0, stream>>>(
           ids, places, rows, sort.ids.Current(), sort.sources.Current());
-      size_t bytes = wanted;
-      check_cuda(sort(sort_space, bytes, stream), "embed_grad's sort");
+      if (by_library) {
+        size_t bytes = wanted;
+        check_cuda(sort(sort_space, bytes, stream), "embed_grad's sort");
+      } else {
+        const SortedPairs pairs{.keys = {sort.ids.Current(), sort.ids.Alternate()},
+                                .values = {sort.sources.Current(), sort.sources.Alternate()}};
+        sort.ids.selector = sort.sources.selector =
+            plain_sort(pairs, places, sort.bits, sort_space, stream);
+      }
     }
     find_starts<<<static_cast<unsigned>(ceil_div(rows + 1, kThreads)), kThreads, 0, stream>>>(
         sort.ids.Current(), places, rows, starts);

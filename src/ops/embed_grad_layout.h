@@ -15,7 +15,7 @@ struct EmbedGradLayout {
   int64_t slots;  // for sums of pieces
   // Offsets in the workspace. Ids and places have two buffers each: a sort goes to and fro.
   Bytes ids[2], sources[2], starts, sums, sort, total;
-  Bytes sort_size;  // the most that a sort may want
+  Bytes sort_size;  // enough for a sort of our own, and as a rule for CUB's
 };
 
 }  // namespace adjoint
