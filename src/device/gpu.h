@@ -46,11 +46,26 @@ class GpuStream {
   void begin_recording();
   class Recording;
   std::shared_ptr<Recording> end_recording();
+  void drop_recording() noexcept;  // instead of its end
   void launch(const Recording& recording);
 
  private:
   void* stream_ = nullptr;
 };
+
+// What the calls enqueue, recorded. Where one of them throws, no recording stays open: the stream
+// then runs what it is given, as before.
+template <class Stream, class Calls>
+auto recorded(Stream& stream, const Calls& calls) {
+  stream.begin_recording();
+  try {
+    calls();
+  } catch (...) {
+    stream.drop_recording();
+    throw;
+  }
+  return stream.end_recording();
+}
 
 // Points in time on streams.
 class GpuClock {

@@ -105,6 +105,12 @@ std::shared_ptr<GpuStream::Recording> GpuStream::end_recording() {
   check_cuda(cudaStreamEndCapture(cuda_stream(stream_), &graph), "recording a step");
   return std::make_shared<Recording>(graph);
 }
+void GpuStream::drop_recording() noexcept {
+  cudaGraph_t graph = nullptr;
+  cudaStreamEndCapture(cuda_stream(stream_), &graph);  // whatever it says of a torn recording
+  if (graph) cudaGraphDestroy(graph);
+  cudaGetLastError();  // the next call is not to blame
+}
 void GpuStream::launch(const Recording& recording) {
   check_cuda(cudaGraphLaunch(recording.exec(), cuda_stream(stream_)), "launching a step");
 }

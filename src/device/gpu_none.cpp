@@ -27,6 +27,7 @@ void GpuStream::synchronize() { refuse(); }
 void GpuStream::wait_for(const GpuClock&, size_t) { refuse(); }
 void GpuStream::begin_recording() { refuse(); }
 std::shared_ptr<GpuStream::Recording> GpuStream::end_recording() { refuse(); }
+void GpuStream::drop_recording() noexcept {}
 void GpuStream::launch(const Recording&) { refuse(); }
 GpuClock::GpuClock(size_t) { refuse(); }
 GpuClock::~GpuClock() = default;

@@ -220,16 +220,19 @@ void Run::step_by_recordings() {
 }
 
 std::shared_ptr<GpuStream::Recording> Run::record(int begin, int end) {
-  stream_->begin_recording();
-  run_calls(begin, end, true);
-  return stream_->end_recording();
+  return recorded(*stream_, [&] { run_calls(begin, end, true); });
 }
 
 std::vector<double> Run::timed_step() {
   const auto body = static_cast<size_t>(plan_.body_end - plan_.body_begin);
   CallTimer timer(launches_.size(), launches_.size() + (scheme_.parts - 1) * body, stream_.get());
   timer_ = &timer;
-  step();
+  try {
+    step();
+  } catch (...) {
+    timer_ = nullptr;
+    throw;
+  }
   timer_ = nullptr;
   synchronize();
   return timer.sums();
