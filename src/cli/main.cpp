@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "device/parallel.h"
+#include "device/waiting.h"
 
 namespace adjoint {
 
@@ -40,6 +41,10 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kDone : kUsage;
+  }
+  // What runs steps; for others another start, which loads CUDA's libraries again, is not worth it.
+  for (const char* command : {"train", "generate", "profile", "bench", "verify"}) {
+    if (app.got_subcommand(command)) restart_with_short_waits(argv);
   }
   try {
     const int code = action();

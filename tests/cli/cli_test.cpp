@@ -1,34 +1,14 @@
 // The binary as a user meets it: exit codes, one clear sentence, nothing lost.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/temp_folder.h"
+#include "cli/outcome.h"
 
 namespace adjoint {
 namespace {
-
-struct Outcome {
-  int code;
-  std::string text;  // both streams
-};
-
-// `before` goes in front of the program: limits, signals.
-Outcome run(const std::string& arguments, const std::string& before = "") {
-  const std::string command = before + " " ADJOINT_BINARY " " + arguments + " 2>&1";
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  Outcome outcome{-1, ""};
-  char buffer[4096];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
-    outcome.text.append(buffer, n);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
-}
 
 class Cli : public testing::Test {
  protected:
