@@ -2,7 +2,8 @@
 PRESET ?= release
 BUILD = build/$(PRESET)
 
-.PHONY: all setup build test test-long test-gpu sanitize asan tsan sanitize-gpu demo format check clean
+.PHONY: all setup build test test-long test-gpu sanitize sanitize-quick asan tsan sanitize-gpu tidy demo format \
+        check clean
 all: build
 
 setup:
@@ -26,12 +27,21 @@ sanitize-gpu: build
 	compute-sanitizer --tool memcheck --error-exitcode 1 $(BUILD)/bin/gpu_test --gtest_filter=-*GpuLaws*
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(BUILD)/bin/gpu_test --gtest_filter=-*GpuLaws*
 
-# Memory and undefined behaviour on the fast tests; races on the kernels, the loader and the saver.
+# Memory and undefined behaviour on the fast tests; races on the kernels, the loader, the saver and the fit.
 sanitize: asan tsan
 asan tsan: setup
 	@test -f build/$@/build.ninja || cmake --preset $@
 	@cmake --build --preset $@
-	ctest --preset $@
+	ctest --preset $@ --parallel $$(nproc)
+
+# The rooms where pointers are: part of CI, while all of asan and tsan take an hour of two cores.
+sanitize-quick: setup
+	@test -f build/asan/build.ninja || cmake --preset asan
+	@cmake --build --preset asan-quick
+	ctest --preset asan-quick --parallel $$(nproc)
+
+tidy: setup
+	@scripts/tidy.sh
 
 demo: build
 	@scripts/demo.sh $(BUILD)/adjoint
