@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace adjoint {
@@ -24,7 +25,7 @@ double Progress::seconds() const {
 }
 
 std::string human_time(double seconds) {
-  const auto s = static_cast<int64_t>(seconds + 0.5);
+  const int64_t s = std::llround(seconds);
   if (s < 60) return fmt::format("{}s", s);
   if (s < 3600) return fmt::format("{}m {:02}s", s / 60, s % 60);
   return fmt::format("{}h {:02}m", s / 3600, s / 60 % 60);
