@@ -53,7 +53,7 @@ class CallTimer {
 };
 
 Run::Run(Scheme scheme, Plan plan, RunOptions options)
-    : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(options) {
+    : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(std::move(options)) {
   if (on_gpu()) stream_ = std::make_shared<GpuStream>();
   // Tiers together: what the first was given is not yet touched when the next one asks.
   if (!on_gpu()) check_memory(plan_.arena_of(Tier::kDevice).size + plan_.host.size, "this");
@@ -74,7 +74,10 @@ Run::Run(Scheme scheme, Plan plan, RunOptions options)
 }
 
 Run::Run(Scheme scheme, Plan plan, Run& host, RunOptions options)
-    : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(options), stream_(host.stream_) {
+    : scheme_(std::move(scheme)),
+      plan_(std::move(plan)),
+      options_(std::move(options)),
+      stream_(host.stream_) {
   CHECK(on_gpu() == host.on_gpu(), "a guest runs where its host does");
   for (int t = 0; t < kNumTiers; ++t) {
     CHECK(plan_.arena_of(static_cast<Tier>(t)).size <= host.own_[t].size(),
