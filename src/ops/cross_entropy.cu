@@ -7,7 +7,7 @@ namespace adjoint {
 namespace {
 
 template <class T, class W = typename Wide<T>::type>
-__global__ void __launch_bounds__(kMostRowThreads, kRowsInFlight)
+__global__ void __launch_bounds__(kMostRowThreads)
     row_losses(LogitRows rows, const T* logits, const int32_t* targets, W* lse, W* losses) {
   // Rows that share a block are a warp each, so none is waited for below.
   const int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;

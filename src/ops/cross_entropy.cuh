@@ -30,8 +30,11 @@ __device__ inline float exp_of(float x) {
 __device__ inline double exp_of(double x) { return ::exp(x); }
 
 inline constexpr int kPacksAtOnce = 4;  // loads of a thread that are under way together
-inline constexpr int kMostRowThreads = 512;
-inline constexpr int kRowsInFlight = 2;  // long ones, on a multiprocessor
+// Two long rows share a multiprocessor, 512 threads each; a very long one, of which two would leave
+// more to the second-level cache than it holds, has it alone, with 1024.
+inline constexpr int kMostRowThreads = 1024;
+inline constexpr int kRowsInFlight = 2;
+inline constexpr int64_t kVeryLongRow = 2048;  // times kPacksAtOnce packs: 128 KiB
 
 // The packs of a row that its block keeps in shared memory, where they are read again. Each thread
 // reads those that it has put there itself.
@@ -43,8 +46,9 @@ struct KeptPacks {
 // A warp for a short row, up to a block for a long one; short rows share a block.
 inline Tiles row_blocks(const LogitRows& rows, int64_t pack) {
   const int64_t wanted = rows.classes / (pack * kPacksAtOnce);
+  const unsigned most = wanted > kVeryLongRow ? kMostRowThreads : kMostRowThreads / kRowsInFlight;
   unsigned threads = 32;
-  while (threads < kMostRowThreads && threads < wanted) threads *= 2;
+  while (threads < most && threads < wanted) threads *= 2;
   const unsigned together = threads == 32 ? 4 : 1;
   return {.grid = dim3(static_cast<unsigned>(ceil_div(rows.count, together))),
           .block = dim3(threads, together)};

@@ -7,7 +7,7 @@ namespace adjoint {
 namespace {
 
 template <class T>
-__global__ void __launch_bounds__(kMostRowThreads, kRowsInFlight)
+__global__ void __launch_bounds__(kMostRowThreads)
     row_gradients(LogitRows rows, const T* logits, const int32_t* targets, Floats lse, Floats dsum,
                   T* out) {
   using W = typename Wide<T>::type;

@@ -69,13 +69,18 @@ template <bool kAligned, class T, class W = typename Wide<T>::type>
 __device__ LogSum<W> log_sum(const T* row, int size, KeptPacks kept) {
   const int step = blockDim.x, packs = size / kPackSize<T>;
   LogSum<W> total;
-  for (int i = threadIdx.x; i < packs; i += kPacksAtOnce * step) {
-    Pack<T> loaded[kPacksAtOnce];
+  // The next packs are on their way while these are added.
+  Pack<T> loaded[kPacksAtOnce], next[kPacksAtOnce];
+  const auto load = [&](int i, Pack<T>(&to)[kPacksAtOnce]) {
 #pragma unroll
     for (int p = 0; p < kPacksAtOnce; ++p) {
       const int at = i + p * step;
-      if (at < packs) loaded[p] = load_pack<kAligned>(row + at * kPackSize<T>);
+      if (at < packs) to[p] = load_pack<kAligned>(row + at * kPackSize<T>);
     }
+  };
+  load(threadIdx.x, loaded);
+  for (int i = threadIdx.x; i < packs; i += kPacksAtOnce * step) {
+    load(i + kPacksAtOnce * step, next);
 #pragma unroll
     for (int p = 0; p < kPacksAtOnce; ++p) {
       if (i + p * step >= packs) break;
@@ -84,6 +89,8 @@ __device__ LogSum<W> log_sum(const T* row, int size, KeptPacks kept) {
       loaded[p].widen_to(x);
       total.add(x);
     }
+#pragma unroll
+    for (int p = 0; p < kPacksAtOnce; ++p) loaded[p] = next[p];
   }
   for (int i = packs * kPackSize<T> + threadIdx.x; i < size; i += step) total.add({widen(row[i])});
   return total;

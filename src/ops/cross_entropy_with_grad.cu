@@ -1,6 +1,8 @@
 // A block takes a row twice: for its log-sum, and at once for its gradient. What fits of a long row
-// waits in shared memory, the rest in the caches: memory is read once and written once. What the
-// two kernels apart compute, in the same order: the same bits.
+// waits in shared memory, the rest in the caches: memory is read once and written once. Two rows
+// share a multiprocessor where both fit; a longer one has it alone, for what two such rows leave to
+// the second-level cache is more than it holds. What the two kernels apart compute, in the same
+// order: the same bits.
 #include <algorithm>
 
 #include "ops/cross_entropy_gradient.cuh"
@@ -25,7 +27,7 @@ __device__ W from_first_thread(W x) {
 }
 
 template <class T, class W = typename Wide<T>::type>
-__global__ void __launch_bounds__(kMostRowThreads, kRowsInFlight)
+__global__ void __launch_bounds__(kMostRowThreads)
     row_losses_and_gradients(LogitRows rows, const T* logits, const int32_t* targets, Floats dsum,
                              W* losses, T* out, int most_kept) {
   // Rows that share a block are a warp each, so none is waited for below.
@@ -47,8 +49,8 @@ __global__ void __launch_bounds__(kMostRowThreads, kRowsInFlight)
   write_row<true>(gradient, x, y, size, kept);
 }
 
-// Bytes of shared memory that a block may have beside the others of its multiprocessor.
-int64_t shared_bytes() {
+// Bytes of shared memory that a block may have where this many share a multiprocessor.
+int64_t shared_bytes(int rows) {
   int device = 0, all = 0, most = 0;
   check_cuda(cudaGetDevice(&device), "cross_entropy_with_grad");
   check_cuda(cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
@@ -56,7 +58,7 @@ int64_t shared_bytes() {
   check_cuda(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "cross_entropy_with_grad");
   constexpr int kOwn = 2048;  // CUDA's, and what the kernel has besides
-  return std::max(0, std::min(all / kRowsInFlight, most) - kOwn);
+  return std::max(0, std::min(all / rows, most) - kOwn);
 }
 
 template <class T>
@@ -75,10 +77,12 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const auto kernel = row_losses_and_gradients<T>;
   int kept = 0;
   if (tiles.block.y == 1) {
-    const int64_t room = shared_bytes();
-    kept = static_cast<int>(std::min(rows.classes / kPackSize<T>, room / 16));
+    const int64_t packs = rows.classes / kPackSize<T>, alone = shared_bytes(1);
+    const int64_t beside_others = shared_bytes(kRowsInFlight);
+    kept = static_cast<int>(
+        std::min(packs, (16 * packs <= beside_others ? beside_others : alone) / 16));
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(room)),
+                                    static_cast<int>(alone)),
                "cross_entropy_with_grad");
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                     cudaSharedmemCarveoutMaxShared),
