@@ -13,10 +13,11 @@ constexpr int64_t kMostThreads = 1024;  // of a block
 constexpr int64_t kTile = 32;           // threads that share a tile
 // Sums are shared out so that one wave of blocks does them: 1056 warps with long rows, eight on
 // each of 132 multiprocessors, or four times as many with tiles of them.
-constexpr int64_t kMostBlocks = 1056;                 // of rows; twice as many of short ones
-constexpr int64_t kShortRow = 512;                    // elements
-constexpr int64_t kSumElements = kMostBlocks * 1024;  // of one result's partial sums, at most
-constexpr int64_t kSumBatch = 4;                      // rows that are read at a time
+constexpr int64_t kMostBlocks = 1056;  // of rows; twice as many of short ones
+constexpr int64_t kShortRow = 512;     // elements
+// Elements of one result's partial sums, at most: rows of 2048 still have all the blocks.
+constexpr int64_t kSumElements = kMostBlocks * 2048;
+constexpr int64_t kSumBatch = 4;  // rows that are read at a time
 
 }  // namespace
 
