@@ -1,6 +1,7 @@
 // Forward over the morphisms: a letter of samples that a result has is split, one that it lacks is
 // summed. Linear ops of partial sums give partial sums, so what is summed is summed late: a tied
-// weight has one sum, not one per use.
+// weight has one sum, not one per use. Views alone come after the sum: joined projections have one
+// sum, which their product adds to, and its slices are the parameters' gradients.
 #include "analysis/batch_split.h"
 
 #include <algorithm>
@@ -47,6 +48,7 @@ class Splitter {
     }
     for (const Value out : scheme_.outputs) returned(out);
     for (const Carry& c : scheme_.carries) returned(c.out);
+    sum_before_views();
     find_sections_of_invariants();
     return std::move(split_);
   }
@@ -165,6 +167,38 @@ class Splitter {
       refuse(named(v), " leaves the step with its samples (axis ",
              scheme_[v].type.axes[split_.axes[v]].name,
              "), and only sums over the batch can leave a step in parts");
+    }
+  }
+
+  // What is seen only through views that are summed, all of it, is summed itself.
+  void sum_before_views() {
+    const std::vector<std::vector<int>> read_by = readers(scheme_);
+    const std::vector<bool> outside = returned_or_carried(scheme_);
+    const auto is_summed_view = [&](int reader) {
+      const Morphism& m = scheme_.morphisms[reader];
+      const Value out = m.outputs[0];
+      return op_named(m.op).view && split_.summed[out] &&
+             std::all_of(read_by[out].begin(), read_by[out].end(),
+                         [&](int r) { return split_.sections[r] == Section::kEpilogue; });
+    };
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+      for (const Value v : scheme_.morphisms[i].outputs) {
+        const std::vector<int>& views = read_by[v];
+        if (!is(v, Batchwise::kPartial) || split_.summed[v] || outside[v] || views.empty())
+          continue;
+        if (!std::all_of(views.begin(), views.end(), is_summed_view)) continue;
+        Bytes seen{0};
+        for (const int view : views)
+          seen += scheme_[scheme_.morphisms[view].outputs[0]].type.bytes();
+        if (seen < scheme_[v].type.bytes()) continue;
+        split_.summed[v] = true;
+        for (const int view : views) {
+          const Value out = scheme_.morphisms[view].outputs[0];
+          split_.summed[out] = false;
+          split_.kinds[out] = Batchwise::kTotal;
+          split_.sections[view] = Section::kEpilogue;
+        }
+      }
     }
   }
 

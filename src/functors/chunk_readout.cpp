@@ -4,6 +4,8 @@
 // chunk of h's gradient, and W's gradient added to that of the chunks before. No product is
 // repeated. Sums over rows are cut at the chunks: hence the law. The price is that W's gradient is
 // read and written once a chunk, so a chunk must not be small.
+// It acts on the step as it will run: a part of the batch is cut along its own samples, so that a
+// chunk's rows lie in one piece and every product of a chunk is one product.
 #include <algorithm>
 #include <map>
 
@@ -24,10 +26,23 @@ constexpr int64_t kLeastRows = 1024, kLeastRowsOnGpu = 8192;
 constexpr Bytes kUnnoticed{16 << 20};
 
 struct Readout {
-  int linear = -1, loss = -1, loss_grad = -1;
-  std::vector<int> after = {};  // what reads the gradient of the logits
+  std::vector<int> before = {};  // the linear map, and casts between it and the loss
+  int loss = -1, loss_grad = -1;
+  std::vector<int> after = {};  // what reads the gradient of the logits, through casts too
+  std::vector<int> first = {};  // made behind the loss and needed in every chunk: a weight again
   int lead = 0;                 // axes that count rows
+
+  bool holds(int m) const {
+    return m == loss || m == loss_grad || std::count(before.begin(), before.end(), m) ||
+           std::count(after.begin(), after.end(), m) || std::count(first.begin(), first.end(), m);
+  }
 };
+
+// An element of the result for an element of its only operand.
+bool is_unary(const Morphism& m) { return op_named(m.op).body && m.inputs.size() == 1; }
+
+// A product that adds to its third operand.
+bool has_addend(const Morphism& m) { return m.op == "contract" && m.inputs.size() > 2; }
 
 class Finder {
  public:
@@ -44,10 +59,8 @@ class Finder {
     const Morphism& ce = scheme_.morphisms[loss];
     if (ce.op != "cross_entropy") return std::nullopt;
     const Value logits = ce.inputs[0], lse = ce.outputs[2];
-    Readout r{.linear = made_by_[logits], .loss = loss, .lead = scheme_[ce.inputs[1]].type.rank()};
-    if (r.linear < 0 || scheme_.morphisms[r.linear].op != "linear" || r.lead < 1) {
-      return std::nullopt;
-    }
+    Readout r{.loss = loss, .lead = scheme_[ce.inputs[1]].type.rank()};
+    if (r.lead < 1 || !take_linear(r, logits)) return std::nullopt;
     for (const Value v : {logits, lse}) {
       if (outside_[v]) return std::nullopt;
       for (const int reader : read_by_[v]) {
@@ -61,19 +74,17 @@ class Finder {
   }
 
   // Where the chunks go: at the loss, or at its gradient where that waits for something.
-  std::optional<int> place(const Readout& r) const {
+  std::optional<int> place(Readout& r) const {
     if (r.loss_grad < 0) return r.loss;
     int ready = 0;
     const auto wait_for = [&](int m) {
       for (const Value in : scheme_.morphisms[m].inputs) {
-        const int maker = made_by_[in];
-        if (maker != r.linear && maker != r.loss && maker != r.loss_grad) {
-          ready = std::max(ready, maker);
-        }
+        if (r.holds(made_by_[in]) || move_up(r, made_by_[in])) continue;
+        ready = std::max(ready, made_by_[in]);
       }
     };
     wait_for(r.loss_grad);
-    for (const int m : r.after) wait_for(m);
+    for (const int m : std::vector<int>(r.after)) wait_for(m);
     if (ready < r.loss) return r.loss;
     if (ready > r.loss_grad) return std::nullopt;
     for (const Value v : scheme_.morphisms[r.loss].outputs) {
@@ -85,7 +96,28 @@ class Finder {
   }
 
  private:
-  // The gradient of the logits is read only by what works row by row or sums over rows.
+  // What is made between the loss and its readers of parameters alone can as well be made before.
+  bool move_up(Readout& r, int m) const {
+    if (m <= r.loss) return false;
+    const Morphism& morphism = scheme_.morphisms[m];
+    const auto is_there = [&](Value v) { return made_by_[v] < 0; };
+    if (!morphism.after.empty() || op_named(morphism.op).effect != Effect::kPure) return false;
+    if (!std::all_of(morphism.inputs.begin(), morphism.inputs.end(), is_there)) return false;
+    r.first.push_back(m);
+    return true;
+  }
+
+  // From the logits back to the linear map that makes them.
+  bool take_linear(Readout& r, Value logits) const {
+    for (Value v = logits;; v = scheme_.morphisms[r.before.front()].inputs[0]) {
+      const int maker = made_by_[v];
+      if (maker < 0 || outside_[v] || (v != logits && read_by_[v].size() != 1)) return false;
+      r.before.insert(r.before.begin(), maker);
+      if (scheme_.morphisms[maker].op == "linear") return true;
+      if (!is_unary(scheme_.morphisms[maker])) return false;
+    }
+  }
+
   bool take_gradient(Readout& r) const {
     const Morphism& grad = scheme_.morphisms[r.loss_grad];
     const Morphism& ce = scheme_.morphisms[r.loss];
@@ -93,14 +125,17 @@ class Finder {
         grad.inputs[1] != ce.inputs[1] || grad.inputs[2] != ce.outputs[2]) {
       return false;
     }
-    const Value dlogits = grad.outputs[0];
+    return take_readers(r, grad.outputs[0]);
+  }
+
+  // The gradient of the logits is read only by what works row by row or sums over rows.
+  bool take_readers(Readout& r, Value dlogits) const {
     if (outside_[dlogits]) return false;
     for (const int reader : read_by_[dlogits]) {
       const Morphism& m = scheme_.morphisms[reader];
       if (m.inputs[0] != dlogits || std::count(m.inputs.begin(), m.inputs.end(), dlogits) > 1) {
         return false;
       }
-      if (m.op == "contract" && m.inputs.size() > 2) return false;
       const OpCall call = call_of(scheme_, m);
       if (call.attrs.count("shape")) return false;
       const IndexMap map = index_map_of(call);
@@ -109,10 +144,17 @@ class Finder {
         return letters.substr(0, r.lead) == rows ||
                letters.find_first_of(rows) == std::string::npos;
       };
-      if (rows.find_first_of(map.whole + ".1") != std::string::npos) return false;
       if (!std::all_of(map.inputs.begin(), map.inputs.end(), fits)) return false;
       if (!std::all_of(map.outputs.begin(), map.outputs.end(), fits)) return false;
+      // What adds to a sum over rows needs them whole, unless the sum is handed on.
+      const bool sums = map.outputs[0].find_first_of(rows) == std::string::npos;
+      const std::string whole = has_addend(m) && sums ? "" : map.whole;
+      if (rows.find_first_of(whole + ".1") != std::string::npos) return false;
       r.after.push_back(reader);
+      if (is_unary(m) && same_shape(scheme_[m.outputs[0]].type, scheme_[dlogits].type) &&
+          !take_readers(r, m.outputs[0])) {
+        return false;
+      }
     }
     return true;
   }
@@ -125,18 +167,18 @@ class Finder {
 
 // How the rows are cut: one axis into `pieces`, those before it into single steps.
 struct Cut {
-  int first = 0, axis = 0;  // axes before `first` stay whole: they will be split by others
+  int axis = 0;
   int64_t pieces = 1;
   std::vector<int64_t> sizes;  // of the leading axes
 
   int64_t count() const {
     int64_t n = pieces;
-    for (int a = first; a < axis; ++a) n *= sizes[a];
+    for (int a = 0; a < axis; ++a) n *= sizes[a];
     return n;
   }
   // What chunk number i takes of axis a: start and size.
   std::pair<int64_t, int64_t> range(int64_t i, int a) const {
-    if (a < first || a > axis) return {0, sizes[a]};
+    if (a > axis) return {0, sizes[a]};
     if (a == axis) {
       const int64_t piece = i % pieces, n = sizes[a];
       return {n * piece / pieces, n * (piece + 1) / pieces - n * piece / pieces};
@@ -147,34 +189,18 @@ struct Cut {
   }
 };
 
-// A batch that comes in parts, or lies on several devices, is not ours to cut along its samples.
-int64_t parts_of_batch(const Scheme& scheme) {
-  int64_t parts = 1;
-  for (const Value in : scheme.inputs) {
-    if (scheme[in].role != Role::kInput) continue;
-    parts = std::max<int64_t>(parts, scheme[in].attributes.parts);
-    if (!scheme[in].attributes.placement.empty()) parts = std::max<int64_t>(parts, 2);
-  }
-  return parts;
-}
-
 Cut cut_rows(const Scheme& scheme, const Readout& r, const Application& application) {
   const Arguments& args = application.args;
   const bool gpu = application.options.target == Target::kCuda;
-  const Object& h = scheme[scheme.morphisms[r.linear].inputs[0]];
-  const Object& logits = scheme[scheme.morphisms[r.linear].outputs[0]];
+  const Object& h = scheme[scheme.morphisms[r.before[0]].inputs[0]];
+  const Object& logits = scheme[scheme.morphisms[r.loss].inputs[0]];
   Cut cut;
   for (int a = 0; a < r.lead; ++a) cut.sizes.push_back(h.type.dim(a));
   const int64_t row = logits.type.axes.back().physical() * size_of(logits.type.dtype).count;
-  int64_t rows = args.is_word("rows") ? std::max(gpu ? kLeastRowsOnGpu : kLeastRows,
-                                                 std::max(kUnnoticed, h.type.bytes()).count / row)
-                                      : args.whole("rows");
-  const int64_t parts = parts_of_batch(scheme);
-  if (parts > 1) {
-    if (r.lead < 2) return cut;
-    cut.first = cut.axis = 1;
-    rows = std::max<int64_t>(1, rows / ((cut.sizes[0] + parts - 1) / parts));
-  }
+  const int64_t rows = args.is_word("rows")
+                           ? std::max(gpu ? kLeastRowsOnGpu : kLeastRows,
+                                      std::max(kUnnoticed, h.type.bytes()).count / row)
+                           : args.whole("rows");
   const auto inside = [&](int axis) {
     int64_t n = 1;
     for (int a = axis + 1; a < r.lead; ++a) n *= cut.sizes[a];
@@ -193,10 +219,11 @@ class Writer {
       : scheme_(scheme), result_(result), r_(r), cut_(cut), builder_(result) {}
 
   void write() {
+    for (const int m : r_.first) result_.morphisms.push_back(scheme_.morphisms[m]);
     for (int64_t i = 0; i < cut_.count(); ++i) {
       chunk_ = i;
       here_.clear();
-      run(r_.linear);
+      for (const int m : r_.before) run(m);
       run(r_.loss);
       if (r_.loss_grad >= 0) run(r_.loss_grad);
       for (const int m : r_.after) run(m);
@@ -204,6 +231,7 @@ class Writer {
     for (const Value v : {0, 1}) add_up(r_.loss, scheme_.morphisms[r_.loss].outputs[v]);
     for (const int m : r_.after) {
       for (const Value out : scheme_.morphisms[m].outputs) {
+        if (stays_inside(out)) continue;
         if (is_rows(m, out)) {
           join(m, out);
         } else if (scheme_.morphisms[m].op != "contract") {
@@ -214,6 +242,12 @@ class Writer {
   }
 
  private:
+  // Read by other morphisms of the chunk alone, as a cast of the logits' gradient is.
+  bool stays_inside(Value v) const {
+    return std::any_of(r_.after.begin(), r_.after.end(),
+                       [&](int m) { return scheme_.morphisms[m].inputs[0] == v; });
+  }
+
   std::string suffix() const { return ".chunk" + std::to_string(chunk_); }
 
   // The letters of `v` in morphism m begin with those of the rows.
@@ -256,7 +290,7 @@ class Writer {
   Value rows_of(const Morphism& reader, Value whole) {
     if (const auto found = here_.find(whole); found != here_.end()) return found->second;
     Value piece = whole;
-    for (int a = cut_.first; a <= cut_.axis; ++a) {
+    for (int a = 0; a <= cut_.axis; ++a) {
       const auto [start, size] = cut_.range(chunk_, a);
       const Type& type = result_[piece].type;
       if (size == type.dim(a)) continue;
@@ -274,7 +308,10 @@ class Writer {
     }
     // A product that sums over rows goes on from where the last chunk left it.
     const bool adds = morphism.op == "contract" && !is_rows(m, morphism.outputs[0]);
-    if (adds && chunk_ > 0) inputs.push_back(pieces_[morphism.outputs[0]].back());
+    if (adds && chunk_ > 0) {
+      inputs.resize(2);
+      inputs.push_back(pieces_[morphism.outputs[0]].back());
+    }
     const std::vector<Value> made = emit(morphism, morphism.op, std::move(inputs), morphism.attrs);
     for (size_t o = 0; o < made.size(); ++o) {
       const Value whole = morphism.outputs[o];
@@ -304,7 +341,7 @@ class Writer {
   // The rows of all chunks, innermost axis first.
   void join(int m, Value whole) {
     std::vector<Value> parts = pieces_[whole];
-    for (int a = cut_.axis; a >= cut_.first && parts.size() > 1; --a) {
+    for (int a = cut_.axis; a >= 0 && parts.size() > 1; --a) {
       const size_t n = static_cast<size_t>(a == cut_.axis ? cut_.pieces : cut_.sizes[a]);
       std::vector<Value> joined;
       for (size_t i = 0; i < parts.size(); i += n) {
@@ -332,31 +369,35 @@ class Writer {
   std::map<Value, std::vector<Value>> pieces_;  // of all chunks
 };
 
-Scheme rewrite(const Scheme& scheme, const Readout& r, const Cut& cut, int place) {
+// `place` becomes that of the first morphism behind the chunks.
+Scheme rewrite(const Scheme& scheme, const Readout& r, const Cut& cut, int& place) {
   Scheme result = scheme;
   result.morphisms.clear();
-  std::vector<bool> gone(scheme.morphisms.size(), false);
-  gone[r.linear] = gone[r.loss] = true;
-  if (r.loss_grad >= 0) gone[r.loss_grad] = true;
-  for (const int m : r.after) gone[m] = true;
+  int behind = 0;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-    if (static_cast<int>(i) == place) Writer(scheme, result, r, cut).write();
-    if (!gone[i]) result.morphisms.push_back(scheme.morphisms[i]);
+    const int m = static_cast<int>(i);
+    if (m == place) {
+      Writer(scheme, result, r, cut).write();
+      behind = static_cast<int>(result.morphisms.size());
+    }
+    if (!r.holds(m)) result.morphisms.push_back(scheme.morphisms[i]);
   }
+  place = behind;
   return compact(result);
 }
 
 Scheme chunk_readouts(const Scheme& before, Application& application) {
   Scheme scheme = before;
-  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+  for (int i = 0; i < static_cast<int>(scheme.morphisms.size()); ++i) {
     if (scheme.morphisms[i].op != "cross_entropy") continue;
     const Finder finder(scheme);
-    const auto readout = finder.at(static_cast<int>(i));
+    auto readout = finder.at(i);
     if (!readout) continue;
-    const auto place = finder.place(*readout);
+    auto place = finder.place(*readout);
     const Cut cut = cut_rows(scheme, *readout, application);
     if (!place || cut.count() < 2) continue;
     scheme = rewrite(scheme, *readout, cut, *place);
+    i = *place - 1;  // chunks are not cut again
     ++application.matches;
   }
   return scheme;
@@ -374,7 +415,7 @@ extern const Functor functor_chunk_readout = {
                 .words = {"auto"}}},
     .by_default = true,
     .may_match_none = true,
-    .rules = {{FunctorPhase::kBitChanging, chunk_readouts}},
+    .rules = {{FunctorPhase::kTimed, chunk_readouts}},
 };
 
 }  // namespace adjoint

@@ -34,8 +34,9 @@ enum class FunctorPhase : uint8_t {
   kMorphisms,    // rules that rewrite uses: adapters, joined projections; what is frozen
   kAdjoint,      // reverse mode, and the optimizer: the whole step
   kStepRules,    // loss scaling; attributes of objects, by role
-  kBitChanging,  // fusions whose sums differ: epilogues, chunked readout
+  kBitChanging,  // fusions whose sums differ: epilogues
   kRealize,      // precision, placement, time, residence and tier last
+  kTimed,        // between time and residence: the readout of one part of the batch, in chunks
   kExact,        // fusions and simplifications behind precision: most keep bits, some move sums
 };
 std::string_view name(FunctorPhase phase);

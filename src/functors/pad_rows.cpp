@@ -4,6 +4,7 @@
 // them: odd ones run at a sixth of the rate. A CPU does not care, and its steps are left alone.
 #include <algorithm>
 
+#include "analysis/accumulators.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
 
@@ -19,15 +20,24 @@ bool is_odd(const Axis& axis, Dtype dtype) {
          axis.size * std::min<int64_t>(2, size_of(dtype).count) % kMoved != 0;
 }
 
+// Per accumulator: its value before and after an iteration, and what it grows through in between.
+std::vector<std::vector<Value>> sums_of_parts(const Scheme& scheme) {
+  const std::vector<Value> from = grown_from(scheme);
+  std::vector<std::vector<Value>> sums;
+  for (const Carry& c : scheme.loop) {
+    sums.push_back({c.in, c.out});
+    for (Value v = from[c.out]; v >= 0 && v != c.in; v = from[v]) sums.back().push_back(v);
+  }
+  return sums;
+}
+
 Scheme run(const Scheme& scheme, Application& application) {
   Scheme result = scheme;
   std::vector<bool> fixed(scheme.objects.size(), false);
   for (const auto* values : {&scheme.inputs, &scheme.outputs}) {
     for (const Value v : *values) fixed[v] = true;
   }
-  for (const auto* carries : {&scheme.carries, &scheme.loop}) {
-    for (const Carry& c : *carries) fixed[c.in] = fixed[c.out] = true;
-  }
+  for (const Carry& c : scheme.carries) fixed[c.in] = fixed[c.out] = true;
   // Only what a product reads or makes, and where everybody else can do with it.
   std::vector<bool> multiplied(scheme.objects.size(), false);
   for (const Morphism& m : scheme.morphisms) {
@@ -43,6 +53,14 @@ Scheme run(const Scheme& scheme, Application& application) {
     for (const auto& [out, operand] : overwrites(call_of(scheme, m))) {
       if (multiplied[m.inputs[operand]]) multiplied[m.outputs[out]] = true;
     }
+  }
+  // A sum of parts is one object from its beginning to its end: all of it has room, or none.
+  for (const std::vector<Value>& sum : sums_of_parts(scheme)) {
+    const auto any = [&](const std::vector<bool>& flags) {
+      return std::any_of(sum.begin(), sum.end(), [&](Value v) { return flags[v]; });
+    };
+    const bool is_fixed = any(fixed), is_multiplied = any(multiplied);
+    for (const Value v : sum) fixed[v] = is_fixed, multiplied[v] = is_multiplied;
   }
   for (size_t v = 0; v < scheme.objects.size(); ++v) {
     Type& type = result[static_cast<Value>(v)].type;

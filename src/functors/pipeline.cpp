@@ -72,6 +72,8 @@ class Pipeline {
     take(realize_placement(result_.scheme));
     if (!training_) limit_parts();
     take(realize_time(result_.scheme));
+    // Chunks are cut from a part as it will run; residence must see their pieces.
+    apply(FunctorPhase::kTimed);
     take(realize_residence(result_.scheme));
     take(realize_tier(result_.scheme));
     // Last, what keeps bits, or only moves sums.

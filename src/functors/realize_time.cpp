@@ -172,10 +172,12 @@ class Realization {
     const std::vector<Value> made = m.outputs;
     const Phase phase = m.phase;
     std::vector<Morphism>& section = sections_[static_cast<size_t>(m.section)];
-    const size_t at = section.size();
+    if (m.section == Section::kBody) {
+      for (const Value out : made) made_at_[out] = section.size();
+    }
     section.push_back(std::move(m));
     for (const Value out : made) {
-      if (split_.summed[out]) accumulate(out, at, phase);
+      if (split_.summed[out]) accumulate(out, phase);
     }
   }
 
@@ -206,11 +208,13 @@ class Realization {
     }
   }
 
-  // sum = sum + this part, from zeros, in float32. The sum keeps the name that the whole had.
-  void accumulate(Value partial, size_t made_at, Phase phase) {
+  // sum = sum + this part, from zeros, in float32. The sum keeps the name that the whole had, and
+  // is rounded to the whole's precision, once, where a reader needs it so.
+  void accumulate(Value partial, Phase phase) {
     const Object whole = scheme_[partial];
     const bool narrow = size_of(whole.type.dtype) < size_of(Dtype::kF32);
-    Object sum = derived(whole, narrow ? "sum" : "");
+    const bool rounded = narrow && !reads_wide(partial);
+    Object sum = derived(whole, rounded ? "sum" : "");
     if (narrow) sum.type.dtype = Dtype::kF32;
     std::vector<int64_t> shape;
     for (const Axis& axis : sum.type.axes) shape.push_back(axis.size);
@@ -218,24 +222,25 @@ class Realization {
         emit(Section::kPrologue, "fill", {},
              {{"shape", shape}, {"value", 0.0}, {"dtype", std::string(name(sum.type.dtype))}},
              phase, derived(sum, "begin"));
-    Morphism& maker = sections_[static_cast<size_t>(Section::kBody)][made_at];
-    if (narrow) widen(maker, partial);
-    if (!narrow && can_add(maker, partial)) {
+    const bool wide = !read_in_body(partial) && (!narrow || widen(partial));
+    Value after = partial;
+    if (Morphism* product = wide ? adder_of(partial) : nullptr) {
       // A product adds to the sum as it goes; the part alone is never there.
-      maker.inputs.push_back(begin);
+      product->inputs.push_back(begin);
       result_[partial] = sum;
-      result_.loop.push_back({begin, partial});
-      return;
+    } else {
+      result_[partial].source = derived(whole, "part").source;
+      after = emit(Section::kBody, "add", {begin, partial}, {}, phase, sum);
     }
-    result_[partial].source = derived(whole, "part").source;
-    const Value after = emit(Section::kBody, "add", {begin, partial}, {}, phase, sum);
     result_.loop.push_back({begin, after});
     totals_[partial] = after;
-    if (!narrow) return;
-    // An object is rounded to its own precision, once.
-    totals_[partial] =
-        emit(Section::kEpilogue, "cast", {after}, {{"dtype", std::string(name(whole.type.dtype))}},
-             phase, derived(whole));
+    if (rounded) {
+      totals_[partial] =
+          emit(Section::kEpilogue, "cast", {after},
+               {{"dtype", std::string(name(whole.type.dtype))}}, phase, derived(whole));
+    } else if (narrow) {
+      widen_views(partial);
+    }
   }
 
   bool read_in_body(Value v) const {
@@ -243,27 +248,87 @@ class Realization {
                        [&](int i) { return split_.sections[i] == Section::kBody; });
   }
 
-  // Whether a matrix product may add to the sum itself: it adds nothing yet, and only the sum is
-  // read.
-  bool can_add(const Morphism& maker, Value partial) const {
-    return maker.op == "contract" && maker.inputs.size() == 2 && !read_in_body(partial);
+  Morphism& maker_of(Value v) { return sections_[1][made_at_.at(v)]; }
+
+  // A term that is made in the body for this sum alone.
+  bool is_own_term(Value v) const {
+    return made_at_.count(v) && split_.kinds[v] == Batchwise::kPartial && !split_.summed[v] &&
+           read_by_[v].size() == 1;
   }
 
-  // Only the sum is rounded to the object's precision, where whoever makes the part can say so.
-  void widen(Morphism& maker, Value partial) {
-    if (read_in_body(partial)) return;
-    if (op_named(maker.op).says_dtype && maker.outputs[0] == partial) {
+  // The matrix product that may begin with the sum so far: whoever makes v, or one of its terms.
+  Morphism* adder_of(Value v) {
+    Morphism& maker = maker_of(v);
+    if (maker.op == "contract" && maker.inputs.size() == 2) return &maker;
+    if (maker.op != "add") return nullptr;
+    for (const Value term : maker.inputs) {
+      if (!is_own_term(term) || !same_shape(scheme_[term].type, scheme_[v].type)) continue;
+      if (Morphism* product = adder_of(term)) return product;
+    }
+    return nullptr;
+  }
+
+  // Makes v in float32, so that only the sum is rounded, where whoever makes it can say so.
+  bool widen(Value v) {
+    if (!can_widen(v)) return false;
+    Morphism& maker = maker_of(v);
+    result_[v].type.dtype = Dtype::kF32;
+    if (op_named(maker.op).says_dtype) {
       maker.attrs["dtype"] = std::string("f32");
     } else if (maker.op == "map") {
       auto& text = std::get<std::string>(maker.attrs["body"]);
       Body body = parse_body(text);
-      const auto k = std::find(maker.outputs.begin(), maker.outputs.end(), partial);
+      const auto k = std::find(maker.outputs.begin(), maker.outputs.end(), v);
       body.outputs[k - maker.outputs.begin()].dtype = Dtype::kF32;
       text = print(body);
     } else {
-      return;
+      const std::vector<Value> terms = maker.inputs;
+      for (const Value term : terms) widen(term);
     }
-    result_[partial].type.dtype = Dtype::kF32;
+    return true;
+  }
+  bool can_widen(Value v) const {
+    const Morphism& maker = sections_[1][made_at_.at(v)];
+    if (op_named(maker.op).says_dtype) return maker.outputs[0] == v;
+    if (maker.op == "map") return true;
+    if (maker.op != "add") return false;
+    return std::all_of(maker.inputs.begin(), maker.inputs.end(),
+                       [&](Value term) { return is_own_term(term) && can_widen(term); });
+  }
+
+  // Whether whoever reads the sum makes the same of it in float32, through views too.
+  bool reads_wide(Value v) const {
+    if (std::count(scheme_.outputs.begin(), scheme_.outputs.end(), v)) return false;
+    return std::all_of(read_by_[v].begin(), read_by_[v].end(), [&](int i) {
+      const Morphism& m = scheme_.morphisms[i];
+      if (split_.sections[i] == Section::kBody) return true;  // reads the part
+      if (op_named(m.op).view) return reads_wide(m.outputs[0]);
+      return makes_the_same(m, v);
+    });
+  }
+  bool makes_the_same(const Morphism& m, Value widened) const {
+    OpCall call = call_of(scheme_, m);
+    if (op_named(m.op).one_dtype) return false;
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      if (m.inputs[k] == widened) call.inputs[k].dtype = Dtype::kF32;
+    }
+    try {
+      const std::vector<Type> made = infer_types(call);
+      for (size_t o = 0; o < made.size(); ++o) {
+        if (made[o] != scheme_[m.outputs[o]].type) return false;
+      }
+    } catch (const Error&) {
+      return false;  // it does not take float32
+    }
+    return true;
+  }
+  void widen_views(Value v) {
+    for (const int i : read_by_[v]) {
+      const Morphism& m = scheme_.morphisms[i];
+      if (split_.sections[i] == Section::kBody || !op_named(m.op).view) continue;
+      result_[m.outputs[0]].type.dtype = Dtype::kF32;
+      widen_views(m.outputs[0]);
+    }
   }
 
   Value total_of(Value v) const { return totals_[v] >= 0 ? totals_[v] : v; }
@@ -278,6 +343,7 @@ class Realization {
   std::vector<Value> totals_;                         // per partial object: its sum
   std::map<std::pair<Value, int64_t>, Value> taken_;  // by the whole and its fill
   std::map<Value, Value> counters_;
+  std::map<Value, size_t> made_at_;  // per object of the body: its maker's place there
   Value index_ = -1, next_index_ = -1;
 };
 

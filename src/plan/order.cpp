@@ -5,6 +5,7 @@
 #include <queue>
 #include <set>
 
+#include "analysis/accumulators.h"
 #include "base/error.h"
 #include "ops/op_def.h"
 
@@ -120,6 +121,10 @@ class Growth {
     for (const Carry& c : scheme.carries) carried_[c.out] = true;
     for (const Carry& c : scheme.loop) {
       carried_[c.out] = crosses_[c.in] = crosses_[c.out] = true;
+    }
+    const std::vector<Value> grown = grown_from(scheme);  // in the accumulator's own bytes
+    for (size_t v = 0; v < n; ++v) {
+      if (grown[v] >= 0) carried_[v] = crosses_[v] = true;
     }
     for (const std::vector<int>& readers : readers_) {
       left_.push_back(static_cast<int>(readers.size()));

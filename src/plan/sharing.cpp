@@ -1,8 +1,10 @@
 #include "plan/sharing.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
+#include "analysis/accumulators.h"
 #include "base/error.h"
 #include "cost/cost.h"
 #include "ops/op_def.h"
@@ -10,6 +12,12 @@
 namespace adjoint {
 
 namespace {
+
+// A morphism whose result lies over a slice that it reads, maybe through splits.
+struct Over {
+  int morphism;
+  Value slice;
+};
 
 class Finder {
  public:
@@ -53,6 +61,10 @@ class Finder {
     }
     begins_.assign(scheme_.objects.size(), false);
     for (const Carry& c : scheme_.loop) begins_[c.in] = true;
+    found_.grown_from = grown_from(scheme_);
+    for (size_t v = 0; v < scheme_.objects.size(); ++v) {
+      if (found_.grown_from[v] >= 0) found_.is_carried[v] = true;
+    }
   }
 
   void lie_within(Value v, Value holder, int64_t start) {
@@ -85,14 +97,52 @@ class Finder {
       if (!op_named(m.op).wants_dense) continue;
       for (const Value in : m.inputs) read_densely[in] = true;
     }
-    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
-      const Morphism& m = scheme_.morphisms[i];
-      if (op_named(m.op).view) {
-        see(m, read_densely);
-      } else {
-        write_over_slice(static_cast<int>(i), made_by, read_by, read_densely);
+    const Sharing start = found_;
+    // Again without those that would cost: what lies where depends on who lies there before.
+    for (std::set<int> banned;;) {
+      over_.clear();
+      for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+        const Morphism& m = scheme_.morphisms[i];
+        if (op_named(m.op).view) {
+          see(m, read_densely);
+        } else if (!banned.count(static_cast<int>(i))) {
+          write_over_slice(static_cast<int>(i), made_by, read_by, read_densely);
+        }
       }
+      const size_t before = banned.size();
+      for (const Over& over : over_) {
+        if (keeps_the_rest(over, made_by, read_by)) banned.insert(over.morphism);
+      }
+      if (banned.size() == before) return;
+      found_ = start;
     }
+  }
+
+  // A result over its slice keeps the whole object for as long as it lives itself. Where it is
+  // read in the backward, all other slices, or what lies over them, must be read there too, or
+  // their bytes would wait for nobody.
+  bool keeps_the_rest(const Over& over, const std::vector<int>& made_by,
+                      const std::vector<std::vector<int>>& read_by) const {
+    const Morphism& m = scheme_.morphisms[over.morphism];
+    if (m.phase != Phase::kForward || !is_read_late(m.outputs[0], read_by)) return false;
+    const Value whole = scheme_.morphisms[made_by[over.slice]].inputs[0];
+    return std::any_of(read_by[whole].begin(), read_by[whole].end(), [&](int reader) {
+      const Value slice = scheme_.morphisms[reader].outputs[0];
+      if (is_read_late(slice, read_by)) return false;
+      return std::none_of(over_.begin(), over_.end(), [&](const Over& other) {
+        return other.slice == slice &&
+               is_read_late(scheme_.morphisms[other.morphism].outputs[0], read_by);
+      });
+    });
+  }
+
+  // After the forward, through views too.
+  bool is_read_late(Value v, const std::vector<std::vector<int>>& read_by) const {
+    return std::any_of(read_by[v].begin(), read_by[v].end(), [&](int reader) {
+      const Morphism& m = scheme_.morphisms[reader];
+      return m.phase != Phase::kForward ||
+             (op_named(m.op).view && is_read_late(m.outputs[0], read_by));
+    });
   }
 
   void see(const Morphism& m, const std::vector<bool>& read_densely) {
@@ -129,6 +179,11 @@ class Finder {
       found_.adjacent.within[out] = in;
       found_.places[out].strides = found_.places[in].strides;
       lie_within(out, in, 0);
+      Value slice = in;
+      while (scheme_.morphisms[made_by[slice]].op != "slice") {
+        slice = scheme_.morphisms[made_by[slice]].inputs[0];
+      }
+      over_.push_back({i, slice});
       return;
     }
   }
@@ -164,6 +219,7 @@ class Finder {
   const Scheme& scheme_;
   const PlanOptions& options_;
   std::vector<bool> begins_;  // per object: an accumulator's beginning
+  std::vector<Over> over_;
   Sharing found_;
 };
 

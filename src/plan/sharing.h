@@ -19,6 +19,7 @@ struct CallFacts {
 struct Sharing {
   std::vector<Value> view_of = {};     // per object: what it is a view of, or -1
   std::vector<Value> carried_to = {};  // per object: where it is carried to, or -1
+  std::vector<Value> grown_from = {};  // per object: whose place it takes in an accumulator, or -1
   std::vector<bool> is_carried = {}, is_input = {};
   Adjacent adjacent = {};
   std::vector<int> joined = {};       // per object: its group of parameters, or -1

@@ -228,7 +228,8 @@ class Planner {
 
   void place_output(const Morphism& m, size_t o, int at, const CallFacts& facts) {
     const Value out = m.outputs[o];
-    if (const Value in = sharing_.carried_to[out]; in >= 0) {
+    const Value grown = sharing_.grown_from[out];
+    if (const Value in = grown >= 0 ? grown : sharing_.carried_to[out]; in >= 0) {
       CHECK(tier_of(in) == tier_of(out),
             "state comes out in the tier where it went in: " + to_string(scheme_[in].source));
       CHECK(may_write(m, o, in, facts),

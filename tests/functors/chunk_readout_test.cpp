@@ -102,19 +102,71 @@ TEST(ChunkReadout, SamplesAreCutToo) {
             (std::vector<std::string>{"[b=1, s=4, i=3]", "[b=1, s=4, i=3]", "[b=2, s=4, i=3]"}));
 }
 
-// A batch that comes in parts keeps its axis of samples whole.
-TEST(ChunkReadout, PartsOfTheBatchAreNotCut) {
-  const Scheme cut =
-      apply_functor("chunk_readout(rows=2)",
-                    parse_scheme(loss_and_gradients("abo,abi->oi", "f32[v=5, i=3]", " parts=2")));
-  int slices = 0;
-  for (const Morphism& m : cut.morphisms) {
-    if (m.op != "slice") continue;
-    ++slices;
-    EXPECT_EQ(cut[m.outputs[0]].type.dim(0), 2);
-    EXPECT_EQ(cut[m.outputs[0]].type.dim(1), 2);
+// In a step of parts a chunk is cut from the part's own samples, so that its rows lie in one piece,
+// and the sum of the parts goes through the chunks: no second accumulator, no pass to add them.
+TEST(ChunkReadout, APartIsCutAlongItsSamplesAndItsSumGoesThroughTheChunks) {
+  const Scheme whole = parse_scheme(loss_and_gradients("abo,abi->oi", "f32[v=5, i=3]", " parts=1"));
+  Scheme parts = whole;
+  for (const Value in : parts.inputs) {
+    if (parts[in].role == Role::kInput) parts[in].attributes.parts = 2;
   }
-  EXPECT_EQ(slices, 4);
+  parts.outputs.pop_back();  // the gradient of h has samples, and would leave the step
+  for (Object& object : parts.objects) {
+    if (!object.type.axes.empty() && object.type.axes[0].name == "b") object.type.axes[0].size = 4;
+  }
+  const Scheme timed = realize_time(parts);
+  const Scheme cut = apply_functor("chunk_readout(rows=4)", timed);
+  std::vector<std::string> addends;
+  for (const Morphism& m : cut.morphisms) {
+    if (m.op == "slice") {
+      EXPECT_EQ(cut[m.outputs[0]].type.dim(0), 1) << to_string(m.source);
+      EXPECT_EQ(cut[m.outputs[0]].type.dim(1), 4) << to_string(m.source);
+    }
+    if (m.op == "contract" && m.inputs.size() > 2) {
+      addends.push_back(to_string(cut[m.inputs[2]].source) + " -> " +
+                        to_string(cut[m.outputs[0]].source));
+    }
+  }
+  EXPECT_EQ(addends,
+            (std::vector<std::string>{"w:grad.begin -> w.chunk0:grad", "w.chunk0:grad -> w:grad"}));
+}
+
+// What precision puts between the readout and its loss is part of the chunk.
+TEST(ChunkReadout, CastsBetweenReadoutAndLossAreCutToo) {
+  const std::string text = applied("chunk_readout(rows=4)", R"(scheme:
+  input %0 h: bf16[b=2, s=4, i=3]
+  input %1 t: i32[b=2, s=4]
+  parameter %2 w: bf16[v=5, i=3]
+  control %3 scale: f32[]
+  %4 y: bf16[b=2, s=4, v=5] = linear(%0, %2) @y
+  %5 y:f32: f32[b=2, s=4, v=5] = cast(%4) {dtype="f32"} @y:f32
+  %6 loss: f32[] metric, %7 loss.count: f32[] metric, %8 loss.lse: f32[b=2, s=4] = cross_entropy(%5, %1) {ignore=-1} @loss
+  %9 y:grad: f32[b=2, s=4, v=5] gradient = cross_entropy_grad(%5, %1, %8, %3) {ignore=-1} @loss:grad backward
+  %10 y:grad.bf16: bf16[b=2, s=4, v=5] gradient = cast(%9) {dtype="bf16"} @y:grad.bf16 backward
+  %11 w:grad: f32[v=5, i=3] gradient = contract(%10, %0) {dtype="f32", map="abo,abi->oi"} @y:grad backward
+  %12 h:grad: bf16[b=2, s=4, i=3] gradient = contract(%10, %2) {map="abo,oi->abi"} @y:grad backward
+  return %6, %7, %11, %12
+)");
+  for (const char* whole : {"f32[b=2, s=4, v=5]", "bf16[b=2, s=4, v=5]"}) {
+    EXPECT_EQ(text.find(whole), std::string::npos) << whole << "\n" << text;
+  }
+  EXPECT_NE(text.find("y.chunk1:grad.bf16: bf16[b=1, s=4, v=5]"), std::string::npos) << text;
+}
+
+// The default chunk of a chunk is smaller than the chunk: it is left alone all the same.
+TEST(ChunkReadout, ChunksAreNotCutAgain) {
+  const std::string rows = "b=8, s=4096";
+  std::string text = loss_and_gradients("abo,abi->oi", "f32[v=20000, i=4096]");
+  for (const auto& [from, to] : {std::pair<std::string, std::string>{"b=2, s=4", rows},
+                                 {"v=5", "v=20000"},
+                                 {"i=3", "i=4096"}}) {
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+      text.replace(at, from.size(), to);
+    }
+  }
+  const std::string once = applied("chunk_readout", text);
+  EXPECT_NE(once.find(".chunk1"), std::string::npos);
+  EXPECT_EQ(once.find(".chunk0.chunk0"), std::string::npos) << once;
 }
 
 TEST(ChunkReadout, LeavesAloneWhatItCannotCut) {

@@ -144,6 +144,69 @@ TEST(RealizeTime, AProductAddsToItsSum) {
   EXPECT_TRUE(has(text, "return %5, %12\n")) << text;
 }
 
+// Joined projections have one gradient and slices of it: the joined one is summed, by the product
+// that makes it, and seen in slices afterwards.
+TEST(RealizeTime, WhatIsSeenInSlicesIsSummedWhole) {
+  const std::string text = in_parts(R"(scheme m:
+  input %0 x: f32[batch=4, n=3] parts=2
+  input %1 y: f32[batch=4, k=2] parts=2
+  %2 both: f32[n=3, k=2] = contract(%0, %1) {map="bn,bk->nk"} @both
+  %3 a: f32[n=2, k=2] = slice(%2) {axis=0, size=2, start=0} @a
+  %4 b: f32[n=1, k=2] = slice(%2) {axis=0, size=1, start=2} @b
+  %5 c: f32[n=2, k=2] = mul(%3, %3) @c
+  %6 d: f32[n=1, k=2] = mul(%4, %4) @d
+  return %5, %6
+)");
+  EXPECT_TRUE(has(text, "%2 both: f32[n=3, k=2] = contract(%9, %10, %11) {map")) << text;
+  EXPECT_TRUE(has(text, "loop %11 -> %2\n")) << text;
+  EXPECT_TRUE(has(text, "slice(%2) {axis=0, size=2, start=0} @a epilogue\n")) << text;
+  EXPECT_FALSE(has(text, " add(")) << text;
+}
+
+// Where only a part of it is seen, that part is summed: the rest is nobody's.
+TEST(RealizeTime, WhatIsSeenInPartIsSummedInPart) {
+  const std::string text = in_parts(R"(scheme m:
+  input %0 x: f32[batch=4, n=3] parts=2
+  input %1 y: f32[batch=4, k=2] parts=2
+  %2 both: f32[n=3, k=2] = contract(%0, %1) {map="bn,bk->nk"} @both
+  %3 a: f32[n=2, k=2] = slice(%2) {axis=0, size=2, start=0} @a
+  %4 c: f32[n=2, k=2] = mul(%3, %3) @c
+  return %4
+)");
+  EXPECT_TRUE(has(text, "a: f32[n=2, k=2] = add(")) << text;
+}
+
+// The two gradients of a tied table have one sum, which the product begins with.
+TEST(RealizeTime, AProductUnderAnAdditionBeginsWithTheSum) {
+  const std::string text = in_parts(R"(scheme m:
+  input %0 x: f32[batch=4, n=3] parts=2
+  input %1 y: f32[batch=4, k=2] parts=2
+  input %2 z: f32[batch=4, n=3, k=2] parts=2
+  %3 a: f32[n=3, k=2] = contract(%0, %1) {map="bn,bk->nk"} @a
+  %4 b: f32[n=3, k=2] = map(%2) {body="x0/1"} @b
+  %5 sum: f32[n=3, k=2] = add(%4, %3) @sum
+  %6 last: f32[n=3, k=2] = mul(%5, %5) @last
+  return %6
+)");
+  EXPECT_TRUE(has(text, "%3 a: f32[n=3, k=2] = contract(%9, %10, %12) {map")) << text;
+  EXPECT_TRUE(has(text, "%5 sum: f32[n=3, k=2] = add(%4, %3) @sum\n")) << text;
+  EXPECT_TRUE(has(text, "loop %12 -> %5\n")) << text;
+}
+
+// A 16-bit sum whose readers make the same of float32 is never rounded: the sum is there anyway.
+TEST(RealizeTime, ANarrowSumIsReadAsItIs) {
+  const std::string text = in_parts(R"(scheme m:
+  input %0 x: bf16[batch=4, n=3] parts=2
+  input %1 y: bf16[batch=4, k=2] parts=2
+  %2 a: bf16[n=3, k=2] gradient = contract(%0, %1) {map="bn,bk->nk"} @a
+  %3 squares: f32[] metric = square_sum(%2) @squares
+  return %3
+)");
+  EXPECT_TRUE(has(text, "%2 a: f32[n=3, k=2] gradient = contract(%6, %7, %8) {dtype=\"f32\", map"))
+      << text;
+  EXPECT_FALSE(has(text, "cast(")) << text;
+}
+
 TEST(RealizeTimeRefuses, AnAddendThatWouldCountOncePerPart) {
   EXPECT_EQ(error_text([] {
               in_parts(R"(scheme m:
