@@ -148,11 +148,6 @@ class Realization {
         add_like(v, dtype, again ? word + "." + std::string(name(reader.phase)) : word);
     if (shared) {
       emit("cast", {v}, made, {{"dtype", word}}, reader);
-      // What parameters that lie one behind the other are cast to is as what each of them is.
-      if (v < static_cast<Value>(like_.size()) && like_[v] >= 0) {
-        after_[made].role = Role::kParameter;
-        after_[made].attributes.residence = before_[like_[v]].attributes.residence;
-      }
     } else if (joined != joined_codes_.end()) {
       std::vector<Value> parts;
       for (const Value part : joined->second.inputs) parts.push_back(as(part, dtype, reader));
@@ -162,6 +157,14 @@ class Realization {
       emit("dequantize", {codes->second.codes, codes->second.scales}, made,
            {{"format", format}, {"dtype", word}}, reader);
     }
+    // What joined parameters become is as what each of them becomes: recomputed where that is.
+    if (v < static_cast<Value>(like_.size()) && like_[v] >= 0) {
+      after_[made].role = Role::kParameter;
+      after_[made].attributes.residence = before_[like_[v]].attributes.residence;
+    }
+    // Nor does a matrix wait, dequantized, for the recomputation of its block.
+    Residence& residence = after_[made].attributes.residence;
+    if (!shared && residence == Residence::kUnsaid) residence = Residence::kRecomputed;
     return found->second = made;
   }
 

@@ -145,13 +145,13 @@ TEST(RealizePrecision, OfAFrozenMatrixIsCodesAndScales) {
   parameter %7 v:codes: i8[h=4, o=2] frozen init=ones
   parameter %8 v:scales: f32[h=4] frozen init=ones
   %9 x:bf16: bf16[n=3, h=4] input = cast(%0) {dtype="bf16"} @x:bf16
-  %10 w:bf16: bf16[o=2, h=4] parameter frozen host = dequantize(%5, %6) {dtype="bf16", format="nf4"} @w:bf16
+  %10 w:bf16: bf16[o=2, h=4] parameter frozen recomputed host = dequantize(%5, %6) {dtype="bf16", format="nf4"} @w:bf16
   %1 y: bf16[n=3, o=2] = linear(%9, %10) @y
   %11 y:f32: f32[n=3, o=2] = cast(%1) {dtype="f32"} @y:f32
-  %12 v:f32: f32[h=4, o=2] parameter frozen = dequantize(%7, %8) {dtype="f32", format="int8"} @v:f32
+  %12 v:f32: f32[h=4, o=2] parameter frozen recomputed = dequantize(%7, %8) {dtype="f32", format="int8"} @v:f32
   %2 z: f32[n=3, h=4] = linear(%11, %12) @z
   %3 z2: f32[n=3, h=4] = linear(%11, %12) @z2
-  %13 w:bf16.backward: bf16[o=2, h=4] parameter frozen host = dequantize(%5, %6) {dtype="bf16", format="nf4"} @w:bf16.backward backward
+  %13 w:bf16.backward: bf16[o=2, h=4] parameter frozen recomputed host = dequantize(%5, %6) {dtype="bf16", format="nf4"} @w:bf16.backward backward
   %4 x:grad: f32[n=3, h=4] gradient = contract(%1, %13) {dtype="f32", map="no,oi->ni"} @y:grad backward
   return %2, %3, %4
 )");
