@@ -18,6 +18,7 @@
 #include <numeric>
 #include <set>
 
+#include "analysis/accumulators.h"
 #include "base/text.h"
 #include "functors/functor.h"
 #include "ops/body_join.h"
@@ -435,6 +436,7 @@ class Fusion {
   }
 
   void find_lives() {
+    grown_from_ = grown_from(scheme_);
     view_of_.assign(scheme_.objects.size(), -1);
     for (const Morphism& m : scheme_.morphisms) {
       if (op_named(m.op).view) view_of_[m.outputs[0]] = m.inputs[0];
@@ -458,7 +460,10 @@ class Fusion {
     most_ = *std::max_element(live_.begin(), live_.end());
   }
 
-  int64_t bytes_of(Value v) const { return scheme_[v].type.bytes().count; }
+  // What grows in an accumulator takes no bytes beside it.
+  int64_t bytes_of(Value v) const {
+    return grown_from_[v] >= 0 ? 0 : scheme_[v].type.bytes().count;
+  }
 
   // Room for the sums of every block of rows; by column there is need of none.
   int64_t partial_sums(const Group& g) const {
@@ -560,11 +565,13 @@ class Fusion {
   // What may live where a recomputation joins a gradient: as much as lived between their places,
   // or, where no product is recomputed, well less than the most. Who recomputes products does so
   // because bytes are short, and such steps have their peak where they go back. (By plans of 108
-  // steps: 3/4 everywhere raised the peak of 17 by 0.1 to 9%, this of two by at most 0.7%.)
+  // steps: 3/4 everywhere raised the peak of 17 by 0.1 to 9%, this of two by at most 0.7%.) A step
+  // in parts has its peak in the body, and what its most is elsewhere says nothing of that.
   int64_t most_around(int place, int other) const {
     const auto [first, last] = std::minmax(place, other);
     const int64_t lived = *std::max_element(live_.begin() + first, live_.begin() + last + 1);
-    return repeats_products_ ? lived : std::max(lived, most_ / 4 * 3);
+    const bool tight = repeats_products_ || !scheme_.loop.empty();
+    return tight ? lived : std::max(lived, most_ / 4 * 3);
   }
 
   // ---- the scheme again ----
@@ -633,6 +640,7 @@ class Fusion {
   std::vector<bool> fusible_;
   std::vector<bool> kept_;  // returned or carried
   std::vector<Group> groups_;
+  std::vector<Value> grown_from_;  // per object: see analysis/accumulators.h
   std::vector<Value> view_of_;
   std::vector<std::vector<Value>> views_;  // per object that is none: its views
   std::vector<int64_t> live_;              // bytes, by place

@@ -3,12 +3,16 @@
 // the backward anyway; recomputed apart where a whole segment is recomputed, so that it does not
 // wait there from the segment's forward to its own block's backward.
 // Its bytes are free in between, for one pass over memory; matrix products and attention are never
-// repeated, and nothing is kept for its sake.
+// repeated, and nothing is kept for its sake. As it is on by default, the passes may take a percent
+// of the step at most: those that free most for their time come first.
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "analysis/structure.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
+#include "ops/quantize.h"
 
 namespace adjoint {
 
@@ -16,7 +20,7 @@ namespace {
 
 class Cheap {
  public:
-  explicit Cheap(const Scheme& scheme) : scheme_(scheme) {
+  explicit Cheap(const Scheme& scheme) : scheme_(scheme), made_by_(producers(scheme)) {
     const size_t n = scheme.objects.size();
     read_back_.assign(n, false);
     seen_back_.assign(n, false);
@@ -48,21 +52,23 @@ class Cheap {
     return list;
   }
 
-  // Those that the backward reads, and those that are needed on the way to them.
+  // Those that the backward reads.
   std::vector<Value> marks() const {
-    std::vector<bool> marked(cheap_.size(), false);
     std::vector<Value> list;
-    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
-      const Morphism& m = scheme_.morphisms[i];
-      bool any = false;
-      for (const Value out : m.outputs) {
-        marked[out] = cheap_[out] && (marked[out] || seen_back_[out]);
-        if (!marked[out]) continue;
-        list.push_back(out);
-        any = true;
+    for (size_t v = 0; v < cheap_.size(); ++v) {
+      if (cheap_[v] && seen_back_[v]) list.push_back(static_cast<Value>(v));
+    }
+    return list;
+  }
+
+  // v, and what is needed on the way to it and nowhere kept.
+  std::vector<Value> with_way(Value v) const {
+    std::vector<Value> list = {v};
+    for (size_t k = 0; k < list.size(); ++k) {
+      for (const Value in : scheme_.morphisms[made_by_[list[k]]].inputs) {
+        if (!cheap_[in] || seen_back_[in] || std::count(list.begin(), list.end(), in)) continue;
+        list.push_back(in);
       }
-      if (!any) continue;
-      for (const Value in : m.inputs) marked[in] = cheap_[in];
     }
     return list;
   }
@@ -106,50 +112,169 @@ class Cheap {
   }
 
   const Scheme& scheme_;
+  std::vector<int> made_by_;
   std::vector<bool> read_back_;  // by the backward
   std::vector<bool> seen_back_;  // the same, or through a view
   std::vector<bool> cheap_;
 };
 
-// A parameter is always there, so what it is cast to need not be.
-void mark_parameters(Scheme& scheme, Application& application) {
-  const bool casts = std::any_of(scheme.objects.begin(), scheme.objects.end(), [](const Object& o) {
-    return dtype_named(o.attributes.precision).has_value();
-  });
-  for (const Value in : scheme.inputs) {
-    Object& object = scheme[in];
-    if (!casts || object.role != Role::kParameter) continue;
-    if (object.attributes.residence != Residence::kUnsaid) continue;
-    object.attributes.residence = Residence::kRecomputed;
-    ++application.matches;
-  }
+// Operations that a device does while it moves a byte: of products the most that a sheet says, so
+// that the step is not taken for longer than it is, and of bodies the fewest.
+struct Rates {
+  double products, bodies;
+  double launch;  // bytes
+};
+Rates rates(Target target, Dtype dtype) {
+  if (target == Target::kCpu) return {.products = 10, .bodies = 0.45, .launch = 3e4};
+  return {
+      .products = size_of(dtype) < size_of(Dtype::kF32) ? 290.0 : 75.0, .bodies = 7, .launch = 9e6};
 }
 
-// Joined parameters that live in another tier are copied together for every block that reads them.
-void mark_joined(Scheme& scheme, Application& application) {
-  for (const Morphism& m : scheme.morphisms) {
-    if (m.op != "concat" || m.phase != Phase::kForward) continue;
-    const bool away = std::all_of(m.inputs.begin(), m.inputs.end(), [&](Value in) {
-      return scheme[in].role == Role::kParameter && scheme[in].attributes.tier == Tier::kHost;
-    });
-    Object& joined = scheme[m.outputs[0]];
-    if (!away || joined.attributes.residence != Residence::kUnsaid) continue;
-    joined.attributes.residence = Residence::kRecomputed;
-    ++application.matches;
+// Time in bytes that could have been moved meanwhile, with precisions as they are said so far.
+class Clock {
+ public:
+  Clock(const Scheme& scheme, Target target) : scheme_(scheme), target_(target) {
+    for (const Value in : scheme.inputs) parts_ = std::max(parts_, scheme[in].attributes.parts);
   }
-}
+
+  double bytes(Value v) const {
+    return static_cast<double>(scheme_[v].type.num_elements() * size_of(dtype(v)).count);
+  }
+  // Of one call, which every part of the batch makes.
+  double launch() const { return parts_ * rates(target_, Dtype::kF32).launch; }
+  int parts() const { return parts_; }
+  double time(const Morphism& m) const {
+    if (op_named(m.op).view) return 0;
+    double moved = 0;
+    for (const Value v : m.inputs) moved += bytes(v);
+    for (const Value v : m.outputs) moved += bytes(v);
+    const Rates rate = rates(target_, dtype(m.outputs[0]));
+    const auto flops = static_cast<double>(count_flops(call_of(scheme_, m)));
+    return launch() + std::max(moved, flops / (op_named(m.op).body ? rate.bodies : rate.products));
+  }
+  // Of products and attention alone: bodies will be joined, nobody knows yet how far.
+  double step() const {
+    double sum = 0;
+    for (const Morphism& m : scheme_.morphisms) {
+      if (!op_named(m.op).body && !op_named(m.op).view) sum += time(m) - launch();
+    }
+    return sum;
+  }
+
+ private:
+  Dtype dtype(Value v) const {
+    const Object& object = scheme_[v];
+    return dtype_named(object.attributes.precision).value_or(object.type.dtype);
+  }
+
+  const Scheme& scheme_;
+  Target target_;
+  int parts_ = 1;
+};
+
+// What could be recomputed, by kind: the same in every block.
+struct Choice {
+  Residence residence = Residence::kRecomputed;
+  std::vector<Value> values = {};
+  double freed = 0, cost = 0;  // bytes, and the clock's
+};
+
+class Choices {
+ public:
+  Choices(const Scheme& scheme, Target target)
+      : scheme_(scheme), clock_(scheme, target), made_by_(producers(scheme)) {}
+
+  std::vector<Choice> found() {
+    Cheap cheap(scheme_);
+    for (const Value v : cheap.marks()) add(v, cheap.with_way(v), Residence::kRecomputed);
+    for (const Value v : cheap.marks_apart()) add(v, {v}, Residence::kApart);
+    add_parameters();
+    add_joined();
+    std::vector<Choice> list;
+    for (auto& [kind, choice] : by_kind_) list.push_back(std::move(choice));
+    std::stable_sort(list.begin(), list.end(), [](const Choice& a, const Choice& b) {
+      return a.freed * b.cost > b.freed * a.cost;
+    });
+    return list;
+  }
+  double step() const { return clock_.step(); }
+
+ private:
+  Choice& of_kind(const std::string& kind, Residence residence) {
+    Choice& choice = by_kind_[kind + (residence == Residence::kApart ? " apart" : "")];
+    choice.residence = residence;
+    return choice;
+  }
+
+  void add(Value v, const std::vector<Value>& way, Residence residence) {
+    const Morphism& maker = scheme_.morphisms[made_by_[v]];
+    std::string kind = maker.op;
+    for (const Value in : maker.inputs) kind += " " + to_string(scheme_[in].type);
+    Choice& choice = of_kind(kind, residence);
+    choice.freed += clock_.bytes(v);
+    for (const Value w : way) {
+      choice.values.push_back(w);
+      choice.cost += clock_.time(scheme_.morphisms[made_by_[w]]);
+    }
+  }
+
+  // A parameter is always there, so what it is cast to need not be.
+  void add_parameters() {
+    const auto is_narrow = [](const Object& o) {
+      return dtype_named(o.attributes.precision).has_value();
+    };
+    if (std::none_of(scheme_.objects.begin(), scheme_.objects.end(), is_narrow)) return;
+    // Kept, it is cast before all parts of the batch; else once more for each, there and back.
+    const double passes = 2.0 * clock_.parts() - 1;
+    for (const Value in : scheme_.inputs) {
+      const Object& object = scheme_[in];
+      if (object.role != Role::kParameter || code_format(object.attributes.precision)) continue;
+      if (object.attributes.residence != Residence::kUnsaid) continue;
+      Choice& choice = of_kind("parameter " + to_string(object.type), Residence::kRecomputed);
+      const double elements = static_cast<double>(object.type.num_elements());
+      choice.values.push_back(in);
+      choice.freed += 2 * elements;
+      choice.cost += passes * (clock_.bytes(in) + 2 * elements + clock_.launch());
+    }
+  }
+
+  // Joined parameters that live in another tier are copied together for every block that reads
+  // them.
+  void add_joined() {
+    for (const Morphism& m : scheme_.morphisms) {
+      if (m.op != "concat" || m.phase != Phase::kForward) continue;
+      const bool away = std::all_of(m.inputs.begin(), m.inputs.end(), [&](Value in) {
+        return scheme_[in].role == Role::kParameter && scheme_[in].attributes.tier == Tier::kHost;
+      });
+      const Value joined = m.outputs[0];
+      if (!away || scheme_[joined].attributes.residence != Residence::kUnsaid) continue;
+      Choice& choice = of_kind("joined", Residence::kRecomputed);
+      choice.values.push_back(joined);
+      choice.freed += clock_.bytes(joined);
+    }
+  }
+
+  const Scheme& scheme_;
+  Clock clock_;
+  std::vector<int> made_by_;
+  std::map<std::string, Choice> by_kind_;
+};
 
 Scheme mark_cheap(const Scheme& scheme, Application& application) {
   Scheme result = scheme;
-  Cheap cheap(scheme);
-  const auto mark = [&](const std::vector<Value>& values, Residence residence) {
-    for (const Value v : values) result[v].attributes.residence = residence;
-    application.matches += static_cast<int64_t>(values.size());
-  };
-  mark(cheap.marks(), Residence::kRecomputed);
-  mark(cheap.marks_apart(), Residence::kApart);
-  mark_parameters(result, application);
-  mark_joined(result, application);
+  Choices choices(scheme, application.options.target);
+  const double share = application.args.number("within");
+  double left = share * choices.step();
+  for (const Choice& choice : choices.found()) {
+    if (share < 1 && choice.cost > left) continue;
+    left -= choice.cost;
+    for (const Value v : choice.values) {
+      Residence& residence = result[v].attributes.residence;
+      if (residence == choice.residence) continue;  // on the way to two
+      residence = choice.residence;
+      ++application.matches;
+    }
+  }
   return result;
 }
 
@@ -159,6 +284,12 @@ extern const Functor functor_recompute_cheap = {
     .name = "recompute_cheap",
     .summary = "computes norms and activations again in the backward instead of keeping them",
     .law = Law::kExact,
+    .params = {{.name = "within",
+                .otherwise = "0.01",
+                .summary = "the share of the step's time that it may cost; 1: all there is",
+                .whole = false,
+                .least = 0,
+                .most = 1}},
     .by_default = true,
     .may_match_none = true,
     .rules = {{FunctorPhase::kStepRules, mark_cheap}},

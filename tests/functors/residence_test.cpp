@@ -165,7 +165,7 @@ const std::string kFeedForward = R"(scheme:
 
 std::vector<std::string> marks(const std::string& text,
                                Residence residence = Residence::kRecomputed) {
-  const Scheme s = apply_functor("recompute_cheap", parse_scheme(text));
+  const Scheme s = apply_functor("recompute_cheap(within=1)", parse_scheme(text));
   std::vector<std::string> paths;
   for (const Object& o : s.objects) {
     if (o.attributes.residence == residence) paths.push_back(o.source.path);

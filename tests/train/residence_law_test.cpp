@@ -107,7 +107,7 @@ TEST(ResidenceLaw, CheapRecomputationIsExactThroughTheWholePipeline) {
   for (const SmallModel& model : small_models()) {
     SCOPED_TRACE(model.name);
     const Scheme without = training_step(model.forward, {.stack = "-recompute_cheap"});
-    const Scheme with = training_step(model.forward, {});
+    const Scheme with = training_step(model.forward, {.stack = "recompute_cheap(within=1)"});
     EXPECT_EQ(recomputed_flops(without), 0);
     EXPECT_GT(recomputed_flops(with), 0);
     expect_same_bits(without, with, model.vocab);
@@ -128,7 +128,9 @@ TEST(ResidenceLaw, CheapRecomputationIsExactInStacks) {
       SCOPED_TRACE(model.name + ", " + stack);
       const std::string bare = std::string("-recompute_cheap | ") + stack;
       const Scheme without = training_step(model.forward, {.stack = bare}),
-                   with = training_step(model.forward, {.stack = stack});
+                   with = training_step(
+                       model.forward,
+                       {.stack = std::string("recompute_cheap(within=1) | ") + stack});
       EXPECT_GT(recomputed_flops(with), recomputed_flops(without));
       expect_same_bits(without, with, model.vocab, 2);
     }
@@ -145,9 +147,10 @@ TEST(ResidenceLaw, CheapOnesDoNotWaitInASegment) {
   };
   const int64_t width = 4LL * 32 * 1024 * 768;  // of a state
   // Three blocks that wait have a gelu of four widths and two norms each; the fourth has the norms.
-  EXPECT_LT(peak("checkpoint(sqrt)"), peak("checkpoint(sqrt) | -recompute_cheap") - 3 * 6 * width);
+  EXPECT_LT(peak("checkpoint(sqrt) | recompute_cheap(within=1)"),
+            peak("checkpoint(sqrt) | -recompute_cheap") - 3 * 6 * width);
   const int64_t weights = 2LL * 12 * 12 * 768 * 768;  // of the blocks, in bf16
-  EXPECT_LT(peak("bf16 | checkpoint(block)"),
+  EXPECT_LT(peak("bf16 | checkpoint(block) | recompute_cheap(within=1)"),
             peak("bf16 | checkpoint(block) | -recompute_cheap") - weights * 9 / 10);
 }
 
@@ -202,7 +205,7 @@ TEST(ResidenceLaw, MemoryFalls) {
     };
     const Kept all = measured("plain", plain);
     const Kept cheap =
-        measured("cheap", realize_residence(apply_functor("recompute_cheap", plain)));
+        measured("cheap", realize_residence(apply_functor("recompute_cheap(within=1)", plain)));
     const Kept block = measured("blocks", with_residence(plain, blocks));
     const Kept second = measured("second", with_residence(plain, every_second));
     const Kept apart = measured("apart", with_residence(plain, all_apart));
