@@ -212,9 +212,42 @@ TEST(GangCasts, AllOfAStepAreOneWhereTheyStay) {
   for (const std::string stack : {"bf16", "fp16", "bf16 | accumulate(2)"}) {
     const Scheme stay = step_of(forward, stack + " | -recompute_cheap");
     EXPECT_EQ(joined(stay, "cast"), 3 * 8 + 1) << stack;
-    EXPECT_EQ(joined(step_of(forward, stack), "cast"), 3 * 4) << stack;
+    EXPECT_EQ(joined(step_of(forward, stack + " | recompute_cheap(within=1)"), "cast"), 3 * 4)
+        << stack;
   }
   EXPECT_EQ(joined(step_of(forward, ""), "cast"), 0);
+}
+
+// Sums of the parts: vectors in one launch, matrices by the products that make them; the bits stay.
+TEST(GangAdds, VectorsOfAPartAreAddedInOneLaunch) {
+  const Scheme forward = small("gpt2");
+  for (const std::string stack : {"accumulate(2)", "bf16(gradients=bf16) | accumulate(2)"}) {
+    const Scheme one = step_of(forward, stack), many = step_of(forward, stack + " | -gang_adds");
+    int vectors = 0;
+    for (const Morphism& m : many.morphisms) {
+      vectors += m.op == "add" && many[m.outputs[0]].role == Role::kGradient &&
+                 m.section == Section::kBody && many[m.outputs[0]].type.rank() == 1;
+    }
+    EXPECT_GT(vectors, 8) << stack;
+    EXPECT_EQ(joined(one, "add"), vectors) << stack;
+    std::vector<std::vector<Numbers>> results;
+    for (const Scheme* step : {&one, &many}) {
+      std::mt19937 random(7);
+      std::vector<Numbers> inputs;
+      for (const Value in : step->inputs) {
+        const Type& type = (*step)[in].type;
+        Numbers numbers(static_cast<size_t>(type.num_physical()));
+        for (double& x : numbers) {
+          x = is_float(type.dtype) ? 1e-3 * static_cast<double>(random() % 1000)
+                                   : static_cast<double>(random() % 16);
+        }
+        inputs.push_back(std::move(numbers));
+      }
+      results.push_back(run_scheme(*step, inputs, false));
+    }
+    EXPECT_EQ(results[0], results[1]) << stack;
+    EXPECT_TRUE(std::isfinite(results[0][2][0])) << "the gradient's norm";
+  }
 }
 
 // Single numbers and vectors' copies take a few bytes each; weights' copies are a multiple of this.
