@@ -1,7 +1,13 @@
 #include "ops/product_table.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <thread>
 
 #include "base/error.h"
 
@@ -65,6 +71,47 @@ TunedProducts own_products(const Table& t) {
   }
   return own;
 }
+
+// One process at a time reads the file, adds to it and replaces it. Whoever cannot get the lock
+// within a second does without: what it learnt is learnt again.
+class TableLock {
+ public:
+  explicit TableLock(const fs::path& table) {
+    const std::string lock = table.string() + ".lock";
+    file_ = ::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    for (int tries = 0; file_ >= 0 && tries < 100; ++tries) {
+      if (::flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    fail(lock, ": another process holds this lock");
+  }
+  ~TableLock() { ::close(file_); }
+  TableLock(const TableLock&) = delete;
+  TableLock& operator=(const TableLock&) = delete;
+
+ private:
+  int file_ = -1;
+};
+
+// What this process learnt since it last read or wrote the file, in the place of what the file says
+// by now: other processes have learnt meanwhile, too.
+TunedProducts with_what_others_learnt(const TunedProducts& own, const TunedProducts& saved,
+                                      const fs::path& file) {
+  TunedProducts all;
+  std::error_code ignored;
+  try {
+    if (fs::exists(file, ignored)) all = TunedProducts::read(file);
+  } catch (const Error&) {  // another version's, or damaged: replaced
+  }
+  for (const std::string& machine : own.machines()) {
+    for (const auto& [product, tuned] : own.of(machine)) {
+      const TunedProduct* before = saved.find(machine, product);
+      const bool learnt = !before || !(*before == tuned);
+      if (learnt || !all.find(machine, product)) all.remember(machine, product, tuned);
+    }
+  }
+  return all;
+}
 }  // namespace
 
 void save_product_table() noexcept try {
@@ -74,7 +121,8 @@ void save_product_table() noexcept try {
   const TunedProducts own = own_products(t);
   if (own == t.saved) return;
   fs::create_directories(file.parent_path());
-  own.write(file);
+  const TableLock lock(file);
+  with_what_others_learnt(own, t.saved, file).write(file);
   t.saved = own;
 } catch (const std::exception&) {
 }

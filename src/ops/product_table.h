@@ -1,5 +1,6 @@
 // The process's table of tuned products: read from the user's cache folder when it is first asked
-// for, and written back when it has learnt something.
+// for, and written back when it has learnt something, whole, under a lock, beside what other
+// processes have learnt meanwhile.
 #pragma once
 #include "ops/tuned_products.h"
 

@@ -2,6 +2,8 @@
 #include "ops/tuned_products.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -114,6 +116,41 @@ TEST(ProductTable, WhatIsBorrowedIsNotKept) {
   TunedProducts wanted = own;
   wanted.remember("gpu", "c", timed(4));
   EXPECT_EQ(TunedProducts::read(file), wanted);
+  std::filesystem::remove_all(folder);
+}
+
+// Processes that learn at the same time lose nothing of each other.
+TEST(ProductTable, WhatOthersLearnMeanwhileStays) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "shared_products";
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(setenv("XDG_CACHE_HOME", folder.c_str(), 1), 0);
+  const auto file = folder / "adjoint" / "products.json";
+  constexpr int processes = 6, rounds = 5;
+  std::vector<pid_t> children;
+  for (int p = 0; p < processes; ++p) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (int r = 0; r < rounds; ++r) {
+        product_table().remember("gpu", "by " + std::to_string(p) + " " + std::to_string(r),
+                                 TunedProduct{{}, 1.0 + p});
+        save_product_table();
+      }
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  const TunedProducts all = TunedProducts::read(file);
+  for (int p = 0; p < processes; ++p) {
+    for (int r = 0; r < rounds; ++r) {
+      EXPECT_TRUE(all.find("gpu", "by " + std::to_string(p) + " " + std::to_string(r)))
+          << p << " " << r;
+    }
+  }
   std::filesystem::remove_all(folder);
 }
 
