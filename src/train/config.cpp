@@ -68,7 +68,9 @@ std::span<const OptionSpec> train_options() {
        {"adamw", "momentum", "sgd"}},
       {"beta1", Kind::kNumber, 0.9, "AdamW's first moment", 0, 0.999999},
       {"beta2", Kind::kNumber, 0.99, "AdamW's second moment", 0, 0.999999},
-      {"eps", Kind::kNumber, 1e-8, "AdamW's eps", 0, 1},
+      // Without it a parameter whose gradient is 0 would become 0/0, and squares of gradients below
+      // 1e-22 are 0 in float32.
+      {"eps", Kind::kNumber, 1e-8, "AdamW's eps, 1e-20 or more", 0, 1, {}, 1e-20},
       {"momentum", Kind::kNumber, 0.9, "the momentum of momentum", 0, 0.999999},
       {"weight_decay", Kind::kNumber, 0.1, "of matrices and tables; gains and biases have none", 0,
        100},
@@ -147,6 +149,18 @@ void check(const OptionSpec& option, const json& value) {
   }
 }
 
+}  // namespace
+
+namespace {
+// Settings that are numbers of the right kind and would still ruin the parameters.
+void check_trains(const TrainConfig& config) {
+  for (const OptionSpec& option : train_options()) {
+    const json& value = config.all.at(std::string(option.name));
+    if (!value.is_number() || value.get<double>() >= option.least_to_train) continue;
+    fail("option '", option.name, "': wanted a number from ", shortest(option.least_to_train),
+         " to ", shortest(option.most), ", found ", describe(value));
+  }
+}
 }  // namespace
 
 TrainConfig make_config(std::span<const json> layers) {
@@ -275,9 +289,7 @@ ResolvedConfig config_from_base(const std::string& folder, const json& toml, con
   return {.config = config, .text = same ? saved_text(base) : find_model(config.model)};
 }
 
-}  // namespace
-
-ResolvedConfig resolve_config(const json& toml, const json& flags) {
+ResolvedConfig resolve(const json& toml, const json& flags) {
   const json asked[] = {toml, flags};
   TrainConfig config = make_config(asked);
   if (!config.resume && !config.init.empty()) return config_from_base(config.init, toml, flags);
@@ -305,6 +317,14 @@ ResolvedConfig resolve_config(const json& toml, const json& flags) {
           .text = same ? saved_text(paths) : find_model(config.model),
           .data_print = about.value("data", ""),
           .data_given = flags.contains("data") || toml.contains("data")};
+}
+
+}  // namespace
+
+ResolvedConfig resolve_config(const json& toml, const json& flags) {
+  ResolvedConfig resolved = resolve(toml, flags);
+  check_trains(resolved.config);
+  return resolved;
 }
 
 ResolvedConfig saved_config(const std::filesystem::path& folder) {

@@ -21,6 +21,9 @@ struct OptionSpec {
   std::string_view help;
   double least = -1e300, most = 1e300;    // numbers
   std::vector<std::string> choices = {};  // texts; empty: any
+  // What a run that trains wants at least. A saved run that said less is read all the same: to
+  // sample from it, or to go on with another value.
+  double least_to_train = -1e300;
 };
 std::span<const OptionSpec> train_options();
 

@@ -40,6 +40,24 @@ TEST(Config, NamesWhatIsWrong) {
   EXPECT_NE(error({{"set", {{"layers", "two"}}}}).find("'layers'"), std::string::npos);
 }
 
+// What would ruin the parameters is refused where somebody trains; a saved run that said it can
+// still be read, and go on with another value.
+TEST(Config, RefusesToTrainWithoutEps) {
+  const json none = {{"data", "x.txt"}, {"eps", 0.0}};
+  EXPECT_TRUE(has(error_text([&] { resolve_config({}, none); }),
+                  "option 'eps': wanted a number from 1e-20 to 1, found 0"));
+  EXPECT_EQ(make_config(std::span(&none, 1)).step.eps, 0);
+  const TempFolder folder;
+  write_file_atomically(folder / "run.json", json({{"options", none}, {"preset", ""}}).dump());
+  write_file_atomically(folder / "model.scheme", "");
+  EXPECT_EQ(saved_config(folder / "").config.step.eps, 0);
+  const json on = {{"resume", true}, {"out", (folder / "").string()}};
+  EXPECT_TRUE(has(error_text([&] { resolve_config({}, on); }), "option 'eps'"));
+  json with = on;
+  with["eps"] = 1e-8;
+  EXPECT_EQ(resolve_config({}, with).config.step.eps, 1e-8);
+}
+
 TEST(Config, ReadsToml) {
   const TempFolder folder;
   const auto file = folder / "run.toml";
