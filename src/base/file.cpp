@@ -1,10 +1,12 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <random>
 
 #include "base/error.h"
 
@@ -26,21 +28,73 @@ std::string read_file(const fs::path& path) {
   return text;
 }
 
-fs::path AtomicFile::new_name(const fs::path& path) { return path.string() + ".new"; }
+void fail_to_write(const fs::path& path, int error) {
+  const std::string why = path.string() + ": cannot be written: " + std::strerror(error);
+  const bool machine = error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO ||
+                       error == EMFILE || error == ENFILE || error == ENOMEM;
+  if (machine) throw MachineError(why);
+  throw Error(why);
+}
 
-AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
-  file_ = std::fopen(new_name(path_).c_str(), "wb");
-  if (!file_) fail_writing();
+void sync_folder(const fs::path& folder) {
+  const fs::path here = folder.empty() ? fs::path(".") : folder;
+  const int file = ::open(here.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return;  // a folder that may be written and not read: nothing can be synced
+  const int error = ::fsync(file) == 0 ? 0 : errno;
+  ::close(file);
+  // Some file systems have nothing to sync in a folder.
+  if (error != 0 && error != EINVAL && error != ENOTSUP) fail_to_write(here, error);
+}
+
+namespace {
+
+constexpr std::string_view kEnding = ".new";
+
+// Process ids repeat, on another machine or after a restart; 64 random bits do not.
+std::string unique_part() {
+  std::random_device random;
+  const uint64_t bits = uint64_t{random()} << 32 | random();
+  char text[64];
+  std::snprintf(text, sizeof text, ".%d-%016llx", static_cast<int>(::getpid()),
+                static_cast<unsigned long long>(bits));
+  return text;
+}
+
+}  // namespace
+
+bool AtomicFile::is_temporary_of(const fs::path& path, const fs::path& file) {
+  const std::string whole = path.filename().string(), name = file.filename().string();
+  if (!name.starts_with(whole) || !name.ends_with(kEnding)) return false;
+  std::string_view middle(name);
+  middle.remove_prefix(whole.size());
+  if (middle.size() < kEnding.size()) return false;
+  middle.remove_suffix(kEnding.size());
+  if (middle.empty()) return true;  // as they were called before they were unique
+  const size_t dash = middle.find('-');
+  return middle[0] == '.' && dash != std::string_view::npos && dash > 1 &&
+         middle.size() == dash + 17 &&
+         middle.substr(1, dash - 1).find_first_not_of("0123456789") == std::string_view::npos &&
+         middle.substr(dash + 1).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+AtomicFile::AtomicFile(fs::path path)
+    : path_(std::move(path)), temporary_(path_.string() + unique_part() + std::string(kEnding)) {
+  const int file = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) fail_writing();
+  file_ = ::fdopen(file, "wb");
+  if (file_) return;
+  const int error = errno;
+  ::close(file);
+  ::unlink(temporary_.c_str());
+  fail_to_write(path_, error);
 }
 
 AtomicFile::~AtomicFile() {
   if (file_) std::fclose(file_);
-  if (!finished_) ::unlink(new_name(path_).c_str());
+  if (!kept_) ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::fail_writing() {
-  fail(path_.string(), ": cannot be written: ", std::strerror(errno));
-}
+void AtomicFile::fail_writing() { fail_to_write(path_, errno); }
 
 void AtomicFile::write(const void* data, Bytes size) {
   if (std::fwrite(data, 1, size.count, file_) != static_cast<size_t>(size.count)) fail_writing();
@@ -55,9 +109,15 @@ void AtomicFile::finish() {
   finished_ = true;
 }
 
-void AtomicFile::commit() {
+void AtomicFile::replace() {
   finish();
-  if (std::rename(new_name(path_).c_str(), path_.c_str()) != 0) fail_writing();
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail_writing();
+  kept_ = true;
+}
+
+void AtomicFile::commit() {
+  replace();
+  sync_folder(path_.parent_path());
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text) {

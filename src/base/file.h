@@ -1,4 +1,4 @@
-// Files read whole and written atomically.
+// Files read whole and written atomically, so that readers need no lock and a crash harms nothing.
 #pragma once
 #include <cstdio>
 #include <filesystem>
@@ -12,8 +12,10 @@ namespace adjoint {
 // The whole file; an Error that names it when it is missing or not a plain file.
 std::string read_file(const std::filesystem::path& path);
 
-// Writes beside `path` and puts the result there in one move at `commit`: a crash or a full disk
-// leaves what was there before. Without a commit the new file is removed.
+// Writes beside `path`, under a name that nobody else uses, and puts the result there in one move
+// at `commit`: a crash or a full disk leaves what was there before, and so do two writers at a
+// time. What was neither committed nor kept is removed. What the user can mend (no such folder, no
+// permission) is an Error; a disk that is full or fails is a MachineError.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -23,18 +25,29 @@ class AtomicFile {
 
   void write(const void* data, Bytes size);
   void write(std::string_view text) { write(text.data(), {static_cast<int64_t>(text.size())}); }
-  // All bytes are on disk, under the new name; `path` still has the old content. After this a
-  // crash keeps the new file, so that several files can be finished together (see train/save.h).
-  void finish();
-  void commit();
-  static std::filesystem::path new_name(const std::filesystem::path& path);
+  void finish();   // all bytes are on disk, under the temporary name; `path` has the old content
+  void replace();  // finishes, and moves the result to `path`
+  void commit();   // replaces, and makes sure that a power cut does not undo the move
+  // From now on the file stays under its temporary name unless it is moved: somebody refers to it
+  // (train/store.h).
+  void keep() { kept_ = true; }
+  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& temporary() const { return temporary_; }
+  // Whether this is the name of a temporary of `path`, of any process, this one's or a dead one's.
+  static bool is_temporary_of(const std::filesystem::path& path, const std::filesystem::path& file);
 
  private:
   [[noreturn]] void fail_writing();
-  std::filesystem::path path_;
+  std::filesystem::path path_, temporary_;
   std::FILE* file_ = nullptr;
-  bool finished_ = false;
+  bool finished_ = false, kept_ = false;
 };
+
+// Returns when the folder's entries (what was made, moved and removed in it) are on disk.
+void sync_folder(const std::filesystem::path& folder);
+
+// The last system call on `path` failed: throws what AtomicFile throws.
+[[noreturn]] void fail_to_write(const std::filesystem::path& path, int error);
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 

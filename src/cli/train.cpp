@@ -88,12 +88,13 @@ int run(const TrainFlags& flags) {
   const TrainResult result = trainer.train(interrupts.stop(), flags.json ? nullptr : &std::cout);
   if (flags.json) {
     nlohmann::json out = {{"step", result.step},
-                          {"loss", result.loss},
+                          {"loss", result.loss ? nlohmann::json(*result.loss) : nlohmann::json()},
                           {"out", c.out},
                           {"interrupted", result.interrupted},
                           {"predicted_bytes", result.predicted.count},
                           {"save_copy_bytes", trainer.copied_to_save().count}};
     if (result.val_loss) out["val_loss"] = *result.val_loss;
+    if (!result.val_loss && !result.interrupted) out["val_loss"] = nullptr;  // nothing was counted
     std::cout << out.dump() << "\n";
   } else {
     std::cout << fmt::format("saved step {} of {} to {} ({})\n", result.step, c.steps, c.out,
@@ -140,8 +141,10 @@ void add_train(CLI::App& app, Action& action) {
       "  adjoint train --model char --data book.txt --steps 2000 --out runs/book\n"
       "  adjoint train --resume --out runs/book --steps 4000\n"
       "  adjoint train --model my.scheme --data book.txt --set layers=6 dropout=0.1\n"
-      "Writes model.safetensors, optimizer.safetensors, metrics.jsonl, run.json, model.scheme and\n"
-      "tokenizer.json to --out. Ctrl-C saves and stops.");
+      "Writes model.safetensors, optimizer.safetensors, save.json, metrics.jsonl, run.json,\n"
+      "model.scheme and tokenizer.json to --out, alone: a second run there is refused, and "
+      "whoever\n"
+      "reads the folder meanwhile sees a complete save. Ctrl-C saves and stops.");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -60,14 +60,8 @@ void write_profile(const fs::path& folder, const std::vector<ProfileFile>& files
   fs::create_directories(folder, error);
   if (error) fail(folder.string(), ": cannot be made: ", error.message());
   std::list<AtomicFile> written;
-  try {
-    for (const ProfileFile& file : files) written.emplace_back(folder / file.name).write(file.text);
-    for (AtomicFile& file : written) file.finish();
-  } catch (...) {
-    for (const ProfileFile& file : files)
-      fs::remove(AtomicFile::new_name(folder / file.name), error);
-    throw;
-  }
+  for (const ProfileFile& file : files) written.emplace_back(folder / file.name).write(file.text);
+  for (AtomicFile& file : written) file.finish();
   for (AtomicFile& file : written) file.commit();
 }
 

@@ -311,7 +311,7 @@ void add_decoded(const Scheme& evaluation, const SavedModel& saved, Parameters& 
 Parameters saved_parameters(const SavedModel& saved, const Scheme& evaluation) {
   Parameters parameters;
   for (const SafetensorView& view : saved.file().tensors()) {
-    if (view.dtype != "F32") continue;
+    if (view.dtype == "I8" || view.dtype == "U8") continue;  // codes: decoded below
     const std::vector<float> numbers = saved.floats(view.name);
     parameters[view.name] = {numbers.begin(), numbers.end()};
   }
@@ -319,10 +319,19 @@ Parameters saved_parameters(const SavedModel& saved, const Scheme& evaluation) {
   return parameters;
 }
 
+void check_unheld(const SavePaths& to) {
+  if (const std::string found = holds_run(to); !found.empty()) {
+    fail(to.folder.string(), ": this folder already holds a run, ", found,
+         "; choose another --out");
+  }
+}
+
 void write_folder(const SavePaths& from, const SavePaths& to, const Scheme& plain,
                   const Parameters& parameters, int64_t step, const std::string& model) {
   check_writable(to);
   const FolderLock lock(to);
+  check_unheld(to);  // a run may have come and gone since it was asked
+  remove_run(to);    // what a run left that died before its first save
   std::vector<std::vector<float>> rounded;
   std::vector<SafetensorView> views;
   for (const Value in : plain.inputs) {
@@ -355,9 +364,7 @@ MergeResult merge_run(const fs::path& run, const fs::path& out) {
   if (!fs::is_directory(run)) {
     fail(run.string(), ": there is no such folder; --run takes the --out folder of a training run");
   }
-  if (const std::string found = holds_run(to); !found.empty()) {
-    fail(out.string(), ": this folder already holds a run, ", found, "; choose another --out");
-  }
+  check_unheld(to);
   const ResolvedConfig resolved = saved_config(run);
   const TrainConfig& config = resolved.config;
   const BoundModel model(resolved.text, {.batch = 1,

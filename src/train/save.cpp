@@ -1,12 +1,9 @@
 #include "train/save.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <memory>
 
@@ -15,6 +12,7 @@
 #include "base/philox.h"
 #include "data/safetensors.h"
 #include "device/parallel.h"
+#include "ops/elements.h"
 #include "ops/product_table.h"
 
 namespace adjoint {
@@ -56,14 +54,48 @@ std::vector<SafetensorView> views(const Run& run, Role role) {
   return views(run.scheme(), role, &run);
 }
 
-int64_t step_of(const SafetensorsFile& file, const fs::path& path) {
-  const auto found = file.metadata().find("step");
-  if (found == file.metadata().end() || found->second.empty() ||
-      found->second.find_first_not_of("0123456789") != std::string::npos ||
-      found->second.size() > 15) {
-    fail(path.string(), ": this is no save of Adjoint's: its metadata has no step");
+// Nothing where the format's dtype is no float that a parameter can be held in.
+std::optional<Dtype> float_named(const std::string& name) {
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16, Dtype::kF16}) {
+    if (format_name(dtype) == name) return dtype;
   }
-  return std::stoll(found->second);
+  return std::nullopt;
+}
+
+// Calls use(first, numbers) with piece after piece of a tensor of floats, on all threads. Pieces
+// are copied: a file's bytes need not be aligned.
+template <class Use>
+void for_floats(const SafetensorView& view, const Use& use) {
+  constexpr int64_t piece = 1024;
+  const Dtype dtype = *float_named(view.dtype);
+  const int64_t size = size_of(dtype).count;
+  const auto* bytes = static_cast<const std::byte*>(view.data);
+  parallel_for(view.size.count / size, 1 << 16, [&](int64_t begin, int64_t end, int) {
+    alignas(8) std::byte copy[piece * 4];
+    float numbers[piece];
+    for (int64_t first = begin; first < end; first += piece) {
+      const int64_t n = std::min(piece, end - first);
+      std::memcpy(copy, bytes + first * size, n * size);
+      for (int64_t i = 0; i < n; ++i) {
+        numbers[i] = static_cast<float>(load_element(copy, dtype, i));
+      }
+      use(first, std::span<const float>(numbers, n));
+    }
+  });
+}
+
+// A stack that holds a parameter in 16 bits asks for rounding, not for infinities.
+void check_narrows(const SafetensorView& have, Dtype to, const fs::path& path) {
+  std::atomic<bool> fits = true;
+  for_floats(have, [&](int64_t, std::span<const float> numbers) {
+    for (const float n : numbers) {
+      if (!std::isfinite(round_element(n, to))) fits = false;
+    }
+  });
+  if (!fits) {
+    fail(path.string(), ": '", have.name, "' has values that are too large for ", name(to),
+         ", in which the stack holds it");
+  }
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -72,16 +104,18 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return out + "]";
 }
 
-// The tensors of the file fit what is wanted one to one.
+// The tensors of the file fit what is wanted one to one; floats of parameters may be of another
+// width than they are wanted in.
 void check_fits(const SafetensorsFile& file, const fs::path& path,
-                const std::vector<SafetensorView>& wanted) {
+                const std::vector<SafetensorView>& wanted, bool other_widths) {
   const auto other_model = [&](const std::string& difference) {
     fail(path.string(), ": this is a save of another model: ", difference);
   };
   for (const SafetensorView& want : wanted) {
     const SafetensorView* have = file.find(want.name);
     if (!have) other_model("it has no '" + want.name + "'");
-    if (have->shape != want.shape || have->dtype != want.dtype) {
+    const bool widths = other_widths && float_named(have->dtype) && float_named(want.dtype);
+    if (have->shape != want.shape || (have->dtype != want.dtype && !widths)) {
       other_model("its '" + want.name + "' is " + have->dtype + shape_text(have->shape) +
                   ", this model's is " + want.dtype + shape_text(want.shape));
     }
@@ -137,110 +171,48 @@ void check_model(const SafetensorsFile& file, const fs::path& path, const std::s
 void check_finite(std::span<const SafetensorView> tensors) {
   for (const SafetensorView& t : tensors) {
     if (t.dtype == "I8" || t.dtype == "U8") continue;  // codes of a quantized matrix
-    CHECK(t.dtype == "F32", "state is float32");
-    const auto* numbers = static_cast<const float*>(t.data);
     std::atomic<bool> finite = true;
-    parallel_for(t.size.count / 4, 1 << 16, [&](int64_t begin, int64_t end, int) {
-      float zero = 0;  // 0 * x is 0 unless x is infinite or not a number
-      for (int64_t i = begin; i < end; ++i) zero += 0.0f * numbers[i];
-      if (zero != 0.0f) finite = false;
-    });
+    if (t.dtype == "F32") {
+      const auto* numbers = static_cast<const float*>(t.data);
+      parallel_for(t.size.count / 4, 1 << 16, [&](int64_t begin, int64_t end, int) {
+        float zero = 0;  // 0 * x is 0 unless x is infinite or not a number
+        for (int64_t i = begin; i < end; ++i) zero += 0.0f * numbers[i];
+        if (zero != 0.0f) finite = false;
+      });
+    } else {
+      CHECK(t.dtype == "BF16" || t.dtype == "F16", "state is float32, 16-bit floats or codes");
+      const uint16_t exponent = t.dtype == "BF16" ? 0x7F80 : 0x7C00;  // all ones: no number
+      const auto* numbers = static_cast<const uint16_t*>(t.data);
+      parallel_for(t.size.count / 2, 1 << 16, [&](int64_t begin, int64_t end, int) {
+        bool bad = false;
+        for (int64_t i = begin; i < end; ++i) bad |= (numbers[i] & exponent) == exponent;
+        if (bad) finite = false;
+      });
+    }
     if (!finite) fail("'", t.name, "' holds values that are no longer numbers");
   }
 }
 
 void copy_in(const SafetensorsFile& file, Run& run, Role role) {
   for (const Value v : inputs_of(run.scheme(), role)) {
-    run.write(v, file.find(to_string(run.scheme()[v].source))->data);
-  }
-}
-
-// A crash between the two moves of a save left one new file in its place and one beside it.
-void finish_interrupted_save(const SavePaths& paths) {
-  const fs::path fresh = AtomicFile::new_name(paths.model());
-  if (!fs::exists(fresh) || !fs::exists(paths.optimizer())) return;
-  try {
-    const int64_t step = step_of(SafetensorsFile(fresh), fresh);
-    if (step != step_of(SafetensorsFile(paths.optimizer()), paths.optimizer())) return;
-    if (fs::exists(paths.model()) &&
-        step == step_of(SafetensorsFile(paths.model()), paths.model())) {
-      return;
+    const Object& object = run.scheme()[v];
+    const SafetensorView& have = *file.find(to_string(object.source));
+    const Dtype dtype = object.type.dtype;
+    if (have.dtype == format_name(dtype)) {
+      run.write(v, have.data);
+      continue;
     }
-  } catch (const Error&) {
-    return;  // what was left beside is not whole; the save in place stands
+    std::vector<std::byte> data(object.type.bytes().count);
+    for_floats(have, [&](int64_t first, std::span<const float> numbers) {
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        store_element(data.data(), dtype, first + static_cast<int64_t>(i), numbers[i]);
+      }
+    });
+    run.write(v, data.data());
   }
-  fs::rename(fresh, paths.model());
 }
 
 }  // namespace
-
-void check_writable(const SavePaths& paths) {
-  std::error_code error;
-  fs::create_directories(paths.folder, error);
-  if (error || !fs::is_directory(paths.folder)) {
-    fail(paths.folder.string(),
-         ": this folder cannot be made: ", error ? error.message() : "something else is there");
-  }
-  const fs::path probe = paths.folder / ".probe";
-  write_file_atomically(probe, "can this be written?");
-  fs::remove(probe, error);
-}
-
-std::optional<int64_t> saved_step(const SavePaths& paths) {
-  std::error_code ignored;
-  if (!fs::exists(paths.model(), ignored)) return std::nullopt;
-  return step_of(SafetensorsFile(paths.model()), paths.model());
-}
-
-FolderLock::FolderLock(const SavePaths& paths) {
-  const fs::path lock = paths.folder / ".lock";
-  file_ = ::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  if (file_ < 0) fail(lock.string(), ": cannot be written: ", std::strerror(errno));
-  if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(file_);
-    fail(paths.folder.string(), ": another run is writing to this folder");
-  }
-}
-
-FolderLock::~FolderLock() { ::close(file_); }
-
-namespace {
-std::vector<fs::path> files_of(const SavePaths& paths) {
-  return {paths.model(),
-          paths.optimizer(),
-          AtomicFile::new_name(paths.model()),
-          AtomicFile::new_name(paths.optimizer()),
-          paths.run(),
-          paths.text(),
-          paths.tokenizer(),
-          paths.metrics(),
-          paths.products()};
-}
-}  // namespace
-
-std::string holds_run(const SavePaths& paths) {
-  std::error_code ignored;
-  try {
-    if (const auto step = saved_step(paths)) return "at step " + std::to_string(*step);
-  } catch (const Error&) {
-    // Damaged, and still not ours to overwrite unasked.
-  }
-  for (const fs::path& file : files_of(paths)) {
-    if (fs::exists(file, ignored)) return file.filename().string();
-  }
-  return "";
-}
-
-void remove_run(const SavePaths& paths) {
-  std::error_code ignored;
-  for (const fs::path& file : files_of(paths)) fs::remove(file, ignored);
-  std::vector<fs::path> functors;
-  for (const auto& entry : fs::directory_iterator(paths.functors(), ignored)) {
-    if (entry.path().extension() == ".functor") functors.push_back(entry.path());
-  }
-  for (const fs::path& file : functors) fs::remove(file, ignored);
-  if (fs::is_empty(paths.functors(), ignored)) fs::remove(paths.functors(), ignored);
-}
 
 std::string fingerprint(const Scheme& scheme) {
   Scheme nameless = scheme;
@@ -256,18 +228,16 @@ std::map<std::string, std::string> metadata_of(std::span<const SafetensorView> t
           {"model", model},
           {"checksum", checksum_of(tensors)}};
 }
-}  // namespace
 
-namespace {
-// Both files are complete on disk before either takes its place.
 void write_state(const SavePaths& paths, std::span<const SafetensorView> parameters,
                  std::span<const SafetensorView> states, int64_t step, const std::string& model) {
   AtomicFile new_model(paths.model()), new_optimizer(paths.optimizer());
-  write_safetensors(new_model, parameters, metadata_of(parameters, step, model));
-  write_safetensors(new_optimizer, states, metadata_of(states, step, model));
-  new_model.finish();
-  new_optimizer.commit();
-  new_model.commit();
+  const auto about_model = metadata_of(parameters, step, model),
+             about_optimizer = metadata_of(states, step, model);
+  write_safetensors(new_model, parameters, about_model);
+  write_safetensors(new_optimizer, states, about_optimizer);
+  commit_save(paths, {&new_model, &new_optimizer}, step,
+              {about_model.at("checksum"), about_optimizer.at("checksum")});
 }
 }  // namespace
 
@@ -283,9 +253,16 @@ void save_state(const SavePaths& paths, const Run& run, int64_t step, const std:
   write_state(paths, parameters, states, step, model);
 }
 
+namespace {
+// The room that a tensor takes in a copy: what follows it is aligned for float32.
+Bytes copied_size(Bytes size) { return {(size.count + 3) / 4 * 4}; }
+}  // namespace
+
 StateCopy::StateCopy(const Run& run) : run_(run) {
   for (const Role role : {Role::kParameter, Role::kState}) {
-    for (const Value v : inputs_of(run.scheme(), role)) size_ += run.scheme()[v].type.bytes();
+    for (const Value v : inputs_of(run.scheme(), role)) {
+      size_ += copied_size(run.scheme()[v].type.bytes());
+    }
   }
 }
 
@@ -298,7 +275,7 @@ void StateCopy::take() {
     for (size_t i = 0; i < to.size(); ++i) {
       run_.read(from[i], next);
       to[i].data = next;
-      next += to[i].size.count;
+      next += copied_size(to[i].size).count;
     }
     check_finite(to);
     return to;
@@ -315,68 +292,71 @@ void save_model(const SavePaths& paths, std::span<const SafetensorView> paramete
                 const std::string& model) {
   check_finite(parameters);
   AtomicFile file(paths.model());
-  write_safetensors(file, parameters, metadata_of(parameters, step, model));
-  file.finish();
-  file.commit();
+  const auto about = metadata_of(parameters, step, model);
+  write_safetensors(file, parameters, about);
+  commit_save(paths, {&file}, step, {about.at("checksum")});
 }
 
-SavedModel::SavedModel(const SavePaths& paths) : path_(paths.model()) {
-  std::error_code ignored;
-  if (!fs::exists(path_, ignored) && !fs::exists(AtomicFile::new_name(path_), ignored)) {
-    fail(paths.folder.string(), ": there is no save here (no model.safetensors)");
-  }
-  finish_interrupted_save(paths);
-  file_ = std::make_unique<SafetensorsFile>(path_);
-  step_ = step_of(*file_, path_);
-}
+SavedModel::SavedModel(const SavePaths& paths)
+    : path_(paths.model()), save_(open_save(paths, /*with_optimizer=*/false)) {}
 
 SavedModel::~SavedModel() = default;
 
+namespace {
 // Names and shapes first: what they say is clearer than a checksum.
+void check_parameters(const SafetensorsFile& file, const fs::path& path, const Scheme& scheme) {
+  check_fits(file, path, views(scheme, Role::kParameter, nullptr), /*other_widths=*/true);
+  check_whole(file, path);
+}
+}  // namespace
+
 void SavedModel::check_fits(const Scheme& scheme) const {
-  adjoint::check_fits(*file_, path_, views(scheme, Role::kParameter, nullptr));
-  check_whole(*file_, path_);
+  check_parameters(*save_.model, path_, scheme);
 }
 
 void SavedModel::check_model(const std::string& model) const {
-  adjoint::check_model(*file_, path_, model);
+  adjoint::check_model(*save_.model, path_, model);
 }
 
 std::vector<float> SavedModel::floats(const std::string& name) const {
-  const SafetensorView* view = file_->find(name);
-  CHECK(view && view->dtype == "F32", "asked for after check_fits: " + name);
-  std::vector<float> numbers(view->size.count / 4);
-  std::memcpy(numbers.data(), view->data, view->size.count);
+  const SafetensorView* view = save_.model->find(name);
+  CHECK(view && float_named(view->dtype), "asked for after check_fits: " + name);
+  std::vector<float> numbers(view->size.count / size_of(*float_named(view->dtype)).count);
+  for_floats(*view, [&](int64_t first, std::span<const float> piece) {
+    std::copy(piece.begin(), piece.end(), numbers.begin() + first);
+  });
   return numbers;
 }
 
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
                    const std::string& model_print) {
-  const SavedModel saved(paths);
-  const SafetensorsFile& model = saved.file();
-  const int64_t step = saved.step();
-  saved.check_fits(run.scheme());
-  saved.check_model(model_print);
-  std::error_code ignored;
+  const OpenSave save = open_save(paths, with_optimizer);
+  check_parameters(*save.model, paths.model(), run.scheme());
+  check_model(*save.model, paths.model(), model_print);
+  for (const SafetensorView& want : views(run.scheme(), Role::kParameter, nullptr)) {
+    const auto to = float_named(want.dtype);
+    const SafetensorView& have = *save.model->find(want.name);
+    if (to && want.dtype != have.dtype) check_narrows(have, *to, paths.model());
+  }
   if (with_optimizer) {
-    if (!fs::exists(paths.optimizer(), ignored)) {
+    if (!save.optimizer) {
       fail(paths.folder.string(),
            ": this folder holds a model without an optimizer's state, so there is no run to go on "
            "with; begin one from it with --init ",
            paths.folder.string());
     }
-    const SafetensorsFile optimizer(paths.optimizer());
-    check_fits(optimizer, paths.optimizer(), views(run.scheme(), Role::kState, nullptr));
-    check_whole(optimizer, paths.optimizer());
-    const int64_t other = step_of(optimizer, paths.optimizer());
-    if (other != step) {
+    check_fits(*save.optimizer, paths.optimizer(), views(run.scheme(), Role::kState, nullptr),
+               /*other_widths=*/false);
+    check_whole(*save.optimizer, paths.optimizer());
+    const int64_t other = step_of(*save.optimizer, paths.optimizer());
+    if (other != save.step) {
       fail(paths.optimizer().string(), ": this is the state of step ", other,
-           ", but the parameters are of step ", step);
+           ", but the parameters are of step ", save.step);
     }
-    copy_in(optimizer, run, Role::kState);
+    copy_in(*save.optimizer, run, Role::kState);
   }
-  copy_in(model, run, Role::kParameter);
-  return step;
+  copy_in(*save.model, run, Role::kParameter);
+  return save.step;
 }
 
 void save_products(const SavePaths& paths) { product_table().write(paths.products()); }

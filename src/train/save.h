@@ -1,57 +1,17 @@
-// A run's folder. Everything in it is written atomically; the parameters and the optimizer's state
-// belong together, so both new files are complete on disk before either takes its place, and a
-// crash between the two moves is finished by the next load.
-//   model.safetensors      parameters by source path; metadata: step
-//   optimizer.safetensors  the optimizer's state; metadata: step
-//   run.json               the settings;  model.scheme  the model's text;  tokenizer.json
-//   metrics.jsonl          one line per logged step
-//   functors/*.functor     the stack's own functors that came from files
-//   products.json          on a GPU: the algorithms that its matrix products were given
+// What a save holds: the parameters and the optimizer's state, checked before they are written and
+// before they are believed. How they get to disk, and which files are the save, is train/store.h's.
+// A parameter is saved as it is held: float32, codes with their scales, or, when it is frozen and
+// the stack says so, bf16 or f16 (safetensors' BF16 and F16). It is read as the reading run holds
+// it: wider is exact, and narrower only where that run's stack asks for it.
 #pragma once
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "data/safetensors.h"
 #include "run/run.h"
+#include "train/store.h"
 
 namespace adjoint {
-
-struct SavePaths {
-  explicit SavePaths(std::filesystem::path folder) : folder(std::move(folder)) {}
-  std::filesystem::path folder;
-  std::filesystem::path model() const { return folder / "model.safetensors"; }
-  std::filesystem::path optimizer() const { return folder / "optimizer.safetensors"; }
-  std::filesystem::path run() const { return folder / "run.json"; }
-  std::filesystem::path text() const { return folder / "model.scheme"; }
-  std::filesystem::path tokenizer() const { return folder / "tokenizer.json"; }
-  std::filesystem::path metrics() const { return folder / "metrics.jsonl"; }
-  std::filesystem::path functors() const { return folder / "functors"; }
-  std::filesystem::path products() const { return folder / "products.json"; }
-};
-
-// Makes the folder and tries to write in it; Error.
-void check_writable(const SavePaths& paths);
-
-// While it lives, no other run writes to the folder; an Error when one does already.
-class FolderLock {
- public:
-  explicit FolderLock(const SavePaths& paths);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int file_ = -1;
-};
-
-// What the folder holds of a run: "at step 7", or the first file of it; empty when nothing.
-std::string holds_run(const SavePaths& paths);
-// Removes every file of a run.
-void remove_run(const SavePaths& paths);
-
-// The step of the save in the folder, or nothing when there is none. A damaged one is an Error.
-std::optional<int64_t> saved_step(const SavePaths& paths);
 
 // `model` identifies the scheme that the state belongs to (see fingerprint). State that is not
 // finite is an Error, and nothing is written.
@@ -77,6 +37,7 @@ class StateCopy {
 
 // Fills the run's parameters and, if asked, the optimizer's state; returns the step. A damaged save
 // (its checksum tells) and a save of another model are refused. Nothing is changed unless all fits.
+// With the optimizer the caller holds the folder's lock: a run that goes on.
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer, const std::string& model);
 
 // The parameters of a save, mapped into memory.
@@ -84,18 +45,17 @@ class SavedModel {
  public:
   explicit SavedModel(const SavePaths& paths);
   ~SavedModel();
-  int64_t step() const { return step_; }
-  const SafetensorsFile& file() const { return *file_; }
+  int64_t step() const { return save_.step; }
+  const SafetensorsFile& file() const { return *save_.model; }
   // Refuses the save unless its tensors are this scheme's parameters, one to one, and whole.
   void check_fits(const Scheme& scheme) const;
   // Refuses it unless it is of the model that `model` identifies (see fingerprint).
   void check_model(const std::string& model) const;
-  std::vector<float> floats(const std::string& name) const;
+  std::vector<float> floats(const std::string& name) const;  // wider than they are held or as held
 
  private:
   std::filesystem::path path_;
-  std::unique_ptr<SafetensorsFile> file_;
-  int64_t step_ = 0;
+  OpenSave save_;
 };
 
 // The parameters alone, without an optimizer's state: model.safetensors.

@@ -23,12 +23,17 @@ Saver::~Saver() = default;
 
 template <class F>
 void Saver::tell_what_stays(const F& may_fail) {
+  const auto told = [&](const std::exception& e) {
+    writing_ = saved_at_;
+    return e.what() + (saved_at_ >= 0 ? fmt::format("; the save of step {} stays", saved_at_)
+                                      : std::string("; nothing was saved yet"));
+  };
   try {
     may_fail();
   } catch (const Error& e) {
-    writing_ = saved_at_;
-    fail(e.what(), saved_at_ >= 0 ? fmt::format("; the save of step {} stays", saved_at_)
-                                  : "; nothing was saved yet");
+    throw Error(told(e));
+  } catch (const MachineError& e) {  // a disk that is full, say
+    throw MachineError(told(e));
   }
 }
 

@@ -99,6 +99,15 @@ void check_ids_fit(const Scheme& forward, const std::string& file, int64_t vocab
   }
 }
 
+// A mean of nothing is none.
+std::optional<double> mean(double sum, double count) {
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+std::string shown(const std::optional<double>& loss) {
+  return loss ? fmt::format("{:.4f}", *loss) : "(no targets counted)";
+}
+json json_of(const std::optional<double>& loss) { return loss ? json(*loss) : json(); }
+
 // The id that the loss does not count.
 int32_t ignored_id(const Scheme& forward) {
   for (const Morphism& m : forward.morphisms) {
@@ -123,6 +132,7 @@ Trainer::~Trainer() = default;
 Trainer::Trainer(ResolvedConfig resolved)
     : config_(std::move(resolved.config)), paths_(config_.out), schedule_(config_) {
   if (config_.data.empty()) fail("which text to train on? Say --data FILE");
+  check_folder();
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
   const std::string text = load_text(config_.data);
   data_print_ = fmt::format("{:016x}", stable_hash(text));
@@ -154,12 +164,6 @@ Trainer::Trainer(ResolvedConfig resolved)
   check_takes_text(forward, model_->text().file);
   check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
   model_print_ = fingerprint(without_randomness(model_->forward(1, model_->context())));
-  if (!config_.resume && !config_.overwrite) {
-    if (const std::string found = holds_run(paths_); !found.empty()) {
-      fail(config_.out, ": this folder already holds a run, ", found,
-           "; go on with --resume, begin anew with --overwrite, or choose another --out");
-    }
-  }
   const DeviceSheet sheet = sheet_here(target_named(config_.device));
   const PlanOptions planned = plan_options(
       {.sheet = sheet, .threads = num_threads(), .deterministic = config_.deterministic});
@@ -215,6 +219,24 @@ Trainer::Trainer(ResolvedConfig resolved)
   begin_folder();
 }
 
+// Whoever reads a run to go on with it is its writer from then on. A new run takes a folder's lock
+// when it begins the folder, unless somebody has had it: then it is told at once who has it now.
+void Trainer::check_folder() {
+  if (!config_.resume) check_unheld();
+  std::error_code ignored;
+  if (config_.resume || fs::exists(paths_.lock(), ignored)) {
+    lock_ = std::make_unique<FolderLock>(paths_);
+  }
+}
+
+void Trainer::check_unheld() const {
+  if (config_.overwrite) return;
+  if (const std::string found = holds_run(paths_); !found.empty()) {
+    fail(config_.out, ": this folder already holds a run, ", found,
+         "; go on with --resume, begin anew with --overwrite, or choose another --out");
+  }
+}
+
 void Trainer::fit_stack(const Scheme& forward) {
   Progress bar(0, 0);
   FitOptions options = fit_options(config_.wish, *model_, config_.step, num_threads());
@@ -245,7 +267,8 @@ void Trainer::load_base() {
 
 void Trainer::begin_folder() {
   check_writable(paths_);
-  lock_ = std::make_unique<FolderLock>(paths_);
+  if (!lock_) lock_ = std::make_unique<FolderLock>(paths_);
+  if (!config_.resume) check_unheld();  // another run may have come and gone since it was asked
   json settings = to_json(config_, model_->text());
   settings["options"]["data"] = fs::absolute(config_.data).string();
   if (!config_.init.empty()) settings["options"]["init"] = fs::absolute(config_.init).string();
@@ -304,7 +327,7 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
       val_batches_->fill(i, tokens.data(), targets.data());
       add();
     }
-    return sum / count;
+    return mean(sum, count);
   }
   // Once through, window by window; what does not fill a window is left out, and rows of the last
   // batch that have no window count for nothing.
@@ -323,7 +346,7 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
     }
     add();
   }
-  return sum / count;
+  return mean(sum, count);
 }
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
@@ -340,7 +363,10 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   int64_t logged_step = first_step_;
   double tokens_per_s = 0, norm = 0;
   int skipped = 0;
-  LateNumbers metrics_of_steps(*run_, {s.outputs[0], s.outputs[2]});
+  LateNumbers metrics_of_steps(*run_, {s.outputs[0], s.outputs[1], s.outputs[2]});
+  const auto take_loss = [&](const std::vector<double>& numbers) {
+    result.loss = numbers[1] > 0 ? std::optional(numbers[0]) : std::nullopt;
+  };
   const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
   for (int64_t step = first_step_; step < last && !stop; ++step) {
     saver.check();
@@ -358,11 +384,11 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     // Where somebody wants to know, now; else a step later, while the next one runs.
     while (metrics_of_steps.waiting() > (logs ? 0 : metrics_of_steps.lag())) {
       const std::vector<double> numbers = metrics_of_steps.take();
-      result.loss = numbers[0];
-      norm = numbers[1];
+      take_loss(numbers);
+      norm = numbers[2];
       // An update whose gradient is not finite was skipped, so what is saved is still good.
       skipped = std::isfinite(norm) ? 0 : skipped + 1;
-      if (std::isfinite(result.loss) && skipped < kSkipsInARow) continue;
+      if (std::isfinite(numbers[0]) && skipped < kSkipsInARow) continue;
       const int64_t at = result.step - static_cast<int64_t>(metrics_of_steps.waiting());
       progress.clear();
       saver.save(result.step);
@@ -376,26 +402,28 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       tokens_per_s = tokens_per_step * static_cast<double>(result.step - logged_step) /
                      std::max(seconds, 1e-9);
       json line = {{"step", result.step},
-                   {"loss", result.loss},
+                   {"loss", json_of(result.loss)},
                    {"lr", schedule_.rate(step)},
                    {"tokens_per_s", tokens_per_s}};
       line["grad_norm"] = norm;
       if (evaluates) {
         progress.show(result.step, "evaluating");
-        if (const auto val_loss = evaluate(stop)) {
+        const std::optional<double> val_loss = evaluate(stop);
+        const bool whole = val_loss || !stop;
+        if (whole) {
           result.val_loss = val_loss;
-          line["val_loss"] = *val_loss;
+          line["val_loss"] = json_of(val_loss);
         }
         progress.clear();
-        if (log && line.contains("val_loss")) {
-          *log << fmt::format("step {:>6}  loss {:.4f}  val {:.4f}  lr {:.2e}  {:>7.0f} tokens/s\n",
-                              result.step, result.loss, *result.val_loss, schedule_.rate(step),
-                              tokens_per_s)
+        if (log && whole) {
+          *log << fmt::format("step {:>6}  loss {}  val {}  lr {:.2e}  {:>7.0f} tokens/s\n",
+                              result.step, shown(result.loss), shown(val_loss),
+                              schedule_.rate(step), tokens_per_s)
                << std::flush;
         }
       }
       metrics << line.dump() << "\n" << std::flush;
-      if (!metrics) fail(paths_.metrics().string(), ": cannot be written");
+      if (!metrics) throw MachineError(paths_.metrics().string() + ": cannot be written");
       logged_at = std::chrono::steady_clock::now();
       logged_step = result.step;
     }
@@ -403,9 +431,9 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       saver.save_behind(result.step);
     }
     progress.show(result.step,
-                  fmt::format("loss {:.4f}  {:.0f} tokens/s", result.loss, tokens_per_s));
+                  fmt::format("loss {}  {:.0f} tokens/s", shown(result.loss), tokens_per_s));
   }
-  while (metrics_of_steps.waiting() > 0) result.loss = metrics_of_steps.take()[0];
+  while (metrics_of_steps.waiting() > 0) take_loss(metrics_of_steps.take());
   progress.clear();
   result.interrupted = stop;
   saver.save(result.step);

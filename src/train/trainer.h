@@ -17,8 +17,8 @@ namespace adjoint {
 
 struct TrainResult {
   int64_t step = 0;  // that the run stands at
-  double loss = 0;
-  std::optional<double> val_loss = {};
+  // Of the last step and the last evaluation; none where no target was counted (all were ignored).
+  std::optional<double> loss = {}, val_loss = {};
   bool interrupted = false;
   Bytes predicted = {0};
 };
@@ -34,7 +34,7 @@ class Trainer {
   // told to `log`, if there is one.
   TrainResult train(const std::atomic<bool>& stop, std::ostream* log = nullptr);
 
-  // Mean loss on the validation part; nothing when `stop` broke it off.
+  // Mean loss on the validation part; nothing when `stop` broke it off or no target was counted.
   std::optional<double> evaluate(const std::atomic<bool>& stop);
 
   const TrainConfig& config() const { return config_; }
@@ -48,6 +48,8 @@ class Trainer {
 
  private:
   void fit_stack(const Scheme& forward);  // into the config
+  void check_folder();
+  void check_unheld() const;
   void load_base();
   void begin_folder();
   void set_control(int64_t step);

@@ -1,7 +1,11 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
+
+#include "base/error.h"
 #include "base/error_text.h"
 #include "base/temp_folder.h"
 
@@ -27,15 +31,21 @@ TEST(ReadFile, NamesWhatItCannotRead) {
   EXPECT_TRUE(has(directory, "not a plain file")) << directory;
 }
 
+size_t entries(const fs::path& folder) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(folder), {}));
+}
+
 TEST(AtomicFile, WithoutCommitTheOldContentStays) {
   const TempFolder folder;
   write_file_atomically(folder / "x", "old");
-  {
+  for (const bool finished : {false, true}) {
     AtomicFile file(folder / "x");
     file.write("new");
+    if (finished) file.finish();
+    EXPECT_TRUE(fs::exists(file.temporary()));
   }
   EXPECT_EQ(read_file(folder / "x"), "old");
-  EXPECT_FALSE(fs::exists(AtomicFile::new_name(folder / "x")));
+  EXPECT_EQ(entries(folder / ""), 1u) << "nothing is left beside it";
 }
 
 TEST(AtomicFile, CommitReplacesTheContent) {
@@ -48,19 +58,72 @@ TEST(AtomicFile, CommitReplacesTheContent) {
     file.commit();
   }
   EXPECT_EQ(read_file(folder / "x"), "new");
-  EXPECT_FALSE(fs::exists(AtomicFile::new_name(folder / "x")));
+  EXPECT_EQ(entries(folder / ""), 1u);
 }
 
-TEST(AtomicFile, FinishedButNotCommittedKeepsBoth) {
+TEST(AtomicFile, KeptStaysUnderItsTemporaryName) {
   const TempFolder folder;
   write_file_atomically(folder / "x", "old");
+  fs::path temporary;
   {
     AtomicFile file(folder / "x");
     file.write("new");
     file.finish();
+    file.keep();
+    temporary = file.temporary();
   }
   EXPECT_EQ(read_file(folder / "x"), "old");
-  EXPECT_EQ(read_file(AtomicFile::new_name(folder / "x")), "new");
+  EXPECT_EQ(read_file(temporary), "new");
+}
+
+TEST(AtomicFile, TwoWritersDoNotMeet) {
+  const TempFolder folder;
+  AtomicFile one(folder / "x"), other(folder / "x");
+  one.write("one");
+  other.write("the other");
+  EXPECT_NE(one.temporary(), other.temporary());
+  one.commit();
+  EXPECT_EQ(read_file(folder / "x"), "one");
+  other.commit();
+  EXPECT_EQ(read_file(folder / "x"), "the other");
+}
+
+TEST(AtomicFile, KnowsTemporariesByTheirNames) {
+  const TempFolder folder;
+  const AtomicFile file(folder / "x.json");
+  const auto is = [](const char* file) { return AtomicFile::is_temporary_of("x.json", file); };
+  EXPECT_TRUE(AtomicFile::is_temporary_of(folder / "x.json", file.temporary()));
+  EXPECT_FALSE(AtomicFile::is_temporary_of(folder / "x.js", file.temporary()));
+  EXPECT_TRUE(is("x.json.new")) << "as they were called once";
+  EXPECT_TRUE(is("x.json.12-0123456789abcdef.new"));
+  for (const char* other : {"x.json", "x.json.12-0123456789abcdef", "y.json.new", "x.jsonnew",
+                            "x.json.-0123456789abcdef.new", "x.json.12-0123456789abcde.new",
+                            "x.json.12-0123456789abcdeg.new", "x.json.mine.new", ".new", ""}) {
+    EXPECT_FALSE(is(other)) << other;
+  }
+}
+
+// A user can mend a wrong path; a full disk is the machine's.
+TEST(AtomicFile, AFullDiskIsTheMachines) {
+  const TempFolder folder;
+  write_file_atomically(folder / "x", "old");
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 1 << 14;
+  const auto old = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string why = "no error";
+  try {
+    write_file_atomically(folder / "x", std::string(1 << 16, 'x'));
+  } catch (const MachineError& e) {
+    why = e.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old);
+  EXPECT_TRUE(has(why, (folder / "x").string() + ": cannot be written: File too large")) << why;
+  EXPECT_EQ(read_file(folder / "x"), "old");
+  EXPECT_EQ(entries(folder / ""), 1u);
 }
 
 TEST(AtomicFile, NamesAFileItCannotWrite) {

@@ -1,5 +1,9 @@
 // The binary as a user meets it: exit codes, one clear sentence, nothing lost.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -445,11 +449,81 @@ TEST_F(Cli, AFullDiskKeepsTheLastGoodSave) {
   const std::string model = read_file(folder_ / "run/model.safetensors");
   // No file may grow past 8 KiB now: a disk that fills up while a save is written.
   const Outcome o = run("train --resume --out " + at("run"), "ulimit -f 8;");
-  EXPECT_EQ(o.code, 1) << o.text;
+  EXPECT_EQ(o.code, 3) << "the machine's failure: " << o.text;
   EXPECT_NE(o.text.find("cannot be written"), std::string::npos) << o.text;
   EXPECT_NE(o.text.find("the save of step 2 stays"), std::string::npos) << o.text;
   EXPECT_EQ(read_file(folder_ / "run/model.safetensors"), model);
   EXPECT_EQ(run("train --resume --out " + at("run")).code, 0);
+}
+
+TEST_F(Cli, OneRunWritesToAFolder) {
+  std::filesystem::create_directories(at("run"));
+  const int lock = ::open(at("run/.lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);  // as a run holds it
+  const std::string why = "another run is writing to this folder";
+  refused(small_run("run"), why);
+  EXPECT_FALSE(std::filesystem::exists(at("run/run.json"))) << "nothing was written";
+  ASSERT_EQ(::flock(lock, LOCK_UN), 0);
+  ASSERT_EQ(run(small_run("run") + " --stop-after 2").code, 0);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  refused("train --resume --out " + at("run"), why);
+  refused(small_run("run") + " --overwrite", why);
+  EXPECT_EQ(run("generate --tokens 1 --model " + at("run")).code, 0) << "readers ask nobody";
+  ::close(lock);
+  EXPECT_EQ(run("train --resume --out " + at("run")).code, 0);
+}
+
+TEST_F(Cli, ARunThatDiedBeforeItsFirstSaveIsBegunAgain) {
+  const Outcome killed =
+      run("train --model char --data " + at("text.txt") +
+          " --steps 1000000 --batch 2 --context 8 --save-every 0 --set layers=1 hidden=16 heads=2" +
+          " --out " + at("run") + " > /dev/null & p=$!; while kill -0 $p && [ ! -e " +
+          at("run/run.json") + " ]; do sleep 0.02; done; kill -9 $p; wait $p; :");
+  ASSERT_TRUE(std::filesystem::exists(at("run/run.json"))) << killed.text;
+  ASSERT_FALSE(std::filesystem::exists(at("run/model.safetensors")));
+  const Outcome o = run(small_run("run"));
+  EXPECT_EQ(o.code, 0) << o.text;
+  refused(small_run("run"), "already holds a run, at step 4");
+  // Files of the same names that no run of ours put there are somebody's.
+  write("papers/tokenizer.json", "mine");
+  refused(small_run("papers"), "already holds a run, tokenizer.json");
+}
+
+TEST_F(Cli, RefusesSettingsThatWouldRuinTheParameters) {
+  refused(small_run("never") + " --eps 0",
+          "option 'eps': wanted a number from 1e-20 to 1, found 0");
+  refused(small_run("never") + " --eps 1e-30", "'eps'");
+  refused(small_run("never") + " --beta1 1", "'beta1'");
+  refused(small_run("never") + " --beta2 1", "'beta2'");
+  refused(small_run("never") + " --lr -1", "'lr'");
+  refused(small_run("never") + " --clip -1", "'clip'");
+  refused("train --config " + write("nan.toml", "lr = nan\n"), "'lr'");
+  refused("train --config " + write("inf.toml", "lr = inf\n"), "'lr'");
+  EXPECT_FALSE(std::filesystem::exists(at("never")));
+}
+
+// A mean over nothing is none, for people and for programs.
+TEST_F(Cli, SaysThatNoTargetsWereCounted) {
+  const std::string scheme =
+      write("ignoring.scheme",
+            "axes context=8 hidden=6\nmodel tokens[batch, seq], targets[batch, seq]:\n"
+            "  x = embed(tokens, 4)\n  loss = cross_entropy(linear(x, 4), targets, ignore=0)\n");
+  const std::string train = "train --model " + scheme + " --data " +
+                            write("a.txt", std::string(400, 'a')) +
+                            " --steps 3 --batch 2 --context 8 --log-every 1 --out ";
+  Outcome o = run(train + at("people") + " --eval-batches 1");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("loss (no targets counted)  val (no targets counted)"), std::string::npos)
+      << o.text;
+  EXPECT_EQ(o.text.find("nan"), std::string::npos) << o.text;
+  o = run(train + at("programs") + " --eval-batches 0 --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto said = nlohmann::json::parse(o.text.substr(o.text.rfind('{')));
+  EXPECT_TRUE(said["loss"].is_null() && said["val_loss"].is_null()) << o.text;
+  const std::string metrics = read_file(folder_ / "programs/metrics.jsonl");
+  const auto line = nlohmann::json::parse(metrics.substr(0, metrics.find('\n')));
+  EXPECT_TRUE(line["loss"].is_null()) << metrics;
+  EXPECT_EQ(line["grad_norm"], 0);
 }
 
 TEST_F(Cli, RefusesSavesThatAreNone) {

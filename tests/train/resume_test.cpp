@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "data/safetensors.h"
 #include "ops/product_table.h"
@@ -161,16 +162,33 @@ TEST_F(TrainFolder, DivergenceIsNoticedAndNotSaved) {
   }
 }
 
-TEST_F(TrainFolder, ACrashBetweenTheTwoMovesOfASaveIsFinished) {
-  train(options("run", {{"stop_after", 3}}));
-  const std::string model_3 = read_file(out("run") / "model.safetensors");
-  train(resume("run"));
-  const fs::path model = out("run") / "model.safetensors";
-  // As if the machine had stopped after the optimizer's state took its place.
-  fs::rename(model, AtomicFile::new_name(model));
-  write_file_atomically(out("run") / "old", model_3);
-  fs::rename(out("run") / "old", model);
-  EXPECT_EQ(train(resume("run", {{"steps", 8}})).step, 8);
+// Every number that an update takes, at both ends of its range: the save holds numbers, or the run
+// says that it lost them.
+TEST_F(TrainFolder, SettingsAtTheirEndsLeaveNumbers) {
+  const std::set<std::string_view> of_updates = {
+      "lr", "min_lr", "beta1", "beta2", "eps", "momentum", "weight_decay", "clip", "cooldown"};
+  size_t seen = 0;
+  for (const OptionSpec& option : train_options()) {
+    if (!of_updates.count(option.name)) continue;
+    ++seen;
+    const std::string name(option.name);
+    for (const double end : {std::max(option.least, option.least_to_train), option.most}) {
+      json more = {{name, end}, {"steps", 3}, {"overwrite", true}};
+      more["optimizer"] = name == "momentum" ? "momentum" : "adamw";
+      if (name == "min_lr") more["lr"] = std::max(end, 1e-3);
+      const std::string said = error_of(options("run", more));
+      EXPECT_TRUE(said == "no error" || said.find("no longer") != std::string::npos)
+          << name << "=" << end << ": " << said;
+      if (!fs::exists(out("run") / "model.safetensors")) continue;
+      const SavedModel saved{SavePaths(out("run"))};
+      for (const SafetensorView& t : saved.file().tensors()) {
+        for (const float number : saved.floats(t.name)) {
+          ASSERT_TRUE(std::isfinite(number)) << name << "=" << end << ": " << t.name;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(seen, of_updates.size());
 }
 
 TEST_F(TrainFolder, BadInputIsNamedBeforeAnythingIsWritten) {
