@@ -45,9 +45,14 @@ class Casts {
     if (m.op != "cast" || m.epoch != 0 || !m.after.empty()) return false;
     const Value in = m.inputs[0], out = m.outputs[0];
     return made_by_[in] < 0 && scheme_[in].role == Role::kParameter && on_device(in) &&
-           on_device(out) && (scheme_[out].type.rank() <= 1 || read_in_backward(out));
+           on_device(out) &&
+           (scheme_[out].type.rank() <= 1 || (!widens(m) && read_in_backward(out)));
   }
 
+  // A parameter that is held in 16 bits is wide only where it is read.
+  bool widens(const Morphism& m) const {
+    return size_of(scheme_[m.outputs[0]].type.dtype) > size_of(scheme_[m.inputs[0]].type.dtype);
+  }
   bool on_device(Value v) const { return scheme_[v].attributes.tier == Tier::kDevice; }
 
   bool read_in_backward(Value v) const {

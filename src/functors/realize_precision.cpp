@@ -71,6 +71,11 @@ class Realization {
     if (said && *said != object.type.dtype && carried_[m.outputs[k]]) {
       refuse(object, "it is carried on, and state keeps its type");
     }
+    // Frozen parameters that are held in 16 bits are joined and viewed in 16 bits.
+    if (!said && m.outputs[k] < static_cast<Value>(like_.size()) && like_[m.outputs[k]] >= 0) {
+      const auto alike = [&](Value in) { return type(in).dtype == type(m.inputs[0]).dtype; };
+      if (std::all_of(m.inputs.begin(), m.inputs.end(), alike)) return type(m.inputs[0]).dtype;
+    }
     return said.value_or(object.type.dtype);
   }
 
@@ -138,12 +143,17 @@ class Realization {
     const auto joined = joined_codes_.find(v);
     const bool shared = codes == codes_.end() && joined == joined_codes_.end();
     if (shared && (type(v).dtype == dtype || !is_float(type(v).dtype))) return v;
-    const auto key =
-        std::tuple(v, dtype, reader.section, reader.epoch, shared ? Phase::kForward : reader.phase);
+    // A frozen parameter is held in 16 bits to save memory: wider, it serves one phase, like codes.
+    const Value parameter = v < static_cast<Value>(like_.size()) ? like_[v] : -1;
+    const bool widened = shared && parameter >= 0 && before_[parameter].frozen &&
+                         size_of(dtype) > size_of(type(v).dtype);
+    const bool for_phase = !shared || widened;
+    const auto key = std::tuple(v, dtype, reader.section, reader.epoch,
+                                for_phase ? reader.phase : Phase::kForward);
     const auto [found, fresh] = made_.emplace(key, -1);
     if (!fresh) return found->second;
     const std::string word(name(dtype));
-    const bool again = !shared && reader.phase != Phase::kForward;
+    const bool again = for_phase && reader.phase != Phase::kForward;
     const Value made =
         add_like(v, dtype, again ? word + "." + std::string(name(reader.phase)) : word);
     if (shared) {
@@ -177,10 +187,10 @@ class Realization {
     for (size_t k = 0; k < m.inputs.size() && k < 2; ++k) {
       const Value in = m.inputs[k];
       const Dtype dtype = type(in).dtype;
-      if (!is_float(dtype) || before_[in].role == Role::kParameter) continue;
+      if (!is_float(dtype) || before_[in].role == Role::kParameter || like_[in] >= 0) continue;
       if (!narrowest || size_of(dtype) < size_of(*narrowest)) narrowest = dtype;
     }
-    return narrowest.value_or(type(m.inputs[0]).dtype);
+    return narrowest.value_or(before_[m.inputs[0]].type.dtype);
   }
 
   // Joined parameters, and parameters seen otherwise, are like the first of them.

@@ -1,7 +1,9 @@
 #include "run/run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -526,9 +528,18 @@ void write_parameter(Run& run, const Source& source, std::span<const float> valu
     const int64_t row = type.rank() ? type.dim(-1) : 1;
     const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
     std::vector<std::byte> data(type.bytes().count);
-    for (size_t k = 0; k < values.size(); ++k) {
-      const auto i = static_cast<int64_t>(k);
-      store_element(data.data(), type.dtype, i / row * physical + i % row, values[k]);
+    std::atomic<bool> fits = true;
+    parallel_for(type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t place = i / row * physical + i % row;
+        store_element(data.data(), type.dtype, place, values[i]);
+        const bool finite = std::isfinite(load_element(data.data(), type.dtype, place));
+        if (!finite && std::isfinite(values[i])) fits = false;
+      }
+    });
+    if (!fits) {
+      fail("parameter '", to_string(source), "' has values that are too large for ",
+           name(type.dtype), ", in which the stack holds it");
     }
     run.write(v, data.data());
     return;
