@@ -122,7 +122,8 @@ class Run {
 void initialize(Run& run, uint64_t seed);
 
 // Gives a parameter these values, in logical order; one that is held as codes gets their codes.
-// Refuses a source that no parameter has, and a wrong number of values.
+// Refuses a source that no parameter has, a wrong number of values, and values that are too large
+// for the dtype in which the parameter is held.
 void write_parameter(Run& run, const Source& source, std::span<const float> values);
 
 }  // namespace adjoint
