@@ -2,10 +2,12 @@
 // One large product reads x once and fills the machine better than several small ones. Parameters
 // stay objects of their own, placed one behind the other so that the concat is a view; slices are
 // views too, and their gradients are made side by side in one object. The gradient of x is one
-// sum over all rows of the joined weight, where it was a sum of sums: hence the law.
+// sum over all rows of the joined weight, where it was a sum of sums: hence the law. Only maps of
+// one role are joined, so that what a rule says of attention reaches no feed-forward beside it.
 #include <algorithm>
 #include <map>
 
+#include "analysis/roles.h"
 #include "functors/functor.h"
 #include "ops/builder.h"
 
@@ -51,12 +53,14 @@ bool fits(const Scheme& scheme, const Morphism& a, const Morphism& b) {
 // Groups of morphisms to join, by the first of each.
 std::map<int, std::vector<int>> find_groups(const Scheme& scheme) {
   const Readers read_by = readers(scheme);
+  const Roles roles(scheme);
   std::map<int, std::vector<int>> groups;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& m = scheme.morphisms[i];
     if (!is_projection(scheme, read_by, m)) continue;
     const auto home = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
-      return fits(scheme, scheme.morphisms[group.first], m);
+      return roles.use_of(group.first) == roles.use_of(static_cast<int>(i)) &&
+             fits(scheme, scheme.morphisms[group.first], m);
     });
     groups[home == groups.end() ? static_cast<int>(i) : home->first].push_back(static_cast<int>(i));
   }

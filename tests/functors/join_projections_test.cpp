@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "functors/functor_named.h"
+#include "models/small_models.h"
 
 namespace adjoint {
 namespace {
@@ -114,6 +115,45 @@ TEST(JoinProjections, LeavesAloneWhatMustStayApart) {
   return %6, %7
 )";
   EXPECT_EQ(applied("join_projections", tied), tied);
+}
+
+// Attention and feed-forward side by side on one norm: a rule about attention must not reach the
+// feed-forward because both have become one map.
+constexpr std::string_view kParallel = R"(axes hidden=8 heads=2 ffn=12 context=4 vocab=11 layers=2
+block x[batch, seq, hidden]:
+  n = rms_norm(x)
+  q = linear(n, hidden, bias=no, name=q)
+  k = linear(n, hidden, bias=no, name=k)
+  v = linear(n, hidden, bias=no, name=v)
+  a = linear(attention(q, heads, causal, k=k, v=v, kv_heads=heads), hidden, bias=no, name=out)
+  h = silu(linear(n, ffn, bias=no, name=gate)) * linear(n, ffn, bias=no, name=up)
+  x = x + a + linear(h, hidden, bias=no, name=down)
+model tokens[batch, seq], targets[batch, seq]:
+  x = block^layers(embed(tokens, vocab, name=table))
+  loss = cross_entropy(linear(rms_norm(x), vocab, name=readout), targets)
+)";
+
+TEST(JoinProjections, JoinsOnlyUsesOfOneRole) {
+  const Scheme forward = elaborate_text(kParallel, {.settings = {{"batch", 2}}});
+  const Scheme joined = apply_functor("join_projections", forward);
+  for (const std::string block : {"block[0].", "block[1]."}) {
+    ASSERT_TRUE(joined.find({block + "gate.joined"})) << print(joined);
+    EXPECT_EQ(object_at(joined, block + "q.joined").type.dim(-1), 3 * 8);
+    EXPECT_EQ(object_at(joined, block + "gate.joined").type.dim(-1), 2 * 12);
+  }
+  const Functor narrow = parse_functor(
+      "functor narrow:\n  law approximating\n"
+      "  object activation of attention -> bf16\n",
+      "narrow.functor");
+  const Arguments args(narrow.name, narrow.params, parse_term("narrow()", "stack"));
+  const StepOptions options;
+  Application::Said said;
+  Application application{.functor = "narrow", .args = args, .options = options, .said = &said};
+  const Scheme told = narrow.rules[0].apply(joined, application);
+  EXPECT_EQ(object_at(told, "block[0].q.joined").attributes.precision, "bf16");
+  for (const std::string path : {"gate.joined", "gate", "up"}) {
+    EXPECT_EQ(object_at(told, "block[1]." + path).attributes.precision, "") << path;
+  }
 }
 
 // The gradient of the slices is one concat and no padded sum; each weight's is a slice with its own
