@@ -2,6 +2,7 @@
 // floating object as float64. An object that is stored in less than float32 is rounded to it, right
 // after it is made: that is the function that a stack of lower precision computes on purpose.
 // It shares the graph with what it judges, and no kernel.
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -31,7 +32,25 @@ void widen_attrs(Morphism& m) {
   text = print(body);
 }
 
+// A body whose operands are all whole numbers makes float32 unless its text says otherwise.
+void say_result_dtypes(const Scheme& scheme, Morphism& m) {
+  const OpDef& def = op_named(m.op);
+  const auto is_floating = [&](Value v) { return is_float(scheme[v].type.dtype); };
+  if (!def.body || def.cpu || m.inputs.empty() ||
+      std::any_of(m.inputs.begin(), m.inputs.end(), is_floating)) {
+    return;
+  }
+  Body body = body_of(call_of(scheme, m));
+  for (size_t k = 0; k < body.outputs.size(); ++k) {
+    if (!body.outputs[k].dtype) body.outputs[k].dtype = scheme[m.outputs[k]].type.dtype;
+  }
+  if (m.op != "map") m.attrs.clear();
+  m.op = "map";
+  m.attrs["body"] = print(body);
+}
+
 void widen(Scheme& scheme) {
+  for (Morphism& m : scheme.morphisms) say_result_dtypes(scheme, m);
   for (Object& object : scheme.objects) {
     if (is_float(object.type.dtype)) object.type.dtype = Dtype::kF64;
   }

@@ -21,10 +21,16 @@ std::vector<Type> infer(const OpCall& call) {
   const Type &out = call.inputs[count], &lse = call.inputs[count + 1],
              &dout = call.inputs[count + 2];
   const Type want_lse{operands.shape.wide(), operands.lse_axes};
-  if (!same_shape(out, dout) || !same_shape(lse, want_lse)) {
-    fail("attention_grad: wants the output ", shape_string(out), ", its log-sums ",
-         shape_string(want_lse), " and its gradient, found ", shape_string(lse), " and ",
-         shape_string(dout));
+  Type want_out = call.inputs[0];
+  const AttentionShape& s = operands.shape;
+  want_out.axes[2] = {"heads*size", s.kv_heads * s.group * s.size};
+  const auto is = [](const Type& found, const Type& wanted) {
+    return same_shape(found, wanted) && found.dtype == wanted.dtype;
+  };
+  if (!is(out, want_out) || !is(dout, want_out) || !is(lse, want_lse)) {
+    fail("attention_grad: wants the output ", to_string(want_out), ", its log-sums ",
+         to_string(want_lse), " and its gradient, found ", to_string(out), ", ", to_string(lse),
+         " and ", to_string(dout));
   }
   return {call.inputs.begin(), call.inputs.begin() + static_cast<int64_t>(count)};
 }
@@ -151,9 +157,19 @@ extern const OpDef op_attention_grad = {
     .samples = nullptr,  // driven by attention's: out and lse must be those of q, k and v
     .refused =
         [] {
+          // q, k and v in one object of rows of 6.
+          const auto with = [](Type out, Type lse, Type dout) {
+            return Sample{
+                .inputs = {of({2, 5, 6}), std::move(out), std::move(lse), std::move(dout)},
+                .attrs = {{"heads", int64_t{1}}}};
+          };
           return std::vector<Sample>{
-              {.inputs = {of({2, 5, 6}), of({2, 5, 2}), of({2, 1, 1, 4}), of({2, 5, 2})},
-               .attrs = {{"heads", int64_t{1}}}}};
+              with(of({2, 5, 2}), of({2, 1, 1, 4}), of({2, 5, 2})),
+              with(of({2, 5, 4}), of({2, 1, 1, 5}), of({2, 5, 4})),
+              with(of({2, 5, 2}), of({2, 1, 1, 5}, Dtype::kBF16), of({2, 5, 2})),
+              with(of({2, 5, 2}), of({2, 1, 1, 5}, Dtype::kF64), of({2, 5, 2})),
+              with(of({2, 5, 2}, Dtype::kBF16), of({2, 1, 1, 5}), of({2, 5, 2})),
+              with(of({2, 5, 2}), of({2, 1, 1, 5}), of({2, 5, 2}, Dtype::kBF16))};
         },
 };
 

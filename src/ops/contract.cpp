@@ -51,7 +51,9 @@ std::vector<Type> infer(const OpCall& call) {
   }
   const Type& like = call.inputs.size() > 2 ? call.inputs[2] : call.inputs[0];
   const auto dtype = dtype_named(call.text("dtype", name(like.dtype)));
-  if (!dtype) fail("contract: '", call.text("dtype"), "' is no dtype");
+  if (!dtype || !is_float(*dtype)) {
+    fail("contract: '", call.text("dtype", name(like.dtype)), "' is no floating dtype");
+  }
   Type out{.dtype = *dtype};
   for (const char c : l.c) {
     const auto found = axes.find(c);
@@ -165,6 +167,11 @@ std::vector<Sample> refused() {
           with(of({3, 5}), of({5, 7}), "mk,kn->mz"),
           with(of({3, 5}), of({5}), "mk,kn->mn"),
           with(of({3, 5}), of({5, 7}), "mk-kn"),
+          with(of({3, 5}), of({5, 7}, Dtype::kBF16), "mk,kn->mn"),
+          {.inputs = {of({3, 5}), of({5, 7}), of({3, 7}, Dtype::kI32)},
+           .attrs = {{"map", std::string("mk,kn->mn")}}},
+          {.inputs = {of({3, 5}), of({5, 7}), of({3, 7}, Dtype::kBF16)},
+           .attrs = {{"map", std::string("mk,kn->mn")}, {"dtype", std::string("f32")}}},
           {.inputs = {of({3, 5}), of({5, 7}), of({7, 3})},
            .attrs = {{"map", std::string("mk,kn->mn")}}}};
 }

@@ -184,11 +184,12 @@ Launch reference(const KernelCall& k, const Pointers& at) {
 void check_cross_entropy_operands(const OpCall& call) {
   if (call.inputs.size() < 2) fail(call.op, ": wants logits and targets");
   const Type &logits = call.inputs[0], &targets = call.inputs[1];
-  bool fits = targets.dtype == Dtype::kI32 && logits.rank() == targets.rank() + 1;
+  bool fits =
+      targets.dtype == Dtype::kI32 && is_float(logits.dtype) && logits.rank() == targets.rank() + 1;
   for (int i = 0; fits && i < targets.rank(); ++i) fits = logits.dim(i) == targets.dim(i);
   if (!fits) {
     fail(call.op, ": targets ", to_string(targets), " do not fit logits ", to_string(logits),
-         ": one i32 target a row is wanted");
+         ": floating logits and one i32 target a row are wanted");
   }
 }
 
@@ -249,7 +250,8 @@ extern const OpDef op_cross_entropy = {
     .refused =
         [] {
           return std::vector<Sample>{{.inputs = {of({3, 5}), of({4}, Dtype::kI32)}},
-                                     {.inputs = {of({3, 5}), of({3})}}};
+                                     {.inputs = {of({3, 5}), of({3})}},
+                                     {.inputs = {of({3, 5}, Dtype::kI32), of({3}, Dtype::kI32)}}};
         },
 };
 

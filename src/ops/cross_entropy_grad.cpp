@@ -17,11 +17,22 @@ namespace {
 
 std::vector<Type> infer(const OpCall& call) {
   check_cross_entropy_operands(call);
-  if (call.inputs.size() != 4 || !same_shape(call.inputs[2], call.inputs[1]) ||
-      call.inputs[3].rank() != 0) {
-    fail("cross_entropy_grad: wants logits, targets, lse and the gradient of the sum");
+  if (call.inputs.size() != 4) {
+    fail("cross_entropy_grad: wants logits, targets, lse and the gradient of the sum, found ",
+         call.inputs.size(), " operands");
   }
-  return {call.inputs[0]};
+  const Type &logits = call.inputs[0], &lse = call.inputs[2], &dsum = call.inputs[3];
+  const Dtype wide = logits.dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
+  const Type wanted = with_dtype(call.inputs[1], wide);
+  if (!same_shape(lse, wanted) || lse.dtype != wide) {
+    fail("cross_entropy_grad: the log-sums of logits ", to_string(logits), " are ",
+         to_string(wanted), ", found ", to_string(lse));
+  }
+  if (dsum.rank() != 0 || !is_float(dsum.dtype)) {
+    fail("cross_entropy_grad: the gradient of the sum is one floating number, found ",
+         to_string(dsum));
+  }
+  return {logits};
 }
 
 // y may be x.
@@ -128,8 +139,15 @@ extern const OpDef op_cross_entropy_grad = {
         },
     .refused =
         [] {
+          const Type targets = of({3}, Dtype::kI32);
           return std::vector<Sample>{
-              {.inputs = {of({3, 5}), of({4}, Dtype::kI32), of({3}), of({})}}};
+              {.inputs = {of({3, 5}), of({4}, Dtype::kI32), of({3}), of({})}},
+              {.inputs = {of({3, 5}), targets, of({3})}},
+              {.inputs = {of({3, 5}), targets, of({2}), of({})}},
+              {.inputs = {of({3, 5}), targets, of({3}, Dtype::kBF16), of({})}},
+              {.inputs = {of({3, 5}, Dtype::kBF16), targets, of({3}, Dtype::kBF16), of({})}},
+              {.inputs = {of({3, 5}), targets, of({3}), of({}, Dtype::kI32)}},
+              {.inputs = {of({3, 5}), targets, of({3}), of({3})}}};
         },
 };
 

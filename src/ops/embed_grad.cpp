@@ -21,11 +21,18 @@ std::vector<Type> infer(const OpCall& call) {
     fail("embed_grad: wants ids, the gradient of the rows, and maybe an addend");
   }
   const Type &ids = call.inputs[0], &dy = call.inputs[1];
-  if (ids.dtype != Dtype::kI32 || dy.rank() != ids.rank() + 1) {
-    fail("embed_grad: ids ", to_string(ids), " do not fit rows ", to_string(dy));
+  bool fits = ids.dtype == Dtype::kI32 && is_float(dy.dtype) && dy.rank() == ids.rank() + 1;
+  for (int i = 0; fits && i < ids.rank(); ++i) fits = ids.dim(i) == dy.dim(i);
+  if (!fits) {
+    fail("embed_grad: ids ", to_string(ids), " do not fit rows ", to_string(dy),
+         ": one i32 id for each row of floating numbers is wanted");
   }
   const auto dtype = dtype_named(call.text("dtype", name(dy.dtype)));
-  if (!dtype) fail("embed_grad: '", call.text("dtype"), "' is no dtype");
+  // Sums are float64 where all is, so a kernel is all float64 or not at all.
+  if (!dtype || !is_float(*dtype) || (*dtype == Dtype::kF64) != (dy.dtype == Dtype::kF64)) {
+    fail("embed_grad: rows of ", name(dy.dtype), " are not summed to '",
+         call.text("dtype", name(dy.dtype)), "'");
+  }
   const Type out{*dtype, {{"rows", call.integer("rows")}, dy.axes.back()}};
   if (call.inputs.size() == 3 &&
       (!same_shape(call.inputs[2], out) || call.inputs[2].dtype != out.dtype)) {
@@ -226,6 +233,13 @@ extern const OpDef op_embed_grad = {
           return std::vector<Sample>{
               {.inputs = {of({2, 3}, Dtype::kI32), of({2, 3})}, .attrs = {{"rows", int64_t{4}}}},
               {.inputs = {of({2}, Dtype::kI32), of({2, 3}), of({5, 3})},
+               .attrs = {{"rows", int64_t{4}}}},
+              {.inputs = {of({2}, Dtype::kI32), of({3, 3})}, .attrs = {{"rows", int64_t{4}}}},
+              {.inputs = {of({2}, Dtype::kI32), of({2, 3}, Dtype::kI32)},
+               .attrs = {{"rows", int64_t{4}}}},
+              {.inputs = {of({2}, Dtype::kI32), of({2, 3})},
+               .attrs = {{"rows", int64_t{4}}, {"dtype", std::string("i32")}}},
+              {.inputs = {of({2}, Dtype::kI32), of({2, 3}), of({4, 3}, Dtype::kBF16)},
                .attrs = {{"rows", int64_t{4}}}}};
         },
 };

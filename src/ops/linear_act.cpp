@@ -121,7 +121,9 @@ std::vector<Sample> refused() {
   };
   return {with({of({3, 5}), of({7, 6})}, "tanh(x0)"),
           with({of({3, 5}), of({7, 5})}, "rowsum(x0)/one"),
-          with({of({3, 5}), of({7, 5})}, "add(x0, x1)")};
+          with({of({3, 5}), of({7, 5})}, "add(x0, x1)"),
+          with({of({3, 5}), of({7, 5}, Dtype::kBF16)}, "tanh(x0)"),
+          with({of({3, 5}), of({7, 5})}, "0")};
 }
 
 }  // namespace

@@ -48,7 +48,10 @@ extern const OpDef op_map = {
         [] {
           return std::vector<Sample>{
               {.inputs = {of({3})}, .attrs = {{"body", std::string("sorcery(x0)")}}},
-              {.inputs = {of({3})}, .attrs = {{"body", std::string("add(x0, x1)")}}}};
+              {.inputs = {of({3})}, .attrs = {{"body", std::string("add(x0, x1)")}}},
+              {.inputs = {of({3}, Dtype::kI64)}, .attrs = {{"body", std::string("exp(x0)")}}},
+              {.inputs = {of({3}), of({3})},
+               .attrs = {{"body", std::string("mul(x0, random1'a')")}}}};
         },
 };
 

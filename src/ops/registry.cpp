@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "ops/body_readings.h"
+#include "ops/builder.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -116,6 +117,17 @@ std::vector<Type> infer_types(const OpCall& call) {
   for (const ExprNode& n : body.nodes) {
     if (n.kind == ExprKind::kIndex && n.index >= static_cast<int>(space.size())) {
       fail(call.op, ": wants at least ", n.index + 1, " axes, found ", space.size());
+    }
+    // i64 is the random counter's alone: it has axes of its own.
+    const bool draws = n.kind == ExprKind::kRandom, reads = n.kind == ExprKind::kInput;
+    const Type counter = random_counter_type();
+    if (draws && !(same_shape(call.inputs[n.index], counter) &&
+                   call.inputs[n.index].dtype == counter.dtype)) {
+      fail(call.op, ": draws random numbers by ", to_string(counter), ", found ",
+           to_string(call.inputs[n.index]));
+    }
+    if (reads && call.inputs[n.index].dtype == Dtype::kI64) {
+      fail(call.op, ": does not read i64 as a number, found ", to_string(call.inputs[n.index]));
     }
   }
   return output_types(body, space, call.inputs);

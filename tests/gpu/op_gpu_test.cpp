@@ -18,6 +18,10 @@ class GpuOp : public testing::TestWithParam<const OpDef*> {
 
 TEST_P(GpuOp, KernelsAgreeWithTheReference) { expect_kernels_agree(op(), Target::kCuda); }
 
+TEST_P(GpuOp, ReadsTheDtypesThatItTakes) {
+  RecordProperty("calls", expect_reads_what_it_takes(op(), Target::kCuda));
+}
+
 TEST_P(GpuOp, PaddingChangesNothing) { expect_padding_changes_nothing(op(), Target::kCuda); }
 
 TEST_P(GpuOp, GivesTheSameBitsEveryTime) {

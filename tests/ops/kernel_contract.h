@@ -139,6 +139,60 @@ inline void expect_kernels_agree(const OpDef& op, Target target) {
   }
 }
 
+// Calls of an op in every mixture of dtypes that differs from a sample in one operand. The gradient
+// of attention has no samples of its own, but attention's.
+inline std::vector<Sample> samples_to_vary(const OpDef& op) {
+  if (op.samples) return op.samples();
+  std::vector<Sample> found;
+  for (const Sample& sample : op_named("attention").samples()) {
+    const Scheme g = gradient_scheme(op_named("attention"), sample, Dtype::kF32).scheme;
+    for (const Morphism& m : g.morphisms) {
+      if (m.op == op.name) found.push_back({.inputs = call_of(g, m).inputs, .attrs = m.attrs});
+    }
+  }
+  return found;
+}
+
+// Numbers that the operand can hold.
+inline void fit_into(Numbers& numbers, Dtype dtype) {
+  for (double& n : numbers) {
+    if (is_float(dtype)) {
+      n = round_element(n, dtype);
+    } else {
+      n = std::clamp(std::nearbyint(n), dtype == Dtype::kU8 ? 0.0 : -100.0, 100.0);
+    }
+  }
+}
+
+// What `infer` lets through the kernels read: every operand of every sample in every dtype is
+// refused, or the result is the reference's. Returns how many calls were let through.
+inline int expect_reads_what_it_takes(const OpDef& op, Target target) {
+  int taken = 0;
+  for (const Sample& sample : samples_to_vary(op)) {
+    for (size_t i = 0; i < sample.inputs.size(); ++i) {
+      for (int d = 0; d < kNumDtypes; ++d) {
+        Sample other = sample;
+        Type& type = other.inputs[i];
+        if (type.dtype == static_cast<Dtype>(d)) continue;
+        type.dtype = static_cast<Dtype>(d);
+        Scheme s;
+        try {
+          s = sample_scheme(op.name, other, Dtype::kF32);
+        } catch (const Error&) {
+          continue;
+        }
+        std::vector<Numbers> x = sample_numbers(other, Dtype::kF32, 8);
+        fit_into(x[i], type.dtype);
+        const std::string what = std::string(op.name) + " with operand " + std::to_string(i) +
+                                 " in " + std::string(name(type.dtype));
+        expect_near_reference({s, x, tolerance(s), false, what}, run_scheme(s, x, false, target));
+        ++taken;
+      }
+    }
+  }
+  return taken;
+}
+
 // The same call twice, once with room behind every row.
 struct PaddingCheck {
   Scheme plain, padded;

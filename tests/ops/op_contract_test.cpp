@@ -84,6 +84,10 @@ TEST_P(OpContract, GradientsAreFiniteDifferences) {
 
 TEST_P(OpContract, KernelsAgreeWithTheReference) { expect_kernels_agree(op(), Target::kCpu); }
 
+TEST_P(OpContract, ReadsTheDtypesThatItTakes) {
+  RecordProperty("calls", expect_reads_what_it_takes(op(), Target::kCpu));
+}
+
 TEST_P(OpContract, PaddingChangesNothing) { expect_padding_changes_nothing(op(), Target::kCpu); }
 
 TEST_P(OpContract, ThreadsDoNotChangeBits) {
