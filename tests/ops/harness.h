@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "base/error.h"
 #include "device/parallel.h"
 #include "functors/functor.h"
 #include "ops/builder.h"
@@ -40,13 +41,15 @@ inline double relative_error(const Numbers& a, const Numbers& b) {
   return std::sqrt(difference / std::max(size, 1e-30));
 }
 
-// A sample as a scheme: its operands are the inputs.
-inline Scheme sample_scheme(std::string_view op, const Sample& sample, Dtype dtype) {
+// A sample as a scheme: its operands are the inputs. All that is float32 there is `dtype`, but for
+// operand `wide`.
+inline Scheme sample_scheme_but(std::string_view op, const Sample& sample, Dtype dtype,
+                                size_t wide) {
   Scheme scheme;
   scheme.name = std::string(op);
   std::vector<Value> operands;
   for (Type type : sample.inputs) {
-    if (type.dtype == Dtype::kF32) type.dtype = dtype;
+    if (type.dtype == Dtype::kF32 && operands.size() != wide) type.dtype = dtype;
     operands.push_back(scheme.add_input(
         {.type = type, .source = {"x" + std::to_string(operands.size())}, .role = Role::kInput}));
   }
@@ -54,6 +57,19 @@ inline Scheme sample_scheme(std::string_view op, const Sample& sample, Dtype dty
   builder.at({std::string(op)}, Phase::kForward, Role::kActivation);
   scheme.outputs = builder.emit_all(op, operands, sample.attrs);
   return scheme;
+}
+
+// An op may want one of its operands wide whatever the others are, as the loss's gradient wants its
+// log-sums.
+inline Scheme sample_scheme(std::string_view op, const Sample& sample, Dtype dtype) {
+  const bool narrow = dtype == Dtype::kBF16 || dtype == Dtype::kF16;
+  for (size_t wide = sample.inputs.size(); narrow && wide > 0; --wide) {
+    try {
+      return sample_scheme_but(op, sample, dtype, wide);
+    } catch (const Error&) {  // then the one before it is
+    }
+  }
+  return sample_scheme_but(op, sample, dtype, sample.inputs.size());
 }
 
 inline std::vector<Numbers> sample_numbers(const Sample& sample, Dtype dtype, unsigned seed) {
