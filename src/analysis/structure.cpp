@@ -120,6 +120,17 @@ class ChainFinder {
     }
   }
 
+  // A body's text with its random numbers keyed 0, 1, ...: every block has paths of its own there.
+  static std::string without_paths(const std::string& text) {
+    Body body = parse_body(text);
+    std::unordered_map<std::string, size_t> keys;
+    for (ExprNode& node : body.nodes) {
+      if (node.kind != ExprKind::kRandom) continue;
+      node.text = std::to_string(keys.emplace(node.text, keys.size()).first->second);
+    }
+    return print(body);
+  }
+
   // What a piece is, with its objects numbered from its beginning.
   Piece piece(size_t first, size_t last, Value entry) const {
     std::unordered_map<Value, int> local = {{entry, 0}};
@@ -133,7 +144,7 @@ class ChainFinder {
       for (const auto& [key, attr] : m.attrs) {
         if (key != "key" && key != "body" && !is_bookkeeping(key))
           text += ' ' + key + '=' + to_string(attr);
-        if (key == "body") text += " b" + std::to_string(to_string(attr).size());
+        if (key == "body") text += " body=" + without_paths(std::get<std::string>(attr));
       }
       for (const Value in : m.inputs) {
         const auto found = local.find(in);

@@ -6,6 +6,7 @@
 #include "functors/functor.h"
 #include "models/elaborate.h"
 #include "models/library.h"
+#include "ops/op_def.h"
 
 namespace adjoint {
 namespace {
@@ -57,6 +58,54 @@ model tokens[batch, seq], targets[batch, seq]:
   x = gelu(linear(embed(tokens, vocab), hidden))
   loss = cross_entropy(linear(rms_norm(x), vocab), targets)
 )"))
+                .length(),
+            0);
+}
+
+// x + f(x W) four times, f as texts say.
+Scheme residual_blocks(const std::vector<std::string>& bodies) {
+  std::string text = "scheme:\n  input %0 x: f32[s=3, h=4]\n  control %1 random: i64[counter=3]\n";
+  const size_t count = bodies.size();
+  for (size_t l = 0; l < count; ++l) {
+    text +=
+        "  parameter %" + std::to_string(2 + l) + " w" + std::to_string(l) + ": f32[h=4, h=4]\n";
+  }
+  size_t x = 0, next = 2 + count;
+  for (size_t l = 0; l < count; ++l, next += 3) {
+    const auto line = [&](size_t made, const std::string& path, const std::string& call) {
+      text += "  %" + std::to_string(made) + " " + path + std::to_string(l) +
+              ": f32[s=3, h=4] = " + call + " @" + path + std::to_string(l) + "\n";
+    };
+    const auto at = [](size_t v) { return "%" + std::to_string(v); };
+    line(next, "y", "linear(" + at(x) + ", " + at(2 + l) + ")");
+    line(next + 1, "f", "map(" + at(next) + ", %1) {body=\"" + bodies[l] + "\"}");
+    line(next + 2, "z", "add(" + at(x) + ", " + at(next + 1) + ")");
+    x = next + 2;
+  }
+  const Scheme scheme =
+      parse_scheme(text + "  %" + std::to_string(next) + " end: f32[s=3, h=4] = exp(%" +
+                   std::to_string(x) + ") @end\n  return %" + std::to_string(next) + "\n");
+  verify(scheme);
+  return scheme;
+}
+
+// A block is its bodies, not the length of their texts; paths of random numbers are no part of it.
+TEST(Chain, BlocksOfDifferentBodiesDiffer) {
+  EXPECT_EQ(find_chain(residual_blocks({"tanh(x0)", "tanh(x0)", "tanh(x0)", "tanh(x0)"})).length(),
+            4);
+  EXPECT_EQ(find_chain(residual_blocks({"tanh(x0)", "sqrt(x0)", "tanh(x0)", "sqrt(x0)"})).length(),
+            2);
+  EXPECT_EQ(find_chain(residual_blocks({"tanh(x0)", "sqrt(x0)", "cos(x0)"})).length(), 0);
+  const auto draws = [](const std::string& a, const std::string& b) {
+    return "mul(x0, add(random1'" + a + "', random1'" + b + "'))";
+  };
+  EXPECT_EQ(find_chain(residual_blocks({draws("block[9].a", "block[9].b"),
+                                        draws("block[10].a", "block[10].b"),
+                                        draws("block[11].a", "block[11].b")}))
+                .length(),
+            3);
+  EXPECT_EQ(find_chain(residual_blocks(
+                           {draws("block[1].a", "block[1].b"), draws("block[2].a", "block[2].a")}))
                 .length(),
             0);
 }
