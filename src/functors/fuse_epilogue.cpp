@@ -13,13 +13,15 @@ namespace adjoint {
 
 namespace {
 
-// The body of an elementwise op of one operand, of the operand's dtype; else nothing.
+// The body of an elementwise op of one operand, of the operand's dtype; else nothing. One that is
+// folded to a constant (0 * x) is no function of what the map gives.
 std::optional<Body> activation(const Scheme& scheme, const Morphism& m) {
   if (!op_named(m.op).body || m.inputs.size() != 1 || m.outputs.size() != 1) return std::nullopt;
   if (op_named(m.op).effect != Effect::kPure) return std::nullopt;
   if (scheme[m.inputs[0]].type != scheme[m.outputs[0]].type) return std::nullopt;
   const Body body = body_of(call_of(scheme, m));
-  return is_elementwise(body) ? std::optional(body) : std::nullopt;
+  return is_elementwise(body) && without_dead_nodes(body).num_inputs() == 1 ? std::optional(body)
+                                                                            : std::nullopt;
 }
 
 // What becomes of both must be the same, or one of them would be kept for the other's sake.

@@ -56,7 +56,8 @@ TEST(FuseEpilogue, LeavesAloneWhatIsNoFunctionOfOneElement) {
   for (const std::string& text :
        {after("softmax(%3) {causal=0}"), after("mul(%3, %3)"),
         after("dropout(%3, %2) {key=\"d\", rate=0.5}"), after("map(%3) {body=\"mul(x0, index0)\"}"),
-        after("tanh(%3)", " recomputed"),  // the function is cheap to repeat, the map is not
+        after("scale(%3) {by=0.0, plus=0.0}"),  // a constant, and no function of the map
+        after("tanh(%3)", " recomputed"),       // the function is cheap to repeat, the map is not
         after("tanh(%3)", " precision=\"bf16\"")}) {
     EXPECT_EQ(applied("fuse_epilogue", text), text);
   }
