@@ -1,8 +1,10 @@
 #include "analysis/roles.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "base/error.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -59,6 +61,33 @@ std::vector<ParameterKind> parameter_kinds(const Scheme& scheme) {
   return kinds;
 }
 
+std::vector<bool> fixed_dtypes(const Scheme& scheme) {
+  std::vector<bool> fixed(scheme.objects.size(), false);
+  for (const Morphism& m : scheme.morphisms) {
+    const OpDef& def = op_named(m.op);
+    if (def.body) continue;  // a body stores what it is told to
+    OpCall narrow = call_of(scheme, m);
+    bool any = false;
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      Type& t = narrow.inputs[k];
+      if (!is_float(t.dtype) || fixed[m.inputs[k]]) continue;
+      t.dtype = Dtype::kBF16;
+      any = true;
+    }
+    if (!any) continue;
+    std::vector<Type> types;
+    try {
+      types = infer_types(narrow);
+    } catch (const Error&) {  // it wants all operands in one dtype, and so its result follows them
+      continue;
+    }
+    for (size_t k = def.says_dtype; k < types.size(); ++k) {
+      fixed[m.outputs[k]] = is_float(types[k].dtype) && types[k].dtype != Dtype::kBF16;
+    }
+  }
+  return fixed;
+}
+
 namespace {
 constexpr std::string_view kUses[] = {"none",   "embedding", "attention_in", "attention_out",
                                       "router", "readout",   "feed_forward", "linear",
@@ -94,6 +123,8 @@ Roles::Roles(const Scheme& scheme)
       from_data_(depends_on_data(scheme)),
       kinds_(parameter_kinds(scheme)),
       uses_(scheme.morphisms.size(), Use::kNone),
+      uses_of_(scheme.objects.size(), 0),
+      origin_(scheme.objects.size(), -1),
       readers_(scheme.objects.size()),
       made_by_(producers(scheme)),
       parameter_gradient_(scheme.objects.size(), false),
@@ -133,6 +164,7 @@ Roles::Roles(const Scheme& scheme)
     state_index_[chain_.states[l]] = static_cast<int>(l);
   }
   find_uses();
+  find_uses_of_objects();
   find_attention_insides();
 }
 
@@ -194,6 +226,42 @@ void Roles::find_uses() {
   }
 }
 
+// A parameter has the uses of whoever reads it, through casts, views and joins; an activation that
+// of its maker. What a gradient or a state of the optimizer is of, its path tells.
+void Roles::find_uses_of_objects() {
+  const std::vector<bool> alone = from_parameters_alone(scheme_);
+  for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+    const Morphism& m = scheme_.morphisms[i];
+    if (m.phase != Phase::kForward) continue;
+    const auto use = static_cast<uint16_t>(1 << static_cast<int>(uses_[i]));
+    for (const Value out : m.outputs) {
+      if (!alone[out]) uses_of_[out] = use;
+    }
+    for (const Value in : m.inputs) {
+      if (alone[in]) uses_of_[in] |= alone[m.outputs[0]] ? uses_of_[m.outputs[0]] : use;
+    }
+  }
+  std::map<std::string_view, Value> by_path;
+  for (size_t v = 0; v < scheme_.objects.size(); ++v) {
+    const Object& o = scheme_.objects[v];
+    const bool whole = o.role == Role::kParameter || o.role == Role::kActivation;
+    if (whole && o.source.facet.empty()) by_path.emplace(o.source.path, static_cast<Value>(v));
+  }
+  for (size_t v = 0; v < scheme_.objects.size(); ++v) {
+    const Object& o = scheme_.objects[v];
+    if (o.role != Role::kGradient && o.role != Role::kState) continue;
+    const auto found = by_path.find(o.source.path);
+    if (found != by_path.end()) origin_[v] = found->second;
+  }
+}
+
+bool Roles::is_used(Value v, std::string_view word) const {
+  for (size_t use = 0; use < std::size(kUses); ++use) {
+    if ((uses_of_[v] >> use & 1) && use_matches(static_cast<Use>(use), word)) return true;
+  }
+  return false;
+}
+
 // Between the linear maps around it: what leads to an attention from them, and what it gives.
 void Roles::find_attention_insides() {
   for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
@@ -238,17 +306,14 @@ bool Roles::is(Value v, std::string_view word) const {
 
 bool Roles::is_of(Value v, std::string_view word) const {
   const Role role = scheme_[v].role;
-  if (role == Role::kGradient) {
-    if (word == "parameter") return parameter_gradient_[v];
+  if (role == Role::kGradient && word == "parameter") return parameter_gradient_[v];
+  if (role == Role::kGradient && word == "activation") {
     // The gradient of what depends on no data is a sum over the data, as a parameter's is.
-    return word == "activation" && !parameter_gradient_[v] && !constant_gradient_[v] &&
-           scheme_[v].type.rank() > 0;
+    return !parameter_gradient_[v] && !constant_gradient_[v] && scheme_[v].type.rank() > 0;
   }
-  if (role == Role::kParameter) {
-    return std::any_of(readers_[v].begin(), readers_[v].end(),
-                       [&](int m) { return use_matches(uses_[m], word); });
-  }
-  return made_by_[v] >= 0 && use_matches(uses_[made_by_[v]], word);
+  if (role != Role::kGradient && role != Role::kState) return is_used(v, word);
+  const Value of = origin_[v];
+  return of >= 0 && (is_used(of, word) || (word == "parameter" && is(of, word)));
 }
 
 bool Roles::is_inside(Value v, std::string_view word) const {

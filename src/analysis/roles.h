@@ -20,6 +20,10 @@ enum class ParameterKind : uint8_t {
 // matrix anywhere, it is one (tied weights); casts, views and joins are seen through.
 std::vector<ParameterKind> parameter_kinds(const Scheme& scheme);
 
+// For every object: does the op that makes it decide its dtype, whatever its operands' are? So are
+// the log-sums of an attention and of the loss: whoever reads them expects them as they are.
+std::vector<bool> fixed_dtypes(const Scheme& scheme);
+
 // What a morphism that reads a parameter does with it.
 enum class Use : uint8_t {
   kNone,
@@ -58,13 +62,17 @@ class Roles {
 
  private:
   void find_uses();
+  void find_uses_of_objects();
   void find_attention_insides();
+  bool is_used(Value v, std::string_view word) const;
 
   const Scheme& scheme_;
   Chain chain_;
   std::vector<bool> from_data_;
   std::vector<ParameterKind> kinds_;
-  std::vector<Use> uses_;                  // per morphism
+  std::vector<Use> uses_;          // per morphism
+  std::vector<uint16_t> uses_of_;  // per object: a bit for every Use that it has or comes of
+  std::vector<Value> origin_;      // per gradient and state: what it is of, else -1
   std::vector<std::vector<int>> readers_;  // per object, of the forward pass
   std::vector<int> made_by_;
   std::vector<bool> parameter_gradient_, constant_gradient_, in_attention_;

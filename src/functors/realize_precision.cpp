@@ -2,10 +2,12 @@
 // parameter precision=nf4/64  ->  its codes and scales, with a dequantize before its readers.
 // A transport is made once per object and dtype, right before its first reader: a weight's cast
 // serves forward and backward. Dequantized matrices serve one phase only, else keeping codes would
-// save nothing. Sums stay float32: an op that can say its result's dtype says it.
+// save nothing. Sums stay float32: an op that can say its result's dtype says it. A result whose
+// dtype its op fixes (log-sums) keeps it, whatever was said.
 #include <map>
 #include <tuple>
 
+#include "analysis/roles.h"
 #include "base/error.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
@@ -26,20 +28,12 @@ std::optional<Dtype> said_dtype(const Object& object) {
        why);
 }
 
-// Whether output k keeps its dtype whatever the operands are, as attention's log-sums do.
-bool is_fixed(OpCall call, size_t k) {
-  for (Type& t : call.inputs) {
-    if (is_float(t.dtype)) t.dtype = Dtype::kBF16;
-  }
-  return infer_types(call)[k].dtype != Dtype::kBF16;
-}
-
 class Realization {
  public:
   explicit Realization(const Scheme& before) : before_(before), after_(before) {
     after_.morphisms.clear();
     after_.inputs.clear();
-    fixed_.assign(before.objects.size(), false);
+    fixed_ = fixed_dtypes(before);
     carried_.assign(before.objects.size(), false);
     for (const auto* list : {&before.carries, &before.loop}) {
       for (const Carry& c : *list) carried_[c.in] = carried_[c.out] = true;
@@ -67,7 +61,7 @@ class Realization {
   // The dtype that output k is to have: what was said of it, or what it was typed as.
   Dtype wanted(const Morphism& m, size_t k) const {
     const Object& object = before_[m.outputs[k]];
-    const auto said = said_dtype(object);
+    const auto said = fixed_[m.outputs[k]] ? std::nullopt : said_dtype(object);
     if (said && *said != object.type.dtype && carried_[m.outputs[k]]) {
       refuse(object, "it is carried on, and state keeps its type");
     }
@@ -221,10 +215,6 @@ class Realization {
         (m.op == "linear" || m.op == "linear_act" || m.op == "contract")) {
       m.attrs["math"] = std::string("tf32");
     }
-    if (def.one_dtype && m.outputs.size() > 1) {
-      const OpCall call = call_of(before_, m);
-      for (size_t k = 1; k < m.outputs.size(); ++k) fixed_[m.outputs[k]] = is_fixed(call, k);
-    }
     const Dtype operands = def.one_dtype ? operand_dtype(m, def) : wanted(m, 0);
     for (size_t k = 0; k < m.inputs.size(); ++k) {
       Value& in = m.inputs[k];
@@ -255,8 +245,9 @@ class Realization {
     for (size_t k = 0; k < m.outputs.size(); ++k) want.push_back(wanted(m, k));
     std::vector<Type> types = infer_types(call_of(after_, m));
     for (size_t k = 1; k < want.size(); ++k) {
-      // Nobody spoke of it and no text says its dtype: it is what the op makes.
-      if (!def.body && !said_dtype(before_[m.outputs[k]])) want[k] = types[k].dtype;
+      // Nobody may speak of it, or nobody did and no text says its dtype: it is what the op makes.
+      const bool told = said_dtype(before_[m.outputs[k]]) && !fixed_[m.outputs[k]];
+      if (!def.body && !told) want[k] = types[k].dtype;
     }
     const auto differs = [&] {
       for (size_t k = 0; k < want.size(); ++k) {

@@ -198,8 +198,11 @@ class TextRules {
     std::set<std::pair<Value, std::string>> said;
     std::set<Value> carried;  // what comes out of a step is what went in
     for (const Carry& c : scheme.carries) carried.insert(c.out);
+    const std::vector<bool> fixed = fixed_dtypes(scheme);
     for (const ObjectRule& rule : text_.objects) {
       if (!belongs(rule)) continue;
+      std::string why_not;  // of the first that it speaks of and that cannot be so
+      bool any = false;
       for (Value v = 0; v < static_cast<Value>(scheme.objects.size()); ++v) {
         const auto matches = [&](const Clause& c) { return object_matches(roles, names, v, c); };
         if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
@@ -212,7 +215,12 @@ class TextRules {
           const bool forward =
               made_by[v] >= 0 && scheme.morphisms[made_by[v]].phase == Phase::kForward;
           if (attribute == "residence" && !forward) break;
-          check_can_be(scheme[v], attribute, forward, rule.at);
+          if (std::string why = why_cannot_be(scheme[v], attribute, forward, fixed[v]);
+              !why.empty()) {
+            if (why_not.empty()) why_not = std::move(why);
+            break;
+          }
+          any = true;
           if (attribute == "frozen") check_uses(scheme, roles, names, v, rule);
           if (!said.emplace(v, attribute).second) break;
           set(scheme, v, choice.value, names, rule.at);
@@ -223,24 +231,40 @@ class TextRules {
           break;
         }
       }
+      // A selector may sweep over what cannot be so, and leaves it alone; a rule that finds nothing
+      // else would be silently without effect.
+      if (!any && !why_not.empty()) fail_at(text_.file, rule.at, why_not);
     }
   }
 
-  // What no realization would act on is refused and not counted as done.
-  void check_can_be(const Object& o, const std::string& attribute, bool forward,
-                    Position at) const {
+  // What no realization would act on, in a sentence; nothing where one does.
+  static std::string why_cannot_be(const Object& o, const std::string& attribute, bool forward,
+                                   bool fixed) {
+    const auto because = [&](std::string_view rule, std::string_view what) {
+      return std::string(rule) + ", and '" + to_string(o.source) + "' " + std::string(what);
+    };
+    const std::string is = "is " + std::string(name(o.role));
     const bool state = o.role == Role::kParameter || o.role == Role::kState;
-    const bool can = attribute == "frozen"  ? o.role == Role::kParameter
-                     : attribute == "parts" ? o.role == Role::kInput
-                     : attribute == "tier"  ? forward || state
-                                            : true;
-    if (can) return;
-    const std::string_view who = attribute == "frozen"  ? "only a parameter can be frozen"
-                                 : attribute == "parts" ? "only a step's input comes in parts"
-                                                        : "only parameters, optimizer state and "
-                                                          "what the forward pass makes can live "
-                                                          "in another tier";
-    fail_at(text_.file, at, who, ", and '", to_string(o.source), "' is ", name(o.role));
+    if (attribute == "frozen" && o.role != Role::kParameter) {
+      return because("only a parameter can be frozen", is);
+    }
+    if (attribute == "parts" && o.role != Role::kInput) {
+      return because("only a step's input comes in parts", is);
+    }
+    if (attribute == "tier" && !forward && !state) {
+      return because(
+          "only parameters, optimizer state and what the forward pass makes can live in another "
+          "tier",
+          is);
+    }
+    if (attribute == "precision" && !is_float(o.type.dtype)) {
+      return because("only floating numbers have a precision", "holds whole numbers");
+    }
+    if (attribute == "precision" && fixed) {
+      return because("only what its op can store in another type has a precision",
+                     "has the type that its op fixes");
+    }
+    return "";
   }
 
   void set(Scheme& scheme, Value v, const AttributeValue& value, const Names& names, Position at) {

@@ -241,5 +241,74 @@ TEST(Roles, DescribesWhatASchemeHas) {
   }
 }
 
+// What a selector finds in a whole step, by source.
+std::set<std::string> found(const Scheme& step, const std::string& is,
+                            const std::vector<std::string>& of) {
+  const Roles roles(step);
+  std::set<std::string> names;
+  for (size_t v = 0; v < step.objects.size(); ++v) {
+    const auto object = static_cast<Value>(v);
+    bool all = roles.is(object, is);
+    for (const std::string& word : of) {
+      all = all && (roles.is_of(object, word) || roles.is(object, word));
+    }
+    if (all) names.insert(to_string(step[object].source));
+  }
+  return names;
+}
+
+TEST(Roles, GradientsAndStatesAreOfWhatTheirParameterIsUsedAs) {
+  const Scheme step =
+      apply_optimizer(apply_adjoint(elaborate_text(R"(axes hidden=8 context=4 vocab=11
+model tokens[batch, seq], targets[batch, seq]:
+  x = embed(tokens, vocab, name=table)
+  x = x + linear(gelu(linear(rms_norm(x), 16, bias=no, name=up)), hidden, bias=no, name=down)
+  x = x + linear(gelu(linear(rms_norm(x), 16, bias=no, name=up2)), hidden, bias=no, name=down2)
+  loss = cross_entropy(linear(rms_norm(x), vocab, bias=no, name=out), targets)
+)",
+                                                   {.settings = {{"batch", 2}}})),
+                      {});
+  using Names = std::set<std::string>;
+  EXPECT_EQ(found(step, "optimizer_state", {"embedding"}),
+            (Names{"table.weight:adamw.m", "table.weight:adamw.v"}));
+  EXPECT_EQ(found(step, "optimizer_state", {"readout"}),
+            (Names{"out.weight:adamw.m", "out.weight:adamw.v"}));
+  EXPECT_EQ(found(step, "gradient", {"parameter", "feed_forward"}),
+            (Names{"up.weight:grad", "down.weight:grad", "up2.weight:grad", "down2.weight:grad"}));
+  EXPECT_EQ(found(step, "gradient", {"parameter", "readout"}), (Names{"out.weight:grad"}));
+  EXPECT_EQ(found(step, "gradient", {"activation", "readout"}), (Names{"out:grad"}));
+}
+
+// Joined weights are still their readers'.
+TEST(Roles, ParametersAreSeenThroughJoins) {
+  const char* text = R"(scheme:
+  input %0 x: f32[s=3, h=4]
+  input %1 t: i32[s=3]
+  parameter %2 first: f32[o=5, h=4]
+  parameter %3 second: f32[o=2, h=4]
+  %4 both: f32[o=7, h=4] = concat(%2, %3) @both
+  %5 y: f32[s=3, o=7] = linear(%0, %4) @y
+  %6 loss: f32[] metric, %7 loss.count: f32[] metric, %8 loss.lse: f32[s=3] = cross_entropy(%5, %1) {ignore=-1} @loss
+  return %6, %7
+)";
+  const Scheme scheme = parse_scheme(text);
+  verify(scheme);
+  EXPECT_EQ(found(scheme, "parameter", {"readout"}), (std::set<std::string>{"first", "second"}));
+}
+
+TEST(Roles, OpsFixTheTypeOfLogSums) {
+  const Scheme scheme = parse_scheme(R"(scheme:
+  input %0 qkv: f32[b=2, s=3, h=12]
+  input %1 t: i32[b=2, s=3]
+  %2 a: f32[b=2, s=3, h=4], %3 a.lse: f32[b=2, kv=2, g=1, s=3] = attention(%0) {heads=2, kv_heads=2} @a
+  %4 e: f32[b=2, s=3, h=4] = exp(%2) @e
+  %5 loss: f32[] metric, %6 loss.count: f32[] metric, %7 loss.lse: f32[b=2, s=3] = cross_entropy(%4, %1) {ignore=-1} @loss
+  return %5, %6
+)");
+  verify(scheme);
+  EXPECT_EQ(fixed_dtypes(scheme),
+            (std::vector<bool>{false, false, false, true, false, true, true, true}));
+}
+
 }  // namespace
 }  // namespace adjoint

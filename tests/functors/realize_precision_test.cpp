@@ -61,20 +61,37 @@ TEST(RealizePrecision, OfATrainedLinearMap) {
 // The log-sums that attention keeps are float32 whatever it multiplies, and are not cast either. A
 // body whose operand has another dtype stores what is wanted at once.
 TEST(RealizePrecision, LeavesWhatAnOpFixes) {
-  EXPECT_EQ(realized(R"(scheme:
+  // Whether somebody spoke of the log-sums or not.
+  for (const std::string said : {"", " precision=\"f16\"", " precision=\"bf16\""}) {
+    EXPECT_EQ(realized(R"(scheme:
   input %0 x: f32[b=2, s=3, w=12]
   %1 qkv: f32[b=2, s=3, w=12] precision="f16" = exp(%0) @qkv
-  %2 a: f32[b=2, s=3, w=4] precision="f16", %3 a.lse: f32[b=2, k=2, g=1, s=3] = attention(%1) {heads=2} @a
+  %2 a: f32[b=2, s=3, w=4] precision="f16", %3 a.lse: f32[b=2, k=2, g=1, s=3])" +
+                       said + R"( = attention(%1) {heads=2} @a
   %4 qkv:grad: f32[b=2, s=3, w=12] gradient precision="f16" = attention_grad(%1, %2, %3, %2) {heads=2} @a:grad backward
   return %4
 )"),
-            R"(scheme:
+              R"(scheme:
   input %0 x: f32[b=2, s=3, w=12]
   %1 qkv: f16[b=2, s=3, w=12] = map(%0) {body="exp(x0)/f16"} @qkv
   %2 a: f16[b=2, s=3, w=4], %3 a.lse: f32[b=2, k=2, g=1, s=3] = attention(%1) {heads=2} @a
   %4 qkv:grad: f16[b=2, s=3, w=12] gradient = attention_grad(%1, %2, %3, %2) {heads=2} @a:grad backward
   return %4
 )");
+  }
+  const auto loss = [](const std::string& said) {
+    return R"(scheme:
+  input %0 y: f32[s=3, v=5]
+  input %1 t: i32[s=3]
+  %2 one: f32[] gradient = fill() {shape=[], value=1} @one
+  %3 loss: f32[] metric)" +
+           said + ", %4 loss.count: f32[] metric" + said + ", %5 loss.lse: f32[s=3]" + said +
+           R"( = cross_entropy(%0, %1) {ignore=-1} @loss
+  %6 y:grad: f32[s=3, v=5] gradient = cross_entropy_grad(%0, %1, %5, %2) {ignore=-1} @loss:grad backward
+  return %3, %4, %6
+)";
+  };
+  EXPECT_EQ(realized(loss(" precision=\"bf16\"")), loss(""));
 }
 
 // Objects of which nothing was said are as typed, so what makes them reads float32; the log-sums of

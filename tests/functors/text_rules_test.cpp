@@ -402,6 +402,72 @@ TEST(TextRules, ConditionsAndLets) {
   EXPECT_EQ(kept_by("  object state not inside block -> kept\n"), (std::set<int>{0, 1, 2, 3, 4}));
 }
 
+// A step after the rules of `lines`, or what they complain of.
+Scheme after_rules(const Scheme& step, const std::string& lines, int64_t* matches = nullptr) {
+  const Functor f = parse_functor("functor f:\n  law approximating\n" + lines, "f.functor");
+  const Arguments none("f", {}, {});
+  Application::Said said;
+  const StepOptions options;
+  Application application{.functor = "f", .args = none, .options = options, .said = &said};
+  Scheme scheme = step;
+  for (const FunctorRule& rule : f.rules) scheme = rule.apply(scheme, application);
+  if (matches) *matches = application.matches;
+  return scheme;
+}
+
+// A selector sweeps over what cannot be as it says, and leaves it alone: log-sums, whole numbers.
+TEST(TextRules, ASweepLeavesAloneWhatCannotBe) {
+  const Scheme step = gpt2().step();
+  int64_t matches = 0;
+  const Scheme told = after_rules(step, "  object inside attention -> bf16\n", &matches);
+  const Names narrow =
+      names_where(told, [](const Object& o) { return !o.attributes.precision.empty(); });
+  EXPECT_EQ(narrow, (Names{"block[0].attention#1", "block[1].attention#1", "block[2].attention#1",
+                           "block[3].attention#1"}));
+  EXPECT_EQ(matches, 4);
+  EXPECT_TRUE(step.find({"block[0].attention#1.lse"})) << print(step);
+
+  const Scheme moved = after_rules(step, "  object of attention -> host\n");
+  for (const Object& o : moved.objects) {
+    EXPECT_TRUE(o.attributes.tier == Tier::kDevice || o.role != Role::kGradient)
+        << to_string(o.source);
+  }
+  EXPECT_EQ(object_at(moved, "block[0].qkv.weight").attributes.tier, Tier::kHost);
+}
+
+// A rule that finds nothing else would say nothing, and is refused.
+TEST(TextRules, ARuleThatSpeaksOnlyOfWhatCannotBeIsRefused) {
+  const Scheme step = gpt2().step();
+  const auto complaint = [&](const std::string& line) {
+    return error_text([&] { after_rules(step, "  object " + line + "\n"); });
+  };
+  EXPECT_EQ(complaint("input -> bf16"),
+            "f.functor:3:3: only floating numbers have a precision, and 'tokens' holds whole "
+            "numbers");
+  EXPECT_EQ(complaint("inside attention not activation -> f16"),
+            "f.functor:3:3: only what its op can store in another type has a precision, and "
+            "'block[0].attention#1.lse' has the type that its op fixes");
+  EXPECT_EQ(complaint("activation -> frozen"),
+            "f.functor:3:3: only a parameter can be frozen, and 'wte' is activation");
+  EXPECT_TRUE(has(complaint("gradient of parameter -> host"), "can live in another tier, and '"));
+  EXPECT_TRUE(has(complaint("parameter -> in 2 parts"), "only a step's input comes in parts"));
+}
+
+TEST(TextRules, StatesAndGradientsByTheUseOfTheirParameter) {
+  const Scheme step = gpt2().step();
+  const Scheme moved = after_rules(step, "  object optimizer_state of embedding -> host\n");
+  EXPECT_EQ(names_where(moved, [](const Object& o) { return o.attributes.tier == Tier::kHost; }),
+            (Names{"wpe.weight:adamw.m", "wpe.weight:adamw.v", "wte.weight:adamw.m",
+                   "wte.weight:adamw.v"}));
+  const Scheme narrow =
+      after_rules(step, "  object gradient of parameter of feed_forward -> bf16\n");
+  const Names names =
+      names_where(narrow, [](const Object& o) { return o.attributes.precision == "bf16"; });
+  EXPECT_TRUE(names.count("block[0].up.weight:grad"));
+  EXPECT_TRUE(names.count("block[3].down.weight:grad"));
+  EXPECT_EQ(names.size(), 16u);  // two maps a block, with their biases
+}
+
 TEST(TextRules, PartsAreAWholeNumber) {
   const Scheme step = gpt2().step();
   for (const char* parts : {"0.5", "1 - 1", "1/3", "1e9"}) {

@@ -130,6 +130,23 @@ TEST(Verify, AWrongFunctorAsText) {
   EXPECT_EQ(report.reason.find("law of louder broken: first at block[0]."), 0u) << report.reason;
 }
 
+// What a user may say of all that lies inside an attention reaches its log-sums too, which the
+// gradient reads as float32.
+TEST(Verify, WhatIsInsideAnAttentionMayBeNarrow) {
+  const char* text = R"(functor narrow:
+  law approximating
+  object inside attention -> bf16
+)";
+  for (const Subject& subject :
+       {small_gpt2({1}),
+        small_subject(std::string(SOURCE_DIR) + "/tests/models/moe.scheme", {}, {1})}) {
+    const Report report =
+        verify_stack({subject}, with_planted({parse_functor(text, "narrow.functor")}));
+    EXPECT_TRUE(report.ok) << report.reason;
+    EXPECT_LT(report.max_error, 0.02);
+  }
+}
+
 // What only together is wrong: each alone keeps its law, and the smallest broken stack has both.
 TEST(Verify, TwoThatAreWrongTogether) {
   const auto marks = [](const Scheme& before, Application& application) {
