@@ -257,6 +257,10 @@ class TextRules {
           "tier",
           is);
     }
+    // A norm overflows float16, and a rate rounded to it is another rate.
+    if (attribute == "precision" && (o.role == Role::kMetric || o.role == Role::kControl)) {
+      return because("what a step is told and what it measures stay float32", is);
+    }
     if (attribute == "precision" && !is_float(o.type.dtype)) {
       return because("only floating numbers have a precision", "holds whole numbers");
     }

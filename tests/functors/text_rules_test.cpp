@@ -427,6 +427,16 @@ TEST(TextRules, ASweepLeavesAloneWhatCannotBe) {
   EXPECT_EQ(matches, 4);
   EXPECT_TRUE(step.find({"block[0].attention#1.lse"})) << print(step);
 
+  // What a step measures and is told stays float32: rates, norms, sums of squares.
+  const Scheme outside =
+      after_rules(step, "  object outside chain, not parameter, not optimizer_state -> f16\n");
+  for (const Object& o : outside.objects) {
+    EXPECT_TRUE(o.attributes.precision.empty() ||
+                (o.role != Role::kMetric && o.role != Role::kControl))
+        << to_string(o.source);
+  }
+  EXPECT_EQ(object_at(outside, "wte").attributes.precision, "f16");
+
   const Scheme moved = after_rules(step, "  object of attention -> host\n");
   for (const Object& o : moved.objects) {
     EXPECT_TRUE(o.attributes.tier == Tier::kDevice || o.role != Role::kGradient)
