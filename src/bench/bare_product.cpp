@@ -5,6 +5,7 @@
 
 #include "cost/cost.h"
 #include "ops/matmul.h"
+#include "ops/onednn_engine.h"
 
 namespace adjoint {
 
@@ -49,7 +50,7 @@ Memory::dims from_b_dims(const Product& p) {
 
 // One primitive and what it reads and writes.
 struct Prepared {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::engine engine = onednn_engine();
   dnnl::stream stream{engine};
   dnnl::matmul primitive;
   std::vector<Memory> memories;

@@ -108,13 +108,8 @@ IndexMap index_map(const OpCall& call) {
 }
 
 std::optional<Product> product_of(const KernelCall& k) {
-  const OpCall& call = k.call;
-  if (call.inputs[0].dtype == Dtype::kF64) return std::nullopt;
-  auto product = as_product(call.text("map"), call.inputs[0], k.in_strides[0], call.inputs[1],
-                            k.in_strides[1], k.outputs[0], k.out_strides[0]);
-  if (!product) return product;
-  product->accumulate = call.inputs.size() > 2;
-  product->workspace_cap = k.workspace_cap;
+  auto product = product_on_cpu(k.call.text("map"), k);
+  if (product) product->accumulate = k.call.inputs.size() > 2;
   return product;
 }
 

@@ -87,15 +87,10 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs&) 
   return {in.size() > 2 ? b.emit("add", {y, in[2]}) : y};
 }
 
-// Nothing for float64, nor for views whose rows no single stride reaches.
+// Nothing for float64, nor for padding between rows that no single stride reaches.
 std::optional<Product> product_of(const KernelCall& k) {
-  const OpCall& call = k.call;
-  if (call.inputs[0].dtype == Dtype::kF64) return std::nullopt;
-  auto product = as_product(linear_map(call.inputs[0]), call.inputs[0], k.in_strides[0],
-                            call.inputs[1], k.in_strides[1], k.outputs[0], k.out_strides[0]);
-  if (!product) return product;
-  product->bias = call.inputs.size() > 2;
-  product->workspace_cap = k.workspace_cap;
+  auto product = product_on_cpu(linear_map(k.call.inputs[0]), k);
+  if (product) product->bias = k.call.inputs.size() > 2;
   return product;
 }
 

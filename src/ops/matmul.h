@@ -57,6 +57,11 @@ std::optional<Product> as_product(const std::string& map, const Type& a, const S
                                   const Type& b, const Strides& b_strides, const Type& c,
                                   const Strides& c_strides, bool padding = false);
 
+// The product that a call with this map asks of the CPU, without bias or addend; nothing where
+// plain loops do it. Its operands lie densely, so which way it is multiplied depends on shapes,
+// dtypes and the cap on workspaces, and never on where a plan has put them.
+std::optional<Product> product_on_cpu(const std::string& map, const KernelCall& call);
+
 Bytes product_workspace(const Product& product);
 Launch prepare_product(const Product& product, const void* a, const void* b, const void* bias,
                        void* c, void* workspace);

@@ -10,6 +10,7 @@
 #include "device/parallel.h"
 #include "ops/elements.h"
 #include "ops/matmul.h"
+#include "ops/onednn_engine.h"
 
 namespace adjoint {
 
@@ -26,10 +27,7 @@ dnnl::memory::data_type data_type(Dtype dtype) {
   }
 }
 
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
-  return cpu;
-}
+const dnnl::engine& engine() { return onednn_engine(); }
 
 struct Descriptions {
   dnnl::memory::desc a, b, bias, c;

@@ -129,7 +129,7 @@ struct OpDef {
   // Outputs that are operand 0 seen with other strides; nothing when these strides cannot say it.
   std::optional<Strides> (*view)(const OpCall&, const Strides&, int64_t& offset) = nullptr;
   bool wants_dense = false;    // its kernels take no strided views
-  bool multiplies = false;     // a matrix product: any strides and padding, and best at even sizes
+  bool multiplies = false;     // a matrix product: any padding, and best at even sizes
   bool takes_padding = false;  // the same of padding, of ops that are neither bodies nor products
   std::vector<std::pair<int, int>> may_overwrite = {};                      // (output, operand)
   std::vector<std::pair<int, int>> (*overwrites)(const OpCall&) = nullptr;  // where calls differ

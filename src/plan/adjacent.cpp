@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "device/buffer.h"
-#include "ops/op_def.h"
+#include "ops/layout.h"
 
 namespace adjoint {
 
@@ -121,7 +121,7 @@ class Finder {
     if (lies_densely(scheme_[v].type, strides)) return true;
     // With holes between its rows it is nobody else's business, and no sum, which kernels write at
     // the end in one piece.
-    if (read_by_[v].size() != 1 || op_named(maker.op).wants_dense) return false;
+    if (read_by_[v].size() != 1 || wants_dense(op_named(maker.op), options_.target)) return false;
     if (!op_named(maker.op).body) return true;
     const Body body = body_of(call_of(scheme_, maker));
     return std::all_of(body.outputs.begin(), body.outputs.end(), [](const BodyOutput& out) {
@@ -138,14 +138,6 @@ class Finder {
 };
 
 }  // namespace
-
-bool lies_densely(const Type& type, const Strides& strides) {
-  const Strides dense = dense_strides(type);
-  for (int a = 0; a < type.rank(); ++a) {
-    if (type.dim(a) > 1 && strides[a] != dense[a]) return false;
-  }
-  return true;
-}
 
 Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options) {
   return Finder(scheme, options).run();

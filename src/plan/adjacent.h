@@ -20,9 +20,6 @@ struct Adjacent {
 
 Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options);
 
-// An object of this type with these strides has no holes: steps of axes of size 1 are never taken.
-bool lies_densely(const Type& type, const Strides& strides);
-
 // `m` may write its first result over operand `in`, a view of a slice, though other slices of the
 // same object live on: everything between the slice and m has one reader.
 bool writes_over_slice(const Scheme& scheme, const std::vector<int>& made_by,

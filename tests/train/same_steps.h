@@ -2,6 +2,8 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -55,24 +57,33 @@ class SteppedRun {
   Run run_;
 };
 
-inline void expect_same_bits(const Scheme& plain, const Scheme& other, int64_t vocab,
-                             int steps = 3) {
+// What differs first, in words; "" where nothing does.
+inline std::string first_difference(const Scheme& plain, const Scheme& other, int64_t vocab,
+                                    int steps = 3) {
   SteppedRun a(plain), b(other);
   for (int step = 0; step < steps; ++step) {
     a.step(step, vocab);
     b.step(step, vocab);
     const auto want = a.numbers(), got = b.numbers();
-    ASSERT_EQ(want.size(), got.size());
+    if (want.size() != got.size()) return "one has more numbers than the other";
     for (const auto& [name, numbers] : want) {
       const auto found = got.find(name);
-      ASSERT_NE(found, got.end()) << name;
-      ASSERT_EQ(numbers.size(), found->second.size()) << name;
-      ASSERT_EQ(std::memcmp(numbers.data(), found->second.data(), numbers.size() * sizeof(double)),
-                0)
-          << name << " differs in step " << step;
-      for (const double number : numbers) ASSERT_FALSE(std::isnan(number)) << name;
+      if (found == got.end() || numbers.size() != found->second.size())
+        return name + " is not in both";
+      const auto is_nan = [](double number) { return std::isnan(number); };
+      if (std::any_of(numbers.begin(), numbers.end(), is_nan)) return name + " is no number";
+      const size_t bytes = numbers.size() * sizeof(double);
+      if (std::memcmp(numbers.data(), found->second.data(), bytes) != 0) {
+        return name + " differs in step " + std::to_string(step);
+      }
     }
   }
+  return "";
+}
+
+inline void expect_same_bits(const Scheme& plain, const Scheme& other, int64_t vocab,
+                             int steps = 3) {
+  ASSERT_EQ(first_difference(plain, other, vocab, steps), "");
 }
 
 // The step as it is before any realization or fusion.

@@ -1,0 +1,60 @@
+// AMX multiplies bf16 in registers of its own, which a process must ask the kernel for and whose
+// sizes the processor tells. Virtual machines exist that offer AMX and do not tell them; oneDNN 2
+// believes the offer, and the first bf16 product ends the process as an illegal instruction. There
+// AMX is left alone, and bf16 goes by AVX-512.
+#include "ops/onednn_engine.h"
+
+#include <cstdlib>
+#include <string_view>
+#if defined(__linux__) && defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace adjoint {
+
+namespace {
+
+#if defined(__linux__) && defined(__x86_64__)
+bool amx_is_offered() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1);
+}
+// oneDNN 3 asks the kernel itself; to ask twice does no harm.
+bool amx_is_usable() {
+  constexpr unsigned kTileLeaf = 0x1d;
+  unsigned palettes = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(kTileLeaf, 0, &palettes, &b, &c, &d) || palettes == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // of arch_prctl: asm/prctl.h
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#else
+bool amx_is_offered() { return false; }
+bool amx_is_usable() { return false; }
+#endif
+
+// Whoever has said which instructions are to be used is not contradicted.
+bool is_said() {
+  for (const char* variable : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    const char* value = std::getenv(variable);
+    if (value && std::string_view(value) != "DEFAULT" && std::string_view(value) != "ALL") {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+const dnnl::engine& onednn_engine() {
+  static const dnnl::engine cpu = [] {
+    if (amx_is_offered() && !amx_is_usable() && !is_said()) {
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    }
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return cpu;
+}
+
+}  // namespace adjoint
