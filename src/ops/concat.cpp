@@ -9,6 +9,8 @@
 
 namespace adjoint {
 
+extern const OpDef op_concat;
+
 namespace {
 
 std::vector<Type> infer(const OpCall& call) {
@@ -67,6 +69,20 @@ Launch copy(const KernelCall& call, const Pointers& at) {
 }
 
 }  // namespace
+
+std::optional<std::vector<std::vector<int64_t>>> operand_starts(const Scheme& scheme,
+                                                                const Morphism& morphism) {
+  if (morphism.op != op_concat.name) return std::nullopt;
+  const OpCall call = call_of(scheme, morphism);
+  const int axis = axis_attr(call, 0);
+  std::vector<std::vector<int64_t>> starts;
+  std::vector<int64_t> next(call.inputs[0].axes.size(), 0);
+  for (const Type& type : call.inputs) {
+    starts.push_back(next);
+    next[axis] += type.dim(axis);
+  }
+  return starts;
+}
 
 extern const OpDef op_concat = {
     .name = "concat",

@@ -16,6 +16,10 @@ Launch prepare_reshape(const KernelCall& call, const Pointers& at);
 // What slice and pad are told: `size` elements from `start` along `axis`. The last axis is not
 // written, so that it is the default.
 Attrs slice_attrs(int rank, int axis, int64_t start, int64_t size);
+// Where in its result concat lays the first element of each operand, an index per axis; nothing for
+// a call of another op.
+std::optional<std::vector<std::vector<int64_t>>> operand_starts(const Scheme& scheme,
+                                                                const Morphism& morphism);
 // The axis that slice, pad or concat speaks of; Error when there is none such.
 int axis_attr(const OpCall& call, int otherwise);
 

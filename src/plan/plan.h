@@ -139,9 +139,9 @@ KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism&
 // Where `plan` has put parameters and state, for a second plan in the same arena.
 PlanOptions beside(const Scheme& scheme, const Plan& plan, int threads);
 
-// No two storages of a tier that are alive together share a byte, each is inside its arena, and
-// each object inside its storage; sections are contiguous, and what crosses iterations keeps its
-// bytes throughout the body. CHECKs.
+// Every read finds what was written for it (plan/owners.h). No two storages of a tier that are
+// alive together share a byte, each is inside its arena, and each object inside its storage; every
+// byte of a storage has one tenant at a time; sections are contiguous. CHECKs.
 void verify_plan(const Scheme& scheme, const Plan& plan);
 
 }  // namespace adjoint

@@ -1,37 +1,47 @@
 // What every plan must hold, checked without knowing how it was made.
+#include <algorithm>
+
 #include "base/error.h"
+#include "plan/owners.h"
 #include "plan/plan.h"
 
 namespace adjoint {
 
 namespace {
 
-// Sweep over time with the live storages sorted by offset: neighbours must not overlap.
-void verify_arena(const Plan& plan, Tier tier) {
-  std::map<int64_t, int> live;  // by offset
-  std::vector<std::vector<int>> begins(plan.calls.size() + 1), ends(plan.calls.size() + 2);
-  const Bytes size = plan.arena_of(tier).size;
-  for (size_t i = 0; i < plan.storages.size(); ++i) {
-    const Storage& s = plan.storages[i];
-    if (s.tier != tier) continue;
-    CHECK(s.offset.count >= 0 && s.offset + s.size <= size, "a storage is in the arena");
-    begins[s.first].push_back(static_cast<int>(i));
-    ends[s.last + 1].push_back(static_cast<int>(i));
-  }
-  for (size_t at = 0; at < begins.size(); ++at) {
-    for (const int i : ends[at]) live.erase(plan.storages[i].offset.count);
-    for (const int i : begins[at]) {
-      const Storage& s = plan.storages[i];
-      const auto next = live.lower_bound(s.offset.count);
-      CHECK(next == live.end() || s.offset.count + s.size.count <= next->first,
-            "two live storages overlap");
-      if (next != live.begin()) {
-        const Storage& below = plan.storages[std::prev(next)->second];
-        CHECK(below.offset + below.size <= s.offset, "two live storages overlap");
-      }
-      live[s.offset.count] = i;
+// Some bytes for some time, all bounds included but `end`.
+struct Stay {
+  int64_t begin, end;
+  int first, last;
+};
+
+// Two of them share a byte at some time. What has ended leaves when its bytes are wanted.
+bool some_overlap(std::vector<Stay> stays) {
+  std::sort(stays.begin(), stays.end(),
+            [](const Stay& a, const Stay& b) { return a.first < b.first; });
+  std::map<int64_t, const Stay*> there;  // by begin
+  for (const Stay& stay : stays) {
+    if (stay.begin == stay.end) continue;
+    auto at = there.lower_bound(stay.begin);
+    if (at != there.begin() && std::prev(at)->second->end > stay.begin) --at;
+    while (at != there.end() && at->first < stay.end) {
+      if (at->second->last >= stay.first) return true;
+      at = there.erase(at);
     }
+    there[stay.begin] = &stay;
   }
+  return false;
+}
+
+void verify_arena(const Plan& plan, Tier tier) {
+  std::vector<Stay> stays;
+  for (const Storage& s : plan.storages) {
+    if (s.tier != tier) continue;
+    CHECK(s.offset.count >= 0 && s.offset + s.size <= plan.arena_of(tier).size,
+          "a storage is in the arena");
+    stays.push_back({s.offset.count, (s.offset + s.size).count, s.first, s.last});
+  }
+  CHECK(!some_overlap(std::move(stays)), "two live storages overlap");
 }
 
 // Sections are contiguous, and whatever the body finds there is there in every iteration.
@@ -61,16 +71,23 @@ void verify_sections(const Scheme& scheme, const Plan& plan) {
   }
 }
 
-// Every byte of a storage has one owner at every moment between its first and last.
-void verify_owners(const Plan& plan) {
+// Every byte of a storage has one tenant at every moment between its first and last: no two at
+// once, and all of them together have as much of both as there is.
+void verify_tenants(const Plan& plan) {
   for (const Storage& s : plan.storages) {
     int64_t owned = 0;
+    std::vector<Stay> stays;
     for (const Tenant& t : s.tenants) {
-      CHECK(t.from >= s.first && t.to <= s.last && t.offset + t.size <= s.size,
-            "a tenant is inside its storage");
+      CHECK(
+          t.from >= s.first && t.to <= s.last && t.offset.count >= 0 && t.offset + t.size <= s.size,
+          "a tenant is inside its storage");
       owned += (int64_t{t.to} - t.from + 1) * t.size.count;
+      if (t.from <= t.to) {
+        stays.push_back({t.offset.count, (t.offset + t.size).count, t.from, t.to});
+      }
     }
     CHECK(owned == (int64_t{s.last} - s.first + 1) * s.size.count, "every byte has one owner");
+    CHECK(stays.size() < 2 || !some_overlap(std::move(stays)), "every byte has one owner");
   }
 }
 
@@ -102,7 +119,9 @@ void verify_plan(const Scheme& scheme, const Plan& plan) {
     const Bytes need = place.offset + (furthest + 1) * size_of(type.dtype);
     CHECK(need <= plan.storages[place.storage].size, "an object is inside its storage");
   }
-  verify_owners(plan);
+  verify_tenants(plan);
+  const std::string spoiled = spoiled_read(scheme, plan);
+  CHECK(spoiled.empty(), spoiled);
 }
 
 }  // namespace adjoint

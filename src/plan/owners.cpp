@@ -1,0 +1,338 @@
+#include "plan/owners.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "ops/movement.h"
+#include "plan/region.h"
+
+namespace adjoint {
+
+namespace {
+
+// An object as one iteration makes it, between two places in time: -1 is before the step.
+struct Life {
+  Value object = -1;  // none: data that lands
+  Region region = {};
+  int born = -1, until = -1;
+};
+
+// Lives that may own a byte now, by the bytes between their first and last: those that reach into
+// one another are in one cell. Whoever has ended leaves when his cell is looked at.
+class Owners {
+ public:
+  // Calls f(life) for all that own bytes somewhere between the region's first and last.
+  template <class F>
+  void near(const Region& region, const std::vector<Life>& lives, int now, const F& f) {
+    Cells& cells = cells_[static_cast<size_t>(region.tier)];
+    for (auto cell = first_in(cells, region); cell != cells.end() && cell->first < region.end();) {
+      std::erase_if(cell->second.lives, [&](int life) { return lives[life].until < now; });
+      for (const int life : cell->second.lives) f(life);
+      cell = cell->second.lives.empty() ? cells.erase(cell) : std::next(cell);
+    }
+  }
+
+  void add(int life, const Region& region) {
+    Cells& cells = cells_[static_cast<size_t>(region.tier)];
+    int64_t begin = region.begin;
+    Cell joined{.end = region.end(), .lives = {life}};
+    for (auto cell = first_in(cells, region); cell != cells.end() && cell->first < region.end();) {
+      begin = std::min(begin, cell->first);
+      joined.end = std::max(joined.end, cell->second.end);
+      const std::vector<int>& more = cell->second.lives;
+      joined.lives.insert(joined.lives.end(), more.begin(), more.end());
+      cell = cells.erase(cell);
+    }
+    cells[begin] = std::move(joined);
+  }
+
+ private:
+  struct Cell {
+    int64_t end = 0;
+    std::vector<int> lives = {};
+  };
+  using Cells = std::map<int64_t, Cell>;  // by their first byte
+
+  static Cells::iterator first_in(Cells& cells, const Region& region) {
+    auto cell = cells.upper_bound(region.begin);
+    if (cell != cells.begin() && std::prev(cell)->second.end > region.begin) --cell;
+    return cell;
+  }
+
+  Cells cells_[kNumTiers];
+};
+
+class Checker {
+ public:
+  Checker(const Scheme& scheme, const Plan& plan)
+      : scheme_(scheme),
+        plan_(plan),
+        now_(scheme.objects.size(), -1),
+        carried_(scheme.objects.size(), -1) {
+    for (const Carry& c : scheme.carries) carried_[c.out] = c.in;
+    for (const Carry& c : scheme.loop) carried_[c.out] = c.in;
+  }
+
+  std::string run() {
+    write_order();
+    begin();
+    for (size_t t = 0; t < order_.size() && wrong_.empty(); ++t) follow(static_cast<int>(t));
+    if (wrong_.empty()) end();
+    for (int t = -1; t < static_cast<int>(order_.size()) && wrong_.empty(); ++t) own(t);
+    return wrong_;
+  }
+
+ private:
+  // The body twice, where it runs more than once: what one iteration leaves, the next one finds.
+  void write_order() {
+    const int calls = static_cast<int>(plan_.calls.size());
+    for (int at = 0; at < plan_.body_end; ++at) order_.push_back(at);
+    next_iteration_ = static_cast<int>(order_.size());
+    if (scheme_.parts > 1) {
+      for (int at = plan_.body_begin; at < plan_.body_end; ++at) order_.push_back(at);
+    }
+    for (int at = plan_.body_end; at < calls; ++at) order_.push_back(at);
+    made_.resize(order_.size());
+    read_.resize(order_.size());
+  }
+
+  const Morphism& call(int t) const { return scheme_.morphisms[plan_.calls[order_[t]].morphism]; }
+  std::string source(Value v) const { return to_string(scheme_[v].source); }
+  std::string place_of(int t) const {
+    if (t < 0) return "before the step";
+    if (t >= static_cast<int>(order_.size())) return "after the step";
+    return "at " + to_string(call(t).source) + " (call " + std::to_string(order_[t]) + ")";
+  }
+
+  // ---- who lives from when to when ----
+
+  int give_life(Value v, Region region, int born) {
+    lives_.push_back({.object = v, .region = std::move(region), .born = born, .until = born});
+    return static_cast<int>(lives_.size()) - 1;
+  }
+
+  void begin() {
+    for (const auto& [v, storage] : plan_.landings) {
+      lives_[give_life(-1, region_of(plan_.storages[storage]), -1)].until = last();
+    }
+    for (const Value in : scheme_.inputs)
+      now_[in] = give_life(in, region_of(scheme_, plan_, in), -1);
+    first_made_ = static_cast<int>(lives_.size());
+  }
+  int last() const { return static_cast<int>(order_.size()); }
+
+  void follow(int t) {
+    if (t == next_iteration_ && scheme_.parts > 1) {
+      for (const Carry& c : scheme_.loop) now_[c.in] = now_[c.out];
+    }
+    const Morphism& m = call(t);
+    for (const Value in : m.inputs) {
+      if (now_[in] < 0) return say(source(in) + " is read before it is made, " + place_of(t));
+      lives_[now_[in]].until = t;
+      read_[t].push_back(now_[in]);
+      check_stored(in, t);
+    }
+    for (const Value out : m.outputs) {
+      made_[t].push_back(give_life(out, region_of(scheme_, plan_, out), t));
+      check_stored(out, t);
+    }
+    for (size_t o = 0; o < m.outputs.size(); ++o) now_[m.outputs[o]] = made_[t][o];
+  }
+
+  void check_stored(Value v, int t) {
+    const Storage& s = plan_.storages[plan_.places[v].storage];
+    if (order_[t] >= s.first && order_[t] <= s.last) return;
+    say(source(v) + " is used when its storage is not alive, " + place_of(t));
+  }
+
+  // What the next step finds, and what the caller reads.
+  void end() {
+    std::vector<int> given(scheme_.objects.size(), -1);  // lives of inputs
+    for (size_t i = 0; i < scheme_.inputs.size(); ++i) {
+      given[scheme_.inputs[i]] = first_made_ - static_cast<int>(scheme_.inputs.size() - i);
+    }
+    std::vector<bool> replaced(scheme_.objects.size(), false);
+    for (const Carry& c : scheme_.carries) {
+      if (!same_place(c.in, c.out)) return say(source(c.in) + " comes out where it did not go in");
+      replaced[c.in] = true;
+      int& until = lives_[given[c.in]].until;
+      until = std::max(until, lives_[now_[c.out]].born);
+      lives_[now_[c.out]].until = last();
+    }
+    for (const Value in : scheme_.inputs) {
+      const bool stays = scheme_[in].role != Role::kInput && !replaced[in];
+      if (stays) lives_[given[in]].until = last();
+    }
+    for (const Carry& c : scheme_.loop) {
+      if (!same_place(c.in, c.out)) return say(source(c.in) + " grows where it does not lie");
+    }
+    for (const Value out : scheme_.outputs) lives_[now_[out]].until = last();
+  }
+
+  // ---- who owns which bytes ----
+
+  bool same_place(Value a, Value b) const {
+    const Type &x = scheme_[a].type, &y = scheme_[b].type;
+    if (plan_.tier_of(a) != plan_.tier_of(b) || plan_.offset_of(a) != plan_.offset_of(b))
+      return false;
+    return same_shape(x, y) && x.dtype == y.dtype &&
+           same_strides(x, plan_.places[a].strides, plan_.places[b].strides);
+  }
+  static bool same_strides(const Type& type, const Strides& a, const Strides& b) {
+    for (int i = 0; i < type.rank(); ++i) {
+      if (type.dim(i) > 1 && a[i] != b[i]) return false;
+    }
+    return true;
+  }
+
+  void own(int t) {
+    if (t < 0) {
+      for (int life = 0; life < first_made_; ++life) {
+        write(lives_[life].region, life, t);
+        owners_.add(life, lives_[life].region);
+      }
+      return;
+    }
+    const PlannedCall& planned = plan_.calls[order_[t]];
+    if (planned.is_view) {
+      check_view(t);
+      for (const int life : made_[t]) owners_.add(life, lives_[life].region);
+      return;
+    }
+    const auto starts = operand_starts(scheme_, call(t));
+    for (size_t o = 0; o < made_[t].size(); ++o) {
+      const int life = made_[t][o];
+      if (starts) {
+        write_joined(*starts, life, t);
+      } else {
+        write(lives_[life].region, life, t);
+      }
+      owners_.add(life, lives_[life].region);
+    }
+    if (planned.workspace >= 0) write(region_of(plan_.storages[planned.workspace]), -1, t);
+  }
+
+  // A call that does not run makes what is there already.
+  void check_view(int t) {
+    const Morphism& m = call(t);
+    const Place& out = plan_.places[m.outputs[0]];
+    const Type& type = scheme_[m.outputs[0]].type;
+    bool same = false;
+    if (const auto starts = operand_starts(scheme_, m)) {
+      same = true;
+      for (size_t i = 0; i < m.inputs.size(); ++i) same = same && is_laid(m, i, (*starts)[i]);
+    } else if (op_named(m.op).view) {
+      int64_t offset = 0;
+      const auto strides =
+          op_named(m.op).view(call_of(scheme_, m), plan_.places[m.inputs[0]].strides, offset);
+      same = strides && same_strides(type, *strides, out.strides) &&
+             plan_.tier_of(m.inputs[0]) == plan_.tier_of(m.outputs[0]) &&
+             plan_.offset_of(m.outputs[0]) ==
+                 plan_.offset_of(m.inputs[0]) + offset * size_of(type.dtype);
+    }
+    if (!same) say(source(m.outputs[0]) + " is no view of what it is said to see, " + place_of(t));
+  }
+
+  // Operand i lies where the result has it.
+  bool is_laid(const Morphism& m, size_t i, const std::vector<int64_t>& start) const {
+    const Value in = m.inputs[i], out = m.outputs[0];
+    return plan_.tier_of(in) == plan_.tier_of(out) && plan_.offset_of(in) == slot(out, start) &&
+           same_strides(scheme_[in].type, plan_.places[in].strides, plan_.places[out].strides);
+  }
+  Bytes slot(Value whole, const std::vector<int64_t>& start) const {
+    int64_t offset = 0;
+    for (size_t a = 0; a < start.size(); ++a) offset += start[a] * plan_.places[whole].strides[a];
+    return plan_.offset_of(whole) + offset * size_of(scheme_[whole].type.dtype);
+  }
+
+  // What was made in its place is not written again.
+  void write_joined(const std::vector<std::vector<int64_t>>& starts, int life, int t) {
+    const Morphism& m = call(t);
+    const Value out = m.outputs[0];
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      if (is_laid(m, i, starts[i])) continue;
+      write(region_of(scheme_[m.inputs[i]].type, plan_.places[out].strides, plan_.tier_of(out),
+                      slot(out, starts[i])),
+            life, t);
+    }
+  }
+
+  // `life` writes there, or the workspace of the call if it is -1.
+  void write(const Region& region, int life, int t) {
+    owners_.near(region, lives_, t, [&](int other) {
+      const Life& owner = lives_[other];
+      if (!wrong_.empty() || other == life || !overlap(region, owner.region)) return;
+      if (life >= 0 && takes_place(other, life, t)) return;
+      const std::string who = life < 0                  ? "a workspace"
+                              : lives_[life].object < 0 ? "data that lands"
+                                                        : source(lives_[life].object);
+      if (owner.object < 0) return say(who + " lies where data lands, " + place_of(t));
+      say(who + " is written over " + source(owner.object) + " " + place_of(t) +
+          ", though that is wanted " + place_of(owner.until));
+    });
+    check_above_state(region, life, t);
+  }
+
+  // State of other plans in the same arena lies among the state of this one.
+  void check_above_state(const Region& region, int life, int t) {
+    if (t < 0) return;
+    const Value v = life < 0 ? -1 : lives_[life].object;
+    if (v >= 0 && carried_[v] >= 0) return;
+    if (region.begin >= plan_.arena_of(region.tier).state_end.count) return;
+    say((v < 0 ? "a workspace" : source(v)) + " is written among the state, " + place_of(t));
+  }
+
+  // The call reads `owner` for the last time and may write its result over it, element by element;
+  // or it is the next value of the same state, which needs not read the one before.
+  bool takes_place(int owner, int life, int t) {
+    if (t < 0 || lives_[owner].until != t || lives_[owner].object < 0) return false;
+    const Value before = lives_[owner].object, after = lives_[life].object;
+    if (!same_place(before, after)) return false;
+    const Morphism& m = call(t);
+    const auto output = std::find(m.outputs.begin(), m.outputs.end(), after) - m.outputs.begin();
+    bool reads = false;
+    for (size_t i = 0; i < read_[t].size(); ++i) {
+      if (read_[t][i] != owner) continue;
+      reads = true;
+      if (!may_write_over(static_cast<int>(output), static_cast<int>(i), t)) return false;
+    }
+    return reads || carried_[after] == before;
+  }
+
+  // A gang has hundreds of both, so its op is asked once.
+  bool may_write_over(int output, int operand, int t) {
+    if (asked_ != t) {
+      const auto may = overwrites(call_of(scheme_, call(t)));
+      may_ = {may.begin(), may.end()};
+      asked_ = t;
+    }
+    return may_.count({output, operand}) > 0;
+  }
+
+  void say(std::string what) {
+    if (wrong_.empty()) wrong_ = std::move(what);
+  }
+
+  const Scheme& scheme_;
+  const Plan& plan_;
+  std::vector<int> order_;                     // places in the plan, by time
+  int next_iteration_ = 0;                     // when the body begins again
+  std::vector<Life> lives_;                    // landings and inputs first
+  int first_made_ = 0;                         // lives before this are there before the step
+  std::vector<int> now_;                       // per object: its life, as whoever follows finds it
+  std::vector<Value> carried_;                 // per object: what it is the next value of, or -1
+  std::vector<std::vector<int>> made_, read_;  // lives, by time
+  Owners owners_;
+  std::string wrong_;
+  int asked_ = -1;                     // the call that may_ is of
+  std::set<std::pair<int, int>> may_;  // (output, operand) that it may write over
+};
+
+}  // namespace
+
+std::string spoiled_read(const Scheme& scheme, const Plan& plan) {
+  return Checker(scheme, plan).run();
+}
+
+}  // namespace adjoint
