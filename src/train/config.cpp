@@ -97,6 +97,9 @@ std::span<const OptionSpec> train_options() {
       {"deterministic", Kind::kSwitch, false,
        "the same bits every time also on cuda, somewhat slower"},
       {"threads", Kind::kInteger, 0, "CPU threads; 0: as many as there are cores", 0, 1024},
+      {"workspace", Kind::kText, "",
+       "no kernel takes more scratch memory than this, such as 64MiB, where it has another way "
+       "(default: what the device's sheet says); how products are summed depends on it"},
       {"resume", Kind::kSwitch, false, "go on where the run in --out stopped"},
       {"overwrite", Kind::kSwitch, false, "begin anew even if --out holds a run"},
   };
@@ -197,6 +200,7 @@ TrainConfig make_config(std::span<const json> layers) {
                 .tokenizer = text("tokenizer"),
                 .out = text("out"),
                 .device = text("device"),
+                .workspace = text("workspace"),
                 .init = text("init"),
                 .steps = integer("steps"),
                 .stop_after = integer("stop_after"),

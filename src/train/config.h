@@ -28,7 +28,7 @@ struct OptionSpec {
 std::span<const OptionSpec> train_options();
 
 struct TrainConfig {
-  std::string model, data, tokenizer, out, device, init;
+  std::string model, data, tokenizer, out, device, workspace, init;
   int64_t steps, stop_after, batch, context, seed, threads;
   double lr, min_lr, cooldown;
   std::string schedule, lr_scaling;

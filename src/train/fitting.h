@@ -23,6 +23,9 @@ Bytes budget_of(const std::string& text);
 // Costs on the device, or those that a profile measured. Refuses a profile of another model.
 Costs costs_for(const FitWish& wish, const BoundModel& model, int threads);
 
+// "64MiB", the cap on workspaces that a run is told; Error.
+Bytes workspace_of(const std::string& text);
+
 // How a step is planned for a device: workspaces within its sheet's cap.
 PlanOptions plan_options(const Costs& costs);
 

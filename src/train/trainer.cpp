@@ -164,7 +164,8 @@ Trainer::Trainer(ResolvedConfig resolved)
   check_takes_text(forward, model_->text().file);
   check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
   model_print_ = fingerprint(without_randomness(model_->forward(1, model_->context())));
-  const DeviceSheet sheet = sheet_here(target_named(config_.device));
+  DeviceSheet sheet = sheet_here(target_named(config_.device));
+  if (!config_.workspace.empty()) sheet.workspace = workspace_of(config_.workspace);
   const PlanOptions planned = plan_options(
       {.sheet = sheet, .threads = num_threads(), .deterministic = config_.deterministic});
   config_.step.target = planned.target;
@@ -172,6 +173,7 @@ Trainer::Trainer(ResolvedConfig resolved)
   if (planned.target == Target::kCuda && config_.wish.profile.empty()) {
     config_.wish.device = sheet.name;
   }
+  workspace_cap_ = planned.workspace_cap;
   if (!config_.wish.budget.empty()) {
     fit_stack(forward);
   } else if (!config_.wish.profile.empty() || config_.wish.may_approximate) {
@@ -240,6 +242,7 @@ void Trainer::check_unheld() const {
 void Trainer::fit_stack(const Scheme& forward) {
   Progress bar(0, 0);
   FitOptions options = fit_options(config_.wish, *model_, config_.step, num_threads());
+  options.costs.sheet.workspace = options.plan.workspace_cap = workspace_cap_;
   int64_t plans = 0;
   options.say = [&](const std::string&) {
     ++plans;
@@ -276,7 +279,9 @@ void Trainer::begin_folder() {
   if (asked_stack_) settings["asked_stack"] = *asked_stack_;
   settings["options"]["fit"] = settings["options"]["profile"] = "";  // that stack was the answer
   settings["options"]["context"] = model_->context();
-  settings["options"]["threads"] = num_threads();  // the bits of products depend on it
+  // The bits of products depend on both.
+  settings["options"]["threads"] = num_threads();
+  settings["options"]["workspace"] = std::to_string(workspace_cap_.count);
   settings["data"] = data_print_;
   const std::string text = settings.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   if (config_.resume) {

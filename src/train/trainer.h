@@ -67,7 +67,8 @@ class Trainer {
   std::unique_ptr<Batches> batches_, val_batches_;
   std::unique_ptr<Run> run_, eval_;
   Schedule schedule_;
-  Bytes room_to_save_ = kNoCap;  // for a copy of the state, beside the arenas
+  Bytes workspace_cap_ = kNoCap;  // saved with the run, for the bits of products depend on it
+  Bytes room_to_save_ = kNoCap;   // for a copy of the state, beside the arenas
   int64_t first_step_ = 0;
   Value rate_ = -1, counter_ = -1;
 };

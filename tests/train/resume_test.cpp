@@ -74,6 +74,39 @@ TEST_F(TrainFolder, RefusesADamagedTableOfProducts) {
   EXPECT_EQ(train(resume("run")).step, 7) << "a CPU does not ask it";
 }
 
+// How products are cut, and so the order of their sums, depends on the cap on workspaces: the run
+// keeps the one that it began with.
+TEST_F(TrainFolder, ResumeKeepsTheCapOnWorkspaces) {
+  const auto cap_of = [](const json& flags) {
+    return Trainer(resolve_config({}, flags)).run().plan().workspace_cap.count;
+  };
+  const auto saved = [&](const char* name) {
+    return json::parse(read_file(out(name) / "run.json"))["options"]["workspace"];
+  };
+  EXPECT_EQ(cap_of(options("sheet")), 64 << 20) << "the CPU's sheet";
+  EXPECT_EQ(saved("sheet"), "67108864") << "kept, though a later version's sheet may say another";
+  train(options("parts", {{"stop_after", 3}, {"workspace", "8KiB"}}));
+  EXPECT_EQ(saved("parts"), "8192");
+  const TrainResult whole = train(options("whole", {{"workspace", "8KiB"}}));
+  EXPECT_EQ(cap_of(resume("parts")), 8192);
+  EXPECT_EQ(train(resume("parts")).loss, whole.loss);
+  EXPECT_EQ(read_file(out("whole") / "model.safetensors"),
+            read_file(out("parts") / "model.safetensors"));
+  // A folder of before this was kept goes on by the sheet.
+  json old = json::parse(read_file(out("sheet") / "run.json"));
+  old["options"].erase("workspace");
+  write_file_atomically(out("sheet") / "run.json", old.dump());
+  train(options("old", {{"stop_after", 3}}));
+  write_file_atomically(out("old") / "run.json", old.dump());
+  EXPECT_EQ(cap_of(resume("old")), 64 << 20);
+  for (const char* wrong : {"0", "-1", "much", "64Mi"}) {
+    EXPECT_NE(error_of(options("wrong", {{"workspace", wrong}})).find("--workspace: wanted a size"),
+              std::string::npos)
+        << wrong;
+  }
+  EXPECT_FALSE(fs::exists(out("wrong")));
+}
+
 TEST_F(TrainFolder, ARunThatEndedCanGoOnLonger) {
   train(options("run"));
   EXPECT_EQ(train(resume("run", {{"steps", 9}})).step, 9);
