@@ -2,6 +2,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "device/library_threads.h"
 #include "ops/body_readings.h"
 #include "ops/builder.h"
 #include "ops/op_def.h"
@@ -162,6 +163,7 @@ std::vector<std::pair<int, int>> overwrites(const OpCall& call) {
 }
 
 Bytes workspace_bytes(const KernelCall& call) {
+  const LibraryThreads counted_on(call.threads);
   const OpDef& def = op_named(call.call.op);
   if (call.target == Target::kCuda) {
     if (def.cuda_workspace) return def.cuda_workspace(call);
@@ -180,6 +182,7 @@ Launch prepare(const KernelCall& call, const Pointers& at) {
 }
 
 Launch prepare_cpu(const KernelCall& call, const Pointers& at) {
+  const LibraryThreads counted_on(call.threads);
   const OpDef& def = op_named(call.call.op);
   if (def.cpu) return def.cpu(call, at);
   CHECK(def.body, "an op has a CPU kernel or a body: " + std::string(def.name));
@@ -218,12 +221,12 @@ void verify(const Scheme& scheme) {
   for (const Morphism& m : scheme.morphisms) {
     CHECK(find_op(m.op), "an op that exists: " + m.op);
     const std::vector<Type> types = infer_types(call_of(scheme, m));
-    const std::string where = m.op + " at " + to_string(m.source);
-    CHECK(types.size() == m.outputs.size(), "as many outputs as the op gives: " + where);
+    const auto where = [&m] { return m.op + " at " + to_string(m.source); };
+    CHECK(types.size() == m.outputs.size(), "as many outputs as the op gives: " + where());
     for (size_t i = 0; i < types.size(); ++i) {
       const Type& have = scheme[m.outputs[i]].type;
       CHECK(same_shape(types[i], have) && types[i].dtype == have.dtype,
-            where + " makes " + to_string(types[i]) + ", the scheme says " + to_string(have));
+            where() + " makes " + to_string(types[i]) + ", the scheme says " + to_string(have));
     }
   }
 }
