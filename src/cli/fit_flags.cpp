@@ -9,29 +9,12 @@
 #include "cli/command.h"
 #include "device/parallel.h"
 #include "report/pareto_chart.h"
-#include "train/progress.h"
 
 namespace adjoint {
 
 namespace {
 
 constexpr size_t kMostRows = 9;  // of what was considered, beside the chosen one
-
-// How many steps have been looked at; nobody knows of how many.
-class Looking {
- public:
-  std::function<void(const std::string&)> told() {
-    return [this](const std::string&) {
-      ++count_;
-      if (bar_.seconds() > 2) bar_.show(count_, "plans made");
-    };
-  }
-  int64_t count() const { return count_; }
-
- private:
-  Progress bar_{0, 0};
-  int64_t count_ = 0;
-};
 
 std::string shortened(const std::string& text, size_t width) {
   if (text.empty()) return "(as given)";
@@ -133,10 +116,10 @@ void FitFlags::check(bool chooses) const {
 Chosen FitFlags::choose(const BoundModel& model, const StepOptions& step) const {
   const Bytes budget = budget_of(wish.budget);
   FitOptions options = fit_options(wish, model, step, num_threads());
-  Looking looking;
-  options.say = looking.told();
+  PlansMade plans;
+  options.say = plans.told();
   Fit fit(model.forward(), options);
-  Chosen chosen{.point = fitted(fit, wish), .why = {}};
+  Chosen chosen{.point = fitted(fit, wish), .why = {}, .one_memory = options.costs.sheet.link <= 0};
   const FitPoint &p = chosen.point, &plain = fit.plain();
   chosen.why = fmt::format("within {} on {}\n\n", human(budget), options.costs.sheet.name) +
                fit_table(fit, p, budget) + "\n";
@@ -170,8 +153,8 @@ int run_pareto(const ParetoFlags& pareto, const FitFlags& flags, const StepFlags
   FitOptions options = fit_options(flags.wish, model, step.step, num_threads());
   std::vector<FitPoint> curve;
   {
-    Looking looking;
-    options.say = looking.told();
+    PlansMade plans;
+    options.say = plans.told();
     Fit fit(model.forward(), options);
     curve = fit.pareto(static_cast<int>(pareto.points));
   }

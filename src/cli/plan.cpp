@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/totals.h"
+#include "base/error.h"
 #include "cli/command.h"
 #include "cli/fit_flags.h"
 #include "cli/pictures.h"
@@ -129,6 +130,9 @@ int run(const PlanFlags& flags) {
   if (flags.fit.wanted()) chosen = flags.fit.choose(model, flags.step.step);
   const std::string stack = chosen ? chosen->point.stack : flags.step.step.stack;
   const PlannedStep first = planned_step(flags, model, stack);
+  CHECK(!chosen || first.plan.arena + (chosen->one_memory ? first.plan.host.size : Bytes{0}) ==
+                       chosen->point.peak,
+        "the plan that is shown is the one that was chosen");
   std::optional<PlannedStep> second;
   if (flags.pictures.compare) {
     second = planned_step(flags, model, *flags.pictures.compare);

@@ -15,6 +15,7 @@
 #include "report/profile_folder.h"
 #include "report/profile_page.h"
 #include "report/trace.h"
+#include "run/machine.h"
 #include "train/patience.h"
 #include "train/save.h"
 
@@ -44,6 +45,12 @@ int run(ProfileFlags flags) {
   const BoundModel model = flags.step.bound();
   std::string why;
   if (flags.fit.wanted()) {
+    // What is chosen is for the device that it runs on, and for the kernels that it runs with.
+    const PlanOptions planned = flags.step.device.plan_options();
+    if (planned.target == Target::kCuda && flags.fit.wish.profile.empty()) {
+      flags.fit.wish.device = sheet_here(planned.target).name;
+    }
+    flags.step.step.deterministic = planned.deterministic;
     const Chosen chosen = flags.fit.choose(model, flags.step.step);
     flags.step.step.stack = chosen.point.stack;
     why = chosen.why;

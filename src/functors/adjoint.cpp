@@ -37,7 +37,7 @@ Scheme apply_adjoint(const Scheme& forward) {
     }
     step.outputs.push_back(*gradients[i]);
   }
-  return compact(step);  // parts of gradients that were joined are gone
+  return compact(std::move(step));  // parts of gradients that were joined are gone
 }
 
 }  // namespace adjoint

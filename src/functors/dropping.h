@@ -14,7 +14,7 @@ inline Scheme without(Scheme scheme, const std::vector<bool>& gone) {
     if (!gone[i]) left.push_back(std::move(scheme.morphisms[i]));
   }
   scheme.morphisms = std::move(left);
-  return compact(scheme);
+  return compact(std::move(scheme));
 }
 
 // `into` stands for `gone`, too: it waits for what that waits for by now, and whoever waited for

@@ -19,7 +19,7 @@ Scheme without_randomness(const Scheme& forward) {
     }
   }
   for (Value& out : result.outputs) out = renamed[out];
-  result = without_dead(result);
+  result = without_dead(std::move(result));
   verify(result);
   return result;
 }

@@ -82,7 +82,7 @@ Scheme scale_loss(const Scheme& scheme, Application& application) {
   result.carries.push_back({scale, scale_out});
   result.carries.push_back({good, good_out});
   ++application.matches;
-  return without_dead(result);
+  return without_dead(std::move(result));
 }
 
 }  // namespace

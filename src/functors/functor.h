@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ struct StepOptions {
   std::string stack = {};        // functors joined by '|'
   Target target = Target::kCpu;  // whose kernels run it
   bool deterministic = false;    // and with the same bits every time
+  // The verifier looks at what every functor made; else at the whole step alone, which is what
+  // those want who build many steps to choose one of them.
+  bool verify_each = true;
 };
 
 enum class FunctorPhase : uint8_t {
@@ -106,7 +110,7 @@ class Application {
 
 struct FunctorRule {
   FunctorPhase phase;
-  std::function<Scheme(const Scheme&, Application&)> apply;
+  std::function<Scheme(Scheme, Application&)> apply;
 };
 
 struct Functor {
@@ -168,6 +172,22 @@ struct BuiltStep {
 // A model's forward scheme, with the loss as (sum, count), to one whole training step. The verifier
 // runs after every functor. Outputs: loss, count and the norm of the gradient.
 BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options);
+// The same for those who build many steps of one model with the same options but for the stack: the
+// gradients and the optimizer are made once for all stacks whose morphism rules are the same. May
+// be used by several threads at once.
+class StepBuilder {
+ public:
+  StepBuilder(Scheme forward, StepOptions options);
+  ~StepBuilder();
+  BuiltStep build(const Stack& stack);
+  Scheme said(const Stack& stack);  // as said_step
+
+ private:
+  struct Beginnings;
+  Scheme forward_;
+  StepOptions options_;
+  std::unique_ptr<Beginnings> beginnings_;
+};
 // The same only as far as attributes are said, before anything is realized: what could be chosen.
 Scheme said_step(const Scheme& forward, const Stack& stack, const StepOptions& options);
 Scheme training_step(const Scheme& forward, const StepOptions& options);
@@ -184,11 +204,11 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
 // The realizations, one per attribute, in the order in which they run. Each inserts its transport
 // once, gives every attribute to what it creates, and leaves a scheme without its attribute as it
 // was.
-Scheme realize_precision(const Scheme& scheme);
-Scheme realize_placement(const Scheme& scheme);
+Scheme realize_precision(Scheme scheme);
+Scheme realize_placement(Scheme scheme);
 Scheme realize_time(const Scheme& scheme);
-Scheme realize_residence(const Scheme& scheme);
-Scheme realize_tier(const Scheme& scheme);
+Scheme realize_residence(Scheme scheme);
+Scheme realize_tier(Scheme scheme);
 
 // The same scheme as the reference runs it: float64 throughout, fused ops as their meaning. An
 // object that is stored in less than float32 is rounded to it.

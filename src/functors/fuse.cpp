@@ -617,8 +617,7 @@ class Fusion {
   }
 
   Scheme written() const {
-    Scheme result = scheme_;
-    result.morphisms.clear();
+    Scheme result = without_morphisms(scheme_);
     std::vector<const Group*> order;
     for (const Group& g : groups_) {
       if (!g.members.empty()) order.push_back(&g);
@@ -628,7 +627,7 @@ class Fusion {
       result.morphisms.push_back(g->members.size() > 1 ? morphism_of(*g) : front(*g));
       wait_for_groups(*g, result.morphisms.back());
     }
-    return compact(result);
+    return compact(std::move(result));
   }
 
   const Scheme& scheme_;

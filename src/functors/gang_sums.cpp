@@ -80,72 +80,75 @@ class Sums {
     return std::any_of(m.inputs.begin(), m.inputs.end(), [&](Value in) { return is_old(in); });
   }
 
-  // Per morphism: must it have run before `m`?
-  const std::vector<bool>& run_before(int m) {
-    std::vector<bool>& before = before_[m];
-    if (!before.empty()) return before;
-    before.assign(scheme_.morphisms.size(), false);
-    std::vector<int> open = {m};
-    while (!open.empty()) {
-      const Morphism& next = scheme_.morphisms[open.back()];
-      open.pop_back();
-      for (const std::vector<Value>* values : {&next.inputs, &next.after}) {
-        for (const Value v : *values) {
-          const int maker = made_by_[v];
-          if (maker < 0 || before[maker]) continue;
-          before[maker] = true;
-          open.push_back(maker);
+  // Which of some morphisms must have run before any other: one bit each, handed on in order.
+  class Before {
+   public:
+    Before(const Scheme& scheme, const std::vector<int>& made_by, const std::vector<int>& some)
+        : words_((some.size() + 63) / 64), bits_(scheme.morphisms.size() * words_, 0) {
+      std::map<int, size_t> bit_of;
+      for (size_t k = 0; k < some.size(); ++k) bit_of[some[k]] = k;
+      for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+        for (const std::vector<Value>* values :
+             {&scheme.morphisms[i].inputs, &scheme.morphisms[i].after}) {
+          for (const Value v : *values) {
+            const int maker = made_by[v];
+            if (maker < 0) continue;
+            for (size_t w = 0; w < words_; ++w) word(i, w) |= word(maker, w);
+            const auto bit = bit_of.find(maker);
+            if (bit != bit_of.end()) word(i, bit->second / 64) |= uint64_t{1} << bit->second % 64;
+          }
         }
       }
     }
-    return before;
-  }
+    bool has_run(size_t k, int before) const {
+      return bits_[before * words_ + k / 64] >> k % 64 & 1;
+    }
+
+   private:
+    uint64_t& word(size_t morphism, size_t w) { return bits_[morphism * words_ + w]; }
+    size_t words_;
+    std::vector<uint64_t> bits_;  // per morphism: those that ran before it
+  };
 
   // The most sums that somebody waits for who reads what one of them read; of these, those whose
   // operands all have a reader who waits for all.
-  std::vector<int> all_read_in_any_case(std::vector<int> sums) {
-    const auto of_these = [&](int m) {
-      const std::vector<bool>& before = run_before(m);
-      std::vector<int> found;
-      for (const int sum : sums) {
-        if (before[sum]) found.push_back(sum);
+  std::vector<int> all_read_in_any_case(const std::vector<int>& sums) const {
+    const Before before(scheme_, made_by_, sums);
+    // No sum waits for another one. Places in `sums`.
+    std::vector<size_t> apart;
+    for (size_t k = 0; k < sums.size(); ++k) {
+      bool waits = false;
+      for (size_t other = 0; other < sums.size(); ++other) {
+        waits = waits || before.has_run(other, sums[k]);
       }
-      return found;
-    };
-    // No sum waits for another one.
-    std::vector<int> apart;
-    for (const int sum : sums) {
-      if (of_these(sum).empty()) apart.push_back(sum);
+      if (!waits) apart.push_back(k);
     }
-    sums = apart;
-    std::vector<int> most;
-    for_each_operand(sums, [&](Value v) {
-      for (const int reader : read_by_[v]) {
-        std::vector<int> found = of_these(reader);
-        if (found.size() > most.size()) most = std::move(found);
+    std::vector<size_t> most;
+    for (const size_t k : apart) {
+      for (const Value v : scheme_.morphisms[sums[k]].inputs) {
+        for (const int reader : read_by_[v]) {
+          std::vector<size_t> found;
+          for (const size_t other : apart) {
+            if (before.has_run(other, reader)) found.push_back(other);
+          }
+          if (found.size() > most.size()) most = std::move(found);
+        }
       }
-    });
+    }
     const auto waits_for_all = [&](int reader) {
-      const std::vector<bool>& before = run_before(reader);
-      return std::all_of(most.begin(), most.end(), [&](int sum) { return before[sum]; });
+      return std::all_of(most.begin(), most.end(),
+                         [&](size_t k) { return before.has_run(k, reader); });
     };
     const auto kept = [&](Value v) {
       return stays_[v] || made_by_[v] < 0 ||
              std::any_of(read_by_[v].begin(), read_by_[v].end(), waits_for_all);
     };
     std::vector<int> result;
-    for (const int sum : most) {
-      const std::vector<Value>& in = scheme_.morphisms[sum].inputs;
-      if (std::all_of(in.begin(), in.end(), kept)) result.push_back(sum);
+    for (const size_t k : most) {
+      const std::vector<Value>& in = scheme_.morphisms[sums[k]].inputs;
+      if (std::all_of(in.begin(), in.end(), kept)) result.push_back(sums[k]);
     }
     return result;
-  }
-
-  template <class F>
-  void for_each_operand(const std::vector<int>& sums, const F& f) const {
-    for (const int sum : sums) {
-      for (const Value v : scheme_.morphisms[sum].inputs) f(v);
-    }
   }
 
   // A gang stands where its last sum was, before all who wait for any of them.
@@ -170,7 +173,6 @@ class Sums {
   std::vector<std::vector<int>> read_by_, waited_for_by_;
   std::vector<bool> stays_;         // per object: to the step's end
   std::vector<bool> written_over_;  // per object: what is carried comes to lie there
-  std::map<int, std::vector<bool>> before_;
 };
 
 }  // namespace

@@ -46,8 +46,7 @@ Scheme with_gangs(const Scheme& scheme, const std::map<int, std::vector<int>>& a
                   const Source& source) {
   std::set<int> joined;
   for (const auto& [place, calls] : at) joined.insert(calls.begin(), calls.end());
-  Scheme result = scheme;
-  result.morphisms.clear();
+  Scheme result = without_morphisms(scheme);
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const int m = static_cast<int>(i);
     if (const auto gang = at.find(m); gang != at.end()) {

@@ -1,5 +1,6 @@
 // From a model to a step: the whole way, in order. Say why when you add a line.
 #include <algorithm>
+#include <mutex>
 
 #include "analysis/roles.h"
 #include "functors/functor.h"
@@ -35,6 +36,14 @@ std::span<const Functor* const> all_functors() {
 
 namespace {
 
+// A step before its attributes are said, and what the functors that had their say told: all stacks
+// with the same morphism rules begin so.
+struct Beginning {
+  Scheme scheme;
+  std::map<std::string, Applied> applied;  // by what the functor was called as
+  Application::Said said;
+};
+
 class Pipeline {
  public:
   Pipeline(const Stack& stack, const StepOptions& options, bool training)
@@ -47,7 +56,32 @@ class Pipeline {
     }
   }
 
-  Scheme say(const Scheme& forward) {
+  // The morphism rules of its stack: what decides how it begins.
+  std::string beginning_key() const {
+    std::string key;
+    for_each_rewriting([&](size_t i) { key += result_.applied[i].name + "\n"; });
+    return key;
+  }
+
+  Beginning begin(const Scheme& forward) {
+    begin_with(forward);
+    Beginning beginning{.scheme = result_.scheme, .applied = {}, .said = said_};
+    for_each_rewriting(
+        [&](size_t i) { beginning.applied[result_.applied[i].name] = result_.applied[i]; });
+    return beginning;
+  }
+
+  void begin_from(const Beginning& beginning) {
+    result_.scheme = beginning.scheme;
+    said_ = beginning.said;
+    for_each_rewriting([&](size_t i) {
+      const bool by_default = result_.applied[i].by_default;
+      result_.applied[i] = beginning.applied.at(result_.applied[i].name);
+      result_.applied[i].by_default = by_default;
+    });
+  }
+
+  void begin_with(const Scheme& forward) {
     result_.scheme = forward;
     // Morphism rules rewrite the model itself, so the adjoint differentiates what they wrote.
     apply(FunctorPhase::kMorphisms);
@@ -58,26 +92,30 @@ class Pipeline {
       take(apply_adjoint(result_.scheme));
       take(apply_optimizer(result_.scheme, options_));
     }
+  }
+
+  const Scheme& say() {
     // Step rules and object rules see every object that the step has.
     apply(FunctorPhase::kStepRules);
     return result_.scheme;
   }
 
   BuiltStep run(const Scheme& forward) {
-    say(forward);
+    say();
     // Fusions that change bits come before residence, so that a clone copies the fused node.
     apply(FunctorPhase::kBitChanging);
     // Residence and tier last: they must see every object that the others create.
-    take(realize_precision(result_.scheme));
-    take(realize_placement(result_.scheme));
+    take(realize_precision(std::move(result_.scheme)));
+    take(realize_placement(std::move(result_.scheme)));
     if (!training_) limit_parts();
     take(realize_time(result_.scheme));
     // Chunks are cut from a part as it will run; residence must see their pieces.
     apply(FunctorPhase::kTimed);
-    take(realize_residence(result_.scheme));
-    take(realize_tier(result_.scheme));
+    take(realize_residence(std::move(result_.scheme)));
+    take(realize_tier(std::move(result_.scheme)));
     // Last, what keeps bits, or only moves sums.
     apply(FunctorPhase::kExact);
+    if (!options_.verify_each) verify(result_.scheme);
     for (size_t i = 0; i < stack_.functors.size(); ++i) {
       const Functor& f = stack_.functors[i].functor;
       // Evaluation has no gradients and no optimizer, so there a functor may find nothing.
@@ -90,7 +128,7 @@ class Pipeline {
 
  private:
   void take(Scheme scheme) {
-    verify(scheme);
+    if (options_.verify_each) verify(scheme);
     result_.scheme = std::move(scheme);
   }
 
@@ -101,6 +139,17 @@ class Pipeline {
       const int64_t samples = data.type.rank() ? data.type.dim(0) : 1;
       int& parts = data.attributes.parts;
       parts = static_cast<int>(std::clamp<int64_t>(samples, 1, parts));
+    }
+  }
+
+  template <class F>
+  void for_each_rewriting(const F& f) const {
+    for (size_t i = 0; i < stack_.functors.size(); ++i) {
+      const std::vector<FunctorRule>& rules = stack_.functors[i].functor.rules;
+      const auto rewrites = [](const FunctorRule& r) {
+        return r.phase == FunctorPhase::kMorphisms;
+      };
+      if (std::any_of(rules.begin(), rules.end(), rewrites)) f(i);
     }
   }
 
@@ -117,7 +166,7 @@ class Pipeline {
                                 .said = &said_};
         Applied& applied = result_.applied[i];
         applied.morphisms_before = static_cast<int64_t>(result_.scheme.morphisms.size());
-        take(rule.apply(result_.scheme, application));
+        take(rule.apply(std::move(result_.scheme), application));
         applied.morphisms_after = static_cast<int64_t>(result_.scheme.morphisms.size());
         applied.matches += application.matches;
         for (const auto& [what, count] : application.counts) applied.counts[what] += count;
@@ -135,11 +184,47 @@ class Pipeline {
 }  // namespace
 
 BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options) {
-  return Pipeline(stack, options, true).run(forward);
+  Pipeline pipeline(stack, options, true);
+  pipeline.begin_with(forward);
+  return pipeline.run(forward);
+}
+
+struct StepBuilder::Beginnings {
+  std::mutex mutex;
+  std::map<std::string, Beginning> known;  // nothing is ever taken away
+
+  const Beginning& of(const Scheme& forward, const Stack& stack, const StepOptions& options) {
+    Pipeline pipeline(stack, options, true);
+    const std::string key = pipeline.beginning_key();
+    const std::lock_guard lock(mutex);
+    const auto found = known.find(key);
+    if (found != known.end()) return found->second;
+    return known.emplace(key, pipeline.begin(forward)).first->second;
+  }
+};
+
+StepBuilder::StepBuilder(Scheme forward, StepOptions options)
+    : forward_(std::move(forward)),
+      options_(std::move(options)),
+      beginnings_(std::make_unique<Beginnings>()) {}
+StepBuilder::~StepBuilder() = default;
+
+BuiltStep StepBuilder::build(const Stack& stack) {
+  Pipeline pipeline(stack, options_, true);
+  pipeline.begin_from(beginnings_->of(forward_, stack, options_));
+  return pipeline.run(forward_);
+}
+
+Scheme StepBuilder::said(const Stack& stack) {
+  Pipeline pipeline(stack, options_, true);
+  pipeline.begin_from(beginnings_->of(forward_, stack, options_));
+  return pipeline.say();
 }
 
 Scheme said_step(const Scheme& forward, const Stack& stack, const StepOptions& options) {
-  return Pipeline(stack, options, true).say(forward);
+  Pipeline pipeline(stack, options, true);
+  pipeline.begin_with(forward);
+  return pipeline.say();
 }
 
 Scheme training_step(const Scheme& forward, const StepOptions& options) {
@@ -147,7 +232,9 @@ Scheme training_step(const Scheme& forward, const StepOptions& options) {
 }
 
 Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options) {
-  return Pipeline(stack, options, false).run(forward).scheme;
+  Pipeline pipeline(stack, options, false);
+  pipeline.begin_with(forward);
+  return pipeline.run(forward).scheme;
 }
 
 }  // namespace adjoint

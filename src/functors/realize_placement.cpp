@@ -6,7 +6,7 @@
 
 namespace adjoint {
 
-Scheme realize_placement(const Scheme& scheme) {
+Scheme realize_placement(Scheme scheme) {
   for (const Object& object : scheme.objects) {
     for (const Placement& p : object.attributes.placement) {
       if (p.spread != Spread::kSharded || p.axis < object.type.rank()) continue;

@@ -30,8 +30,7 @@ std::optional<Dtype> said_dtype(const Object& object) {
 
 class Realization {
  public:
-  explicit Realization(const Scheme& before) : before_(before), after_(before) {
-    after_.morphisms.clear();
+  explicit Realization(const Scheme& before) : before_(before), after_(without_morphisms(before)) {
     after_.inputs.clear();
     fixed_ = fixed_dtypes(before);
     carried_.assign(before.objects.size(), false);
@@ -47,7 +46,7 @@ class Realization {
       if (codes_.count(out)) refuse(before_[out], "the step returns it");
     }
     for (Object& object : after_.objects) object.attributes.precision.clear();
-    return compact(after_);
+    return compact(std::move(after_));
   }
 
  private:
@@ -293,7 +292,7 @@ class Realization {
 
 }  // namespace
 
-Scheme realize_precision(const Scheme& scheme) {
+Scheme realize_precision(Scheme scheme) {
   for (const Object& object : scheme.objects) {
     if (!object.attributes.precision.empty()) return Realization(scheme).run();
   }

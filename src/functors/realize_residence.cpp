@@ -129,7 +129,7 @@ class Residing {
       }
       result_.morphisms.push_back(std::move(m));
     }
-    return clones_.empty() ? before_ : without_dead(result_);
+    return clones_.empty() ? before_ : without_dead(std::move(result_));
   }
 
  private:
@@ -241,7 +241,7 @@ class Residing {
 
 }  // namespace
 
-Scheme realize_residence(const Scheme& scheme) {
+Scheme realize_residence(Scheme scheme) {
   std::vector<bool> repeated = repeated_objects(scheme);
   if (std::none_of(repeated.begin(), repeated.end(), [](bool r) { return r; })) return scheme;
   return Residing(scheme, std::move(repeated)).run();

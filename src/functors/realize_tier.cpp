@@ -92,13 +92,13 @@ class Tiering {
     for (Carry& c : result_.carries) {
       if (lives_out_[c.in]) c.out = send_back(c);
     }
-    Scheme all = result_;
-    all.morphisms.clear();
+    std::vector<Morphism> own = std::move(result_.morphisms);
+    result_.morphisms.clear();
     for (size_t i = 0; i < inserted_.size(); ++i) {
-      for (Morphism& m : inserted_[i]) all.morphisms.push_back(std::move(m));
-      if (i < result_.morphisms.size()) all.morphisms.push_back(std::move(result_.morphisms[i]));
+      for (Morphism& m : inserted_[i]) result_.morphisms.push_back(std::move(m));
+      if (i < own.size()) result_.morphisms.push_back(std::move(own[i]));
     }
-    return without_dead(all);
+    return without_dead(std::move(result_));
   }
 
  private:
@@ -277,10 +277,11 @@ class Tiering {
 
 }  // namespace
 
-Scheme realize_tier(const Scheme& scheme) {
+Scheme realize_tier(Scheme scheme) {
   const bool any = std::any_of(scheme.objects.begin(), scheme.objects.end(),
                                [](const Object& o) { return o.attributes.tier == Tier::kHost; });
-  return any ? Tiering(scheme).run() : scheme;
+  if (!any) return scheme;
+  return Tiering(scheme).run();
 }
 
 }  // namespace adjoint

@@ -112,7 +112,7 @@ Scheme logits_of(const Scheme& forward) {
   if (result.outputs.size() != 1) {
     fail("a model to sample from has one cross_entropy, this one has ", result.outputs.size());
   }
-  return without_dead(result);
+  return without_dead(std::move(result));
 }
 
 }  // namespace adjoint

@@ -35,33 +35,35 @@ struct Seen {
 
 class Round {
  public:
-  Round(const Scheme& scheme, int64_t& matches)
-      : result_(scheme),
+  Round(Scheme before, int64_t& matches)
+      : result_(std::move(before)),
         matches_(matches),
-        made_by_(producers(scheme)),
-        read_by_(readers(scheme)),
-        alias_(scheme.objects.size()),
-        passes_on_(scheme.objects.size(), -1),
-        seen_(scheme.objects.size()),
-        viewed_(scheme.objects.size(), -1),
-        returned_(scheme.objects.size(), false),
-        carried_(scheme.objects.size(), false),
-        in_loop_(scheme.objects.size(), false),
-        writer_(scheme.objects.size(), -1) {
+        made_by_(producers(result_)),
+        read_by_(readers(result_)),
+        alias_(result_.objects.size()),
+        passes_on_(result_.objects.size(), -1),
+        seen_(result_.objects.size()),
+        viewed_(result_.objects.size(), -1),
+        returned_(result_.objects.size(), false),
+        carried_(result_.objects.size(), false),
+        in_loop_(result_.objects.size(), false),
+        writer_(result_.objects.size(), -1) {
     for (size_t v = 0; v < alias_.size(); ++v) alias_[v] = static_cast<Value>(v);
-    for (const Value out : scheme.outputs) returned_[out] = true;
-    for (const Carry& c : scheme.carries) {
+    for (const Value out : result_.outputs) returned_[out] = true;
+    for (const Carry& c : result_.carries) {
       carried_[c.out] = true;
       writer_[c.in] = made_by_[c.out];
     }
-    for (const Carry& c : scheme.loop) in_loop_[c.in] = in_loop_[c.out] = true;
-    for (const Morphism& m : scheme.morphisms) is_view_.push_back(op_named(m.op).view != nullptr);
+    for (const Carry& c : result_.loop) in_loop_[c.in] = in_loop_[c.out] = true;
+    for (const Morphism& m : result_.morphisms) is_view_.push_back(op_named(m.op).view != nullptr);
   }
 
   Scheme run() {
-    const std::vector<Morphism> before = std::move(result_.morphisms);
+    std::vector<Morphism> before = std::move(result_.morphisms);
+    const size_t all = before.size();
     result_.morphisms.clear();
-    for (Morphism m : before) {
+    result_.morphisms.reserve(all);
+    for (Morphism& m : before) {
       for (Value& in : m.inputs) in = alias_[in];
       for (Value& v : m.after) v = alias_[v];
       const OpDef& def = op_named(m.op);
@@ -73,7 +75,10 @@ class Round {
       if (free && merge(m)) continue;
       result_.morphisms.push_back(std::move(m));
     }
-    return drop_dead_results(without_dead(result_));
+    const size_t left = result_.morphisms.size();
+    result_ = without_dead(std::move(result_));
+    matches_ += static_cast<int64_t>(left - result_.morphisms.size());
+    return drop_dead_results();
   }
 
  private:
@@ -195,16 +200,14 @@ class Round {
   }
 
   // Results of a map that nobody reads: its body computes the others alone.
-  Scheme drop_dead_results(Scheme live) {
-    matches_ += static_cast<int64_t>(result_.morphisms.size() - live.morphisms.size());
-    std::vector<bool> wanted(live.objects.size(), false);
-    for (const Morphism& m : live.morphisms) {
+  Scheme drop_dead_results() {
+    std::vector<bool> wanted(result_.objects.size(), false);
+    for (const Morphism& m : result_.morphisms) {
       for (const Value in : m.inputs) wanted[in] = true;
     }
-    for (const Value out : live.outputs) wanted[out] = true;
-    for (const Carry& c : live.carries) wanted[c.out] = true;
-    for (const Carry& c : live.loop) wanted[c.in] = wanted[c.out] = true;
-    result_ = std::move(live);
+    for (const Value out : result_.outputs) wanted[out] = true;
+    for (const Carry& c : result_.carries) wanted[c.out] = true;
+    for (const Carry& c : result_.loop) wanted[c.in] = wanted[c.out] = true;
     bool any = false;
     for (Morphism& m : result_.morphisms) {
       if (m.op != "map") continue;
@@ -225,7 +228,7 @@ class Round {
       ++matches_;
       any = true;
     }
-    return any ? compact(result_) : std::move(result_);
+    return any ? compact(std::move(result_)) : std::move(result_);
   }
 
   Scheme result_;
@@ -243,12 +246,11 @@ class Round {
   std::unordered_map<std::string, int> by_call_;
 };
 
-Scheme simplified(const Scheme& scheme, Application& application) {
-  Scheme result = scheme;
+Scheme simplified(Scheme result, Application& application) {
   int64_t before = -1;
   while (before != application.matches) {
     before = application.matches;
-    result = Round(result, application.matches).run();
+    result = Round(std::move(result), application.matches).run();
   }
   return result;
 }

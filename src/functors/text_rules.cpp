@@ -368,7 +368,7 @@ class TextRules {
       application_.refuse("no '", rule.op, "' is what its rule asks for; this scheme has ",
                           roles.describe());
     }
-    return without_dead(after);
+    return without_dead(std::move(after));
   }
 
   // width(y): the size of the last axis of an operand.

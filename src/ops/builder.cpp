@@ -260,7 +260,7 @@ Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&)) {
   for (Value& out : result.outputs) rename(out);
   for (Carry& carry : result.carries) rename(carry.out);
   for (Carry& carry : result.loop) rename(carry.in), rename(carry.out);
-  return compact(result);
+  return compact(std::move(result));
 }
 
 }  // namespace adjoint

@@ -398,6 +398,10 @@ ChainChoice Blocks::uniform(int option) const {
           .state = std::vector<StateChoice>(chain_.length(), StateChoice::kKept)};
 }
 
+Bytes Blocks::around(const TimedStep& step) const {
+  return {Reading(said_, chain_, step).peak_around()};
+}
+
 ChainProblem Blocks::measure(const std::function<const TimedStep&(const std::string&)>& build,
                              const TimedStep& plain, double copies) const {
   CHECK(can_choose_, "residences that can be chosen");

@@ -9,17 +9,9 @@
 
 #include "analysis/structure.h"
 #include "plan/chain.h"
-#include "plan/plan.h"
-#include "plan/timing.h"
+#include "plan/looks.h"
 
 namespace adjoint {
-
-// A step with its plan and its time.
-struct TimedStep {
-  Scheme scheme;
-  Plan plan;
-  StepTime time;
-};
 
 class Blocks {
  public:
@@ -44,6 +36,10 @@ class Blocks {
 
   // Every block takes the same option, and every state is kept.
   ChainChoice uniform(int option) const;
+
+  // Bytes at the worst moment of a step's plan while no block's tensors are held: no residence of
+  // them changes that.
+  Bytes around(const TimedStep& step) const;
 
   // Reads the numbers of every option off the step that `build` gives for its `print`. Seconds
   // between tiers count `copies` of themselves, for they may be hidden.

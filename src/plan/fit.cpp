@@ -1,10 +1,8 @@
 #include "plan/fit.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <thread>
+#include <map>
 #include <tuple>
 
 #include "base/error.h"
@@ -47,30 +45,6 @@ int64_t on_grid(int64_t bytes, double grid = kGrid) {
   return std::min(bytes, static_cast<int64_t>(std::pow(grid, step)));
 }
 
-// Runs body(i) for all i on all cores; building and planning share nothing.
-template <class Body>
-void in_parallel(size_t count, const Body& body) {
-  std::atomic<size_t> next = 0;
-  std::vector<std::exception_ptr> failed(count);
-  const auto work = [&] {
-    for (size_t i = next++; i < count; i = next++) {
-      try {
-        body(i);
-      } catch (...) {
-        failed[i] = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> others;
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  for (size_t t = 1; t < std::min(cores, count); ++t) others.emplace_back(work);
-  work();
-  for (std::thread& other : others) other.join();
-  for (const std::exception_ptr& e : failed) {
-    if (e) std::rethrow_exception(e);
-  }
-}
-
 bool is_off(const std::string& stack, std::string_view functor) {
   const std::vector<std::string> off = parse_stack(stack).off;
   return std::find(off.begin(), off.end(), functor) != off.end();
@@ -103,13 +77,22 @@ struct Fit::Search {
     FitPoint given = {}, plain = {};
     std::optional<TimedStep> plain_step = {};
     std::unique_ptr<Blocks> blocks = nullptr;
+    bool posed = false;
     std::vector<Posed> problems = {};
   };
 
-  Search(Scheme model, FitOptions with) : forward(std::move(model)), options(std::move(with)) {
-    const Stack stack = parse_stack(options.step.stack);
-    given = *look_at(options.step.stack, nullptr, true);
-    std::vector<std::string> parts = {""}, precisions = {""}, tiers = {""};
+  Search(Scheme model, FitOptions with) : looks(std::move(model), std::move(with)) {
+    given = looks.point_of(options.step.stack, looks.build(options.step.stack));
+    add_variants(stacks_beside(parse_stack(options.step.stack)));
+    if (variants.empty()) fail("no stack beside '", options.step.stack, "' is legal");
+    std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
+      return plain_seconds(a) < plain_seconds(b);
+    });
+  }
+
+  // Numbers of parts, precisions and tiers that are tried beside what was given.
+  std::vector<std::string> stacks_beside(const Stack& stack) const {
+    std::vector<std::string> parts = {""}, precisions = {""}, tiers = {""}, all;
     if (!names(stack, "accumulate")) {
       for (const int64_t n : divisors(options.batch)) {
         if (n > 1) parts.push_back("accumulate(" + std::to_string(n) + ")");
@@ -123,94 +106,55 @@ struct Fit::Search {
     for (const std::string& precision_part : precisions) {
       for (const std::string& tier : tiers) {
         for (const std::string& part : parts) {
-          add_variant(joined(options.step.stack, joined(precision_part, joined(part, tier))));
+          all.push_back(joined(options.step.stack, joined(precision_part, joined(part, tier))));
         }
       }
     }
-    if (variants.empty()) fail("no stack beside '", options.step.stack, "' is legal");
-    std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
-      return plain_seconds(a) < plain_seconds(b);
+    return all;
+  }
+
+  // As it is given, and with everything kept; what is not legal is left out.
+  void add_variants(const std::vector<std::string>& stacks) {
+    std::vector<std::optional<FitPoint>> as_given(stacks.size());
+    std::vector<std::optional<TimedStep>> plain(stacks.size());
+    on_all_cores(2 * stacks.size(), [&](size_t i) {
+      const std::string& stack = stacks[i / 2];
+      if (i % 2 == 0) {
+        as_given[i / 2] = looks.at(stack);
+        return;
+      }
+      try {
+        plain[i / 2] = looks.build(plain_stack(stack));
+      } catch (const Error&) {  // then its own
+      }
     });
+    for (size_t i = 0; i < stacks.size(); ++i) {
+      if (!as_given[i]) continue;
+      Variant v{.stack = stacks[i], .given = *as_given[i], .plain = *as_given[i]};
+      if (plain[i]) v.plain = looks.point_of(plain_stack(stacks[i]), *plain[i]);
+      v.plain_step = std::move(plain[i]);
+      variants.push_back(std::move(v));
+    }
   }
 
   static double plain_seconds(const Variant& v) {
     return std::min(v.plain.seconds, v.given.seconds);
   }
 
-  // Recomputing may even save a little time: what the fastest variant could save at most, any may.
-  double lower_bound(const Variant& v) {
-    if (!margin) {
-      Variant& first = variants[0];
-      prepare(first);
-      double saved = 0;
-      for (const Posed& posed : first.problems) {
-        for (const BlockOption& o : posed.problem.options) {
-          saved = std::max(saved, -o.cost * posed.problem.blocks);
-        }
+  // Recomputing may even save a little time: what one variant could save at most, any may. A share.
+  static double margin_of(const Variant& v) {
+    double saved = 0;
+    for (const Posed& posed : v.problems) {
+      for (const BlockOption& o : posed.problem.options) {
+        saved = std::max(saved, -o.cost * posed.problem.blocks);
       }
-      margin = kMargin + saved / plain_seconds(first);
     }
-    return plain_seconds(v) * (1 - *margin);
-  }
-
-  void say(const std::string& what) const {
-    if (options.say) options.say(what);
-  }
-
-  TimedStep build(const std::string& stack) {
-    StepOptions step = options.step;
-    step.stack = stack;
-    TimedStep built;
-    built.scheme = build_step(forward, parse_stack(stack), step).scheme;
-    built.plan = make_plan(built.scheme, options.plan);
-    built.time = predict_time(built.scheme, built.plan, options.costs);
-    return built;
-  }
-
-  // Seconds to the picosecond: the same calls in another order take the same time. Where there is
-  // one memory, what the next tier holds is in it, too.
-  FitPoint point_of(const std::string& stack, const TimedStep& built) const {
-    const bool one = options.costs.sheet.link <= 0;
-    return {.stack = stack,
-            .peak = one ? built.plan.arena + built.plan.host.size : built.plan.arena,
-            .host = built.plan.host.size,
-            .seconds = std::round(built.time.step * 1e12) / 1e12,
-            .flops = built.time.flops,
-            .recomputed_flops = built.time.recomputed_flops};
-  }
-
-  // Nothing where the stack is refused, unless that is the user's own.
-  std::optional<FitPoint> look_at(const std::string& stack,
-                                  std::optional<TimedStep>* keep = nullptr, bool own = false) {
-    const auto known = looked.find(stack);
-    if (known != looked.end() && !keep) return known->second;
-    try {
-      say(stack);
-      TimedStep built = build(stack);
-      const auto point = looked[stack] = point_of(stack, built);
-      if (keep) *keep = std::move(built);
-      return point;
-    } catch (const Error&) {
-      if (own) throw;
-      looked[stack] = std::nullopt;
-      return std::nullopt;
-    }
+    return kMargin + saved / plain_seconds(v);
   }
 
   // Everything kept, of this stack.
-  std::string plain_stack(const std::string& stack) const {
+  static std::string plain_stack(const std::string& stack) {
     return is_off(stack, "recompute_cheap") ? stack : joined(stack, "-recompute_cheap");
-  }
-
-  void add_variant(const std::string& stack) {
-    Variant v{.stack = stack};
-    const auto as_given = look_at(stack);
-    if (!as_given) return;
-    v.given = *as_given;
-    v.plain = look_at(plain_stack(stack), &v.plain_step).value_or(v.given);
-    // Whole logits, where there is room for them and they save time.
-    if (!is_off(stack, "chunk_readout")) look_at(joined(plain_stack(stack), "-chunk_readout"));
-    variants.push_back(std::move(v));
   }
 
   // The stack as it was given.
@@ -221,39 +165,49 @@ struct Fit::Search {
     return nullptr;
   }
 
-  void prepare(Variant& v) {
-    if (v.blocks) return;
-    StepOptions step = options.step;
-    v.blocks = std::make_unique<Blocks>(said_step(forward, parse_stack(plain_stack(v.stack)), step),
-                                        options.costs);
-    if (!v.blocks->can_choose() || !v.plain_step) return;
-    pose(v, v.stack);
-    // What recompute_cheap does inside recomputed segments saves bytes for a second recomputation:
-    // neither way is always better.
-    if (plain_stack(v.stack) != v.stack) pose(v, plain_stack(v.stack));
+  const Blocks& blocks_of(Variant& v) {
+    if (!v.blocks) {
+      v.blocks = std::make_unique<Blocks>(looks.said(plain_stack(v.stack)), looks.options().costs);
+    }
+    return *v.blocks;
   }
 
-  // Every option is planned, as many at once as there are cores.
-  void pose(Variant& v, const std::string& base) {
-    std::map<std::string, std::optional<TimedStep>> built;
+  bool can_choose(Variant& v) { return blocks_of(v).can_choose() && v.plain_step; }
+
+  // Parameters and state are always there, and around the chain nothing depends on residences.
+  bool can_fit(Variant& v, Bytes budget) {
+    if (!v.plain_step) return true;
+    if (v.plain_step->plan.state_end > budget) return false;
+    return !can_choose(v) || v.blocks->around(*v.plain_step) <= budget;
+  }
+
+  // What recompute_cheap does inside recomputed segments saves bytes for a second recomputation:
+  // neither way is always better. Every option of both is planned.
+  void pose(Variant& v) {
+    if (v.posed) return;
+    v.posed = true;
+    if (!can_choose(v)) return;
+    std::vector<std::string> bases = {v.stack}, residences;
+    if (plain_stack(v.stack) != v.stack) bases.push_back(plain_stack(v.stack));
     for (int o = 0; o < v.blocks->num_options(); ++o) {
-      built[v.blocks->print(v.blocks->uniform(o))];
+      residences.push_back(v.blocks->print(v.blocks->uniform(o)));
+    }
+    std::map<std::string, std::optional<TimedStep>> built;
+    for (const std::string& base : bases) {
+      for (const std::string& r : residences) built[joined(base, r)];
     }
     std::vector<std::pair<const std::string, std::optional<TimedStep>>*> waiting;
     for (auto& entry : built) waiting.push_back(&entry);
-    in_parallel(waiting.size(),
-                [&](size_t i) { waiting[i]->second = build(joined(base, waiting[i]->first)); });
-    for (const auto& [residences, step] : built) {
-      const std::string stack = joined(base, residences);
-      say(stack);
-      looked[stack] = point_of(stack, *step);
-    }
-    const auto known = [&](const std::string& residences) -> const TimedStep& {
-      return *built.at(residences);
-    };
-    for (const double hidden : kHidden) {
-      v.problems.push_back({base, v.blocks->measure(known, *v.plain_step, hidden)});
-      if (options.costs.sheet.link <= 0) break;
+    on_all_cores(waiting.size(),
+                 [&](size_t i) { waiting[i]->second = looks.build(waiting[i]->first); });
+    for (const std::string& base : bases) {
+      const auto known = [&](const std::string& r) -> const TimedStep& {
+        return *built.at(joined(base, r));
+      };
+      for (const double hidden : kHidden) {
+        v.problems.push_back({base, v.blocks->measure(known, *v.plain_step, hidden)});
+        if (options.costs.sheet.link <= 0) break;
+      }
     }
   }
 
@@ -265,9 +219,8 @@ struct Fit::Search {
   std::optional<Tried> choose(const Variant& v, const Posed& posed, int64_t goal) {
     const auto choice = solve(posed.problem, goal);
     if (!choice) return std::nullopt;
-    const auto point = look_at(joined(posed.stack, v.blocks->print(*choice)));
+    const auto point = looks.at(joined(posed.stack, v.blocks->print(*choice)));
     if (!point) return std::nullopt;
-    note(*point);
     return Tried{*point, choice->peak};
   }
 
@@ -312,6 +265,32 @@ struct Fit::Search {
     }
   }
 
+  // All that this variant offers for a budget: its problems, what people write by hand, for the
+  // ends of the scale are beyond the solver's options, and whole logits, where they save time.
+  void look_into(Variant& v, Bytes budget) {
+    pose(v);
+    const std::vector<std::string> named = extremes(v);
+    on_all_cores(v.problems.size() + named.size(), [&](size_t i) {
+      if (i >= v.problems.size()) {
+        looks.at(named[i - v.problems.size()]);
+        return;
+      }
+      solve_chain(v, v.problems[i], budget);
+      look_below(v, v.problems[i], budget);
+    });
+    if (!blocks_of(v).can_choose()) solve_locally(v, budget);
+  }
+
+  std::vector<std::string> extremes(Variant& v) {
+    std::vector<std::string> all;
+    if (!is_off(v.stack, "chunk_readout")) {
+      all.push_back(joined(plain_stack(v.stack), "-chunk_readout"));
+    }
+    if (!blocks_of(v).can_choose()) return all;
+    for (const char* hand : kByHand) all.push_back(joined(v.stack, hand));
+    return all;
+  }
+
   // Without a chain: sets of names, from nothing on.
   void solve_locally(const Variant& v, Bytes budget) {
     const auto stack_of = [&](const Names& again) {
@@ -322,12 +301,13 @@ struct Fit::Search {
     };
     LocalProblem problem;
     problem.look = [&](const Names& again) -> std::optional<LocalProblem::Judged> {
-      const auto point = look_at(stack_of(again));
+      const auto point = looks.at(stack_of(again));
       if (!point) return std::nullopt;
-      note(*point);
       return LocalProblem::Judged{point->peak, point->seconds};
     };
-    problem.at_peak = [&](const Names& again) { return alive_at_peak(build(stack_of(again))); };
+    problem.at_peak = [&](const Names& again) {
+      return alive_at_peak(looks.build(stack_of(again)));
+    };
     search_locally(problem, budget);
   }
 
@@ -359,66 +339,40 @@ struct Fit::Search {
     return names;
   }
 
-  void note(const FitPoint& point) { considered.push_back(point); }
-
   std::optional<FitPoint> fastest(Bytes budget) const {
     std::optional<FitPoint> best;
-    for (const FitPoint& p : considered) {
+    for (const FitPoint& p : looks.all()) {
       if (p.peak > budget) continue;
       // Of those that are equally fast the simplest.
       const auto worth = [](const FitPoint& q) {
         return std::tuple(q.seconds, q.host, q.stack.size(), q.peak);
       };
-      const bool better = !best || worth(p) < worth(*best);
-      if (better) best = p;
+      if (!best || worth(p) < worth(*best)) best = p;
     }
     return best;
   }
 
+  // What was ever looked at may be taken: a larger budget is not answered worse than a smaller one
+  // was before it.
   std::optional<FitPoint> best(Bytes budget) {
-    considered.clear();
+    std::optional<double> margin;  // of lower bounds: the first variant's that is looked into
     for (Variant& v : variants) {
-      note(v.given);
-      note(v.plain);
-    }
-    for (Variant& v : variants) {
+      if (!can_fit(v, budget)) continue;
       const auto so_far = fastest(budget);
-      if (so_far && so_far->seconds <= lower_bound(v)) break;  // and so are the rest
-      prepare(v);
-      for (const Posed& posed : v.problems) {
-        solve_chain(v, posed, budget);
-        look_below(v, posed, budget);
-      }
-      if (v.problems.empty() && v.blocks && !v.blocks->can_choose()) solve_locally(v, budget);
-      for (const std::string& named : extremes(v)) {
-        if (const auto point = look_at(named)) note(*point);
-      }
+      if (margin && so_far && so_far->seconds <= plain_seconds(v) * (1 - *margin)) break;
+      look_into(v, budget);
+      if (!margin) margin = margin_of(v);
     }
-    note_known();
-    if (!fastest(budget)) {
-      smallest();
-      note_known();
-    }
+    if (!fastest(budget)) smallest();
     return fastest(budget);
   }
 
-  // What was ever looked at may be taken: a larger budget is not answered worse than a smaller one
-  // was before it.
-  void note_known() {
-    for (const auto& [stack, point] : looked) {
-      if (point) note(*point);
-    }
-  }
-
-  // What people write by hand; the ends of the scale are beyond the solver's options.
-  std::vector<std::string> extremes(const Variant& v) const {
-    if (!v.blocks || !v.blocks->can_choose()) return {};
-    std::vector<std::string> all;
-    for (const char* hand : kByHand) all.push_back(joined(v.stack, hand));
-    return all;
-  }
-
   FitPoint smallest() {
+    std::vector<std::string> by_hand;
+    for (const Variant& v : variants) {
+      for (const char* hand : kByHand) by_hand.push_back(joined(v.stack, hand));
+    }
+    on_all_cores(by_hand.size(), [&](size_t i) { looks.at(by_hand[i]); });
     Variant* least = nullptr;
     FitPoint point = given;
     const auto take = [&](const std::optional<FitPoint>& p, Variant* v) {
@@ -427,39 +381,40 @@ struct Fit::Search {
       if (v) least = v;
     };
     for (Variant& v : variants) {
-      take(look_at(v.stack), &v);
-      for (const char* hand : kByHand) take(look_at(joined(v.stack, hand)), &v);
+      take(v.given, &v);
+      for (const char* hand : kByHand) take(looks.at(joined(v.stack, hand)), &v);
     }
     if (!least) least = &variants[0];
-    prepare(*least);
+    pose(*least);
+    // The fewest bytes by the solver's count are not always the fewest once they are packed.
+    std::vector<std::pair<const Posed*, int64_t>> goals;
     for (const Posed& posed : least->problems) {
-      // The fewest bytes by the solver's count are not always the fewest once they are packed.
       const auto goal = static_cast<double>(smallest_budget(posed.problem));
       for (double more = 1; more < kNear; more *= kGrid) {
-        const auto tried = choose(*least, posed, static_cast<int64_t>(std::ceil(goal * more)));
-        if (tried) take(tried->point, nullptr);
+        goals.emplace_back(&posed, static_cast<int64_t>(std::ceil(goal * more)));
       }
     }
+    on_all_cores(goals.size(), [&](size_t i) { choose(*least, *goals[i].first, goals[i].second); });
     if (least->problems.empty()) solve_locally(*least, {0});
-    note_known();
-    for (const FitPoint& p : considered) take(p, nullptr);
+    for (const FitPoint& p : looks.all()) take(p, nullptr);
     return point;
   }
 
-  Scheme forward;
-  FitOptions options;
+  Looks looks;
+  const FitOptions& options = looks.options();
   FitPoint given;
   std::vector<Variant> variants;
-  std::map<std::string, std::optional<FitPoint>> looked;
-  std::vector<FitPoint> considered;
-  std::optional<double> margin;  // of lower bounds, a share
 };
 
 Fit::Fit(Scheme forward, FitOptions options)
     : search_(std::make_unique<Search>(std::move(forward), std::move(options))) {}
 Fit::~Fit() = default;
 
-std::optional<FitPoint> Fit::best(Bytes budget) { return search_->best(budget); }
+std::optional<FitPoint> Fit::best(Bytes budget) {
+  const auto point = search_->best(budget);
+  if (!point) return std::nullopt;
+  return search_->looks.confirmed(*point);
+}
 const FitPoint& Fit::given() { return search_->given; }
 const FitPoint& Fit::plain() {
   const Search::Variant* own = search_->own_variant();
@@ -468,7 +423,7 @@ const FitPoint& Fit::plain() {
 const ChainProblem* Fit::chain_problem() {
   Search::Variant* own = search_->own_variant();
   if (!own) return nullptr;
-  search_->prepare(*own);
+  search_->pose(*own);
   return own->problems.empty() ? nullptr : &own->problems[0].problem;
 }
 std::string Fit::stack_of(const ChainChoice& choice) {
@@ -476,8 +431,8 @@ std::string Fit::stack_of(const ChainChoice& choice) {
   const Search::Variant* own = search_->own_variant();
   return joined(own->stack, own->blocks->print(choice));
 }
-FitPoint Fit::smallest() { return search_->smallest(); }
-const std::vector<FitPoint>& Fit::considered() const { return search_->considered; }
+FitPoint Fit::smallest() { return search_->looks.confirmed(search_->smallest()); }
+std::vector<FitPoint> Fit::considered() const { return search_->looks.all(); }
 
 std::vector<FitPoint> Fit::pareto(int points) {
   const FitPoint least = smallest();

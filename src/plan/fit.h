@@ -1,38 +1,18 @@
 // The fastest step within a budget of bytes: what is kept, recomputed or sent away, in how many
 // parts the batch comes, and what lives in the next tier. A chain of blocks is solved exactly
 // (plan/chain.h) with costs and bytes that real plans of it were seen to have; what has no chain is
-// searched locally. Whatever is proposed is built, planned and timed before it is believed.
+// searched locally. Whatever is proposed is built, planned and timed before it is believed, and an
+// answer is planned once more by the thread that asked before it is given.
 #pragma once
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "functors/functor.h"
 #include "plan/chain.h"
-#include "plan/plan.h"
-#include "plan/timing.h"
+#include "plan/looks.h"
 
 namespace adjoint {
-
-struct FitOptions {
-  StepOptions step = {};  // its stack stays; the rest is chosen beside it
-  Costs costs = {};
-  PlanOptions plan = {};
-  bool may_approximate = false;                           // precision may be chosen, too
-  int64_t batch = 1;                                      // samples, that may come in parts
-  std::function<void(const std::string&)> say = nullptr;  // what is being looked at
-};
-
-// A stack that was built, planned and timed.
-struct FitPoint {
-  std::string stack = {};
-  Bytes peak = {0}, host = {0};
-  double seconds = 0;
-  double flops = 0, recomputed_flops = 0;
-};
 
 class Fit {
  public:
@@ -47,8 +27,8 @@ class Fit {
   FitPoint smallest();  // the least bytes that any choice comes to
   // Undominated points between the smallest and the plain one, fewest bytes first.
   std::vector<FitPoint> pareto(int points);
-  // What `best` looked at last, the choice among them: the reason for it.
-  const std::vector<FitPoint>& considered() const;
+  // What has been looked at, the choice among them: the reason for it.
+  std::vector<FitPoint> considered() const;
 
   // For those who judge the choice: the problem that the given stack's chain was measured to pose,
   // nothing where there is no chain to choose in, and a choice of it as a stack.

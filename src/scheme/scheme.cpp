@@ -192,49 +192,63 @@ Scheme product(const Scheme& f, const Scheme& g) {
   return result;
 }
 
-Scheme compact(const Scheme& scheme) {
+Scheme without_morphisms(const Scheme& scheme) {
+  return {.name = scheme.name,
+          .objects = scheme.objects,
+          .morphisms = {},
+          .inputs = scheme.inputs,
+          .outputs = scheme.outputs,
+          .carries = scheme.carries,
+          .parts = scheme.parts,
+          .loop = scheme.loop};
+}
+
+Scheme compact(Scheme scheme) {
   std::vector<bool> used(scheme.objects.size(), false);
   for (const Value in : scheme.inputs) used[in] = true;
   for (const Morphism& m : scheme.morphisms) {
     for (const Value out : m.outputs) used[out] = true;
   }
-  Scheme result = scheme;
-  result.objects.clear();
+  if (std::find(used.begin(), used.end(), false) == used.end()) return scheme;
   std::vector<Value> renamed(scheme.objects.size(), -1);
+  Value next = 0;
   for (size_t v = 0; v < used.size(); ++v) {
-    if (used[v]) renamed[v] = result.add(scheme.objects[v]);
+    if (!used[v]) continue;
+    if (static_cast<size_t>(next) != v) scheme.objects[next] = std::move(scheme.objects[v]);
+    renamed[v] = next++;
   }
+  scheme.objects.erase(scheme.objects.begin() + next, scheme.objects.end());
   const auto rename = [&](std::vector<Value>& values) {
     for (Value& v : values) v = renamed[v];
   };
-  rename(result.inputs);
-  rename(result.outputs);
-  for (Morphism& m : result.morphisms) {
+  rename(scheme.inputs);
+  rename(scheme.outputs);
+  for (Morphism& m : scheme.morphisms) {
     rename(m.inputs), rename(m.outputs), rename(m.after);
     std::erase(m.after, -1);  // what nobody makes holds nobody back
   }
-  for (Carry& c : result.carries) c = {renamed[c.in], renamed[c.out]};
-  for (Carry& c : result.loop) c = {renamed[c.in], renamed[c.out]};
-  return result;
+  for (Carry& c : scheme.carries) c = {renamed[c.in], renamed[c.out]};
+  for (Carry& c : scheme.loop) c = {renamed[c.in], renamed[c.out]};
+  return scheme;
 }
 
-Scheme without_dead(const Scheme& scheme) {
+Scheme without_dead(Scheme scheme) {
   std::vector<bool> live(scheme.objects.size(), false);
   for (const Value out : scheme.outputs) live[out] = true;
   for (const Carry& c : scheme.carries) live[c.out] = true;
   for (const Carry& c : scheme.loop) live[c.in] = live[c.out] = true;
-  Scheme result = scheme;
-  result.morphisms.clear();
+  // From the last on; what is needed moves to the end, and then there is no gap.
+  size_t first = scheme.morphisms.size();
   for (size_t i = scheme.morphisms.size(); i-- > 0;) {
-    const Morphism& m = scheme.morphisms[i];
-    bool needed = false;
-    for (const Value out : m.outputs) needed = needed || live[out];
-    if (!needed) continue;
+    Morphism& m = scheme.morphisms[i];
+    const auto needed = [&](Value out) { return live[out]; };
+    if (std::none_of(m.outputs.begin(), m.outputs.end(), needed)) continue;
     for (const Value in : m.inputs) live[in] = true;
-    result.morphisms.push_back(m);
+    if (--first != i) scheme.morphisms[first] = std::move(m);
   }
-  std::reverse(result.morphisms.begin(), result.morphisms.end());
-  return compact(result);
+  scheme.morphisms.erase(scheme.morphisms.begin(),
+                         scheme.morphisms.begin() + static_cast<ptrdiff_t>(first));
+  return compact(std::move(scheme));
 }
 
 namespace {
@@ -287,19 +301,19 @@ void verify_structure(const Scheme& scheme) {
   }
   Section section = Section::kPrologue;
   for (const Morphism& m : scheme.morphisms) {
-    const std::string where = m.op + " at " + to_string(m.source);
-    CHECK(m.section >= section, "prologue, body and epilogue stand in this order: " + where);
+    const auto at = [&m](const char* claim) { return claim + m.op + " at " + to_string(m.source); };
+    CHECK(m.section >= section, at("prologue, body and epilogue stand in this order: "));
     section = m.section;
     for (const Value in : m.inputs) {
-      CHECK(inside(in), "an operand is an object of the scheme: " + where);
-      CHECK(made[in], "an object is made before it is read: " + where);
+      CHECK(inside(in), at("an operand is an object of the scheme: "));
+      CHECK(made[in], at("an object is made before it is read: "));
     }
     for (const Value v : m.after) {
-      CHECK(inside(v) && made[v], "what a morphism waits for is made before it: " + where);
+      CHECK(inside(v) && made[v], at("what a morphism waits for is made before it: "));
     }
     for (const Value out : m.outputs) {
-      CHECK(inside(out), "a result is an object of the scheme: " + where);
-      CHECK(!made[out], "an object is made once: " + where);
+      CHECK(inside(out), at("a result is an object of the scheme: "));
+      CHECK(!made[out], at("an object is made once: "));
       made[out] = true;
     }
   }

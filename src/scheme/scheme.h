@@ -156,11 +156,14 @@ Scheme compose(const Scheme& f, const Scheme& g);
 // f beside g: the inputs and outputs of both.
 Scheme product(const Scheme& f, const Scheme& g);
 
+// The same objects, inputs and outputs, and nothing that makes them yet.
+Scheme without_morphisms(const Scheme& scheme);
+
 // The same scheme without objects that nothing makes or reads; nobody waits for those.
-Scheme compact(const Scheme& scheme);
+Scheme compact(Scheme scheme);
 
 // The same scheme without morphisms whose results nobody reads, returns or carries.
-Scheme without_dead(const Scheme& scheme);
+Scheme without_dead(Scheme scheme);
 
 // Ours to keep after every transformation: every object is made once, before it is read, and
 // every reference is inside the scheme. Throws nothing: a violation is a bug of ours.

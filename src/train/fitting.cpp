@@ -110,6 +110,13 @@ FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepO
   return options;
 }
 
+std::function<void(const std::string&)> PlansMade::told() {
+  return [this](const std::string&) {
+    ++count_;
+    if (bar_.seconds() > 2) bar_.show(count_, "plans made");
+  };
+}
+
 FitPoint fitted(Fit& fit, const FitWish& wish) {
   const Bytes budget = budget_of(wish.budget);
   if (const auto point = fit.best(budget)) return *point;

@@ -6,6 +6,7 @@
 
 #include "plan/fit.h"
 #include "train/bound_model.h"
+#include "train/progress.h"
 
 namespace adjoint {
 
@@ -31,6 +32,17 @@ PlanOptions plan_options(const Costs& costs);
 
 FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepOptions& step,
                        int threads);
+
+// Says on a terminal, from the third second on, how many plans a search has made so far; nobody
+// knows of how many.
+class PlansMade {
+ public:
+  std::function<void(const std::string&)> told();  // to be FitOptions::say; this must outlive it
+
+ private:
+  Progress bar_{0, 0};
+  int64_t count_ = 0;
+};
 
 // The fastest within the wish's budget. Refuses a budget below the smallest, and says that one.
 FitPoint fitted(Fit& fit, const FitWish& wish);

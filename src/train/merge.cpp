@@ -112,7 +112,7 @@ Scheme piece_of(const Scheme& after, const Rewritten& r, const std::string& path
   piece.outputs = {r.out};
   piece[r.x].role = Role::kInput;
   if (r.y >= 0) piece[r.y].role = Role::kInput;
-  return compact(piece);
+  return compact(std::move(piece));
 }
 
 // Values of parameters by source, as float64; codes are what they stand for.
@@ -293,7 +293,7 @@ void add_decoded(const Scheme& evaluation, const SavedModel& saved, Parameters& 
     one.inputs = m.inputs;
     one.outputs = m.outputs;
     one.carries.clear();
-    one = compact(one);
+    one = compact(std::move(one));
     Run run(one, make_plan(one, {.threads = num_threads()}));
     for (const Value in : one.inputs) {
       const SafetensorView* view = saved.file().find(to_string(one[in].source));

@@ -240,14 +240,10 @@ void Trainer::check_unheld() const {
 }
 
 void Trainer::fit_stack(const Scheme& forward) {
-  Progress bar(0, 0);
+  PlansMade plans;
   FitOptions options = fit_options(config_.wish, *model_, config_.step, num_threads());
   options.costs.sheet.workspace = options.plan.workspace_cap = workspace_cap_;
-  int64_t plans = 0;
-  options.say = [&](const std::string&) {
-    ++plans;
-    if (bar.seconds() > 2) bar.show(plans, "plans made");
-  };
+  options.say = plans.told();
   Fit fit(forward, options);
   asked_stack_ = config_.step.stack;
   config_.step.stack = fitted(fit, config_.wish).stack;

@@ -1,0 +1,124 @@
+#include "plan/looks.h"
+
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <thread>
+
+#include "base/error.h"
+
+namespace adjoint {
+
+namespace {
+
+StepOptions in_a_search(StepOptions step) {
+  step.verify_each = false;
+  return step;
+}
+
+}  // namespace
+
+void on_all_cores(size_t count, const std::function<void(size_t)>& body) {
+  std::atomic<size_t> next = 0;
+  std::vector<std::exception_ptr> failed(count);
+  const auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        failed[i] = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (size_t t = 1; t < std::min(cores, count); ++t) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  for (const std::exception_ptr& e : failed) {
+    if (e) std::rethrow_exception(e);
+  }
+}
+
+Looks::Looks(Scheme forward, FitOptions options)
+    : forward_(std::move(forward)),
+      options_(std::move(options)),
+      builder_(forward_, in_a_search(options_.step)) {}
+
+TimedStep Looks::planned(Scheme scheme) const {
+  TimedStep step{.scheme = std::move(scheme), .plan = {}, .time = {}};
+  step.plan = make_plan(step.scheme, options_.plan);
+  step.time = predict_time(step.scheme, step.plan, options_.costs);
+  return step;
+}
+
+// Seconds to the picosecond: the same calls in another order take the same time. Where there is
+// one memory, what the next tier holds is in it, too.
+FitPoint Looks::point_of(const std::string& stack, const TimedStep& step) const {
+  const bool one = options_.costs.sheet.link <= 0;
+  return {.stack = stack,
+          .peak = one ? step.plan.arena + step.plan.host.size : step.plan.arena,
+          .host = step.plan.host.size,
+          .seconds = std::round(step.time.step * 1e12) / 1e12,
+          .flops = step.time.flops,
+          .recomputed_flops = step.time.recomputed_flops};
+}
+
+TimedStep Looks::build(const std::string& stack) {
+  TimedStep step = planned(builder_.build(parse_stack(stack)).scheme);
+  const std::lock_guard lock(mutex_);
+  if (options_.say) options_.say(stack);
+  if (!found_.count(stack)) {
+    std::promise<Found> known;
+    known.set_value(point_of(stack, step));
+    found_.emplace(stack, known.get_future().share());
+  }
+  return step;
+}
+
+Scheme Looks::said(const std::string& stack) { return builder_.said(parse_stack(stack)); }
+
+std::optional<FitPoint> Looks::at(const std::string& stack) {
+  std::promise<Found> mine;
+  std::shared_future<Found> others;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [known, is_new] = found_.emplace(stack, std::shared_future<Found>());
+    if (is_new) known->second = mine.get_future().share();
+    if (!is_new) others = known->second;
+  }
+  if (others.valid()) return others.get();  // whoever began it finishes it, and waits for nobody
+  Found found;
+  try {
+    found = point_of(stack, build(stack));
+  } catch (const Error&) {
+    found = std::nullopt;
+  } catch (...) {
+    mine.set_exception(std::current_exception());
+    throw;
+  }
+  mine.set_value(found);
+  return found;
+}
+
+FitPoint Looks::confirmed(const FitPoint& point) {
+  if (!confirmed_.insert(point.stack).second) return point;
+  StepOptions step = options_.step;
+  step.stack = point.stack;
+  const FitPoint again =
+      point_of(point.stack, planned(build_step(forward_, parse_stack(point.stack), step).scheme));
+  CHECK(again.peak == point.peak && again.host == point.host && again.seconds == point.seconds,
+        "a stack plans to the same bytes and seconds again: " + point.stack);
+  return again;
+}
+
+std::vector<FitPoint> Looks::all() const {
+  std::vector<FitPoint> points;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [stack, found] : found_) {
+    if (const Found& point = found.get()) points.push_back(*point);
+  }
+  return points;
+}
+
+}  // namespace adjoint

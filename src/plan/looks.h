@@ -1,0 +1,80 @@
+// Stacks of one model, built, planned and timed: each once, by as many threads as there are cores.
+// What a search is told of a stack is a FitPoint; only steps that somebody wants to read are kept.
+#pragma once
+#include <functional>
+#include <future>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "functors/functor.h"
+#include "plan/plan.h"
+#include "plan/timing.h"
+
+namespace adjoint {
+
+struct FitOptions {
+  StepOptions step = {};  // its stack stays; the rest is chosen beside it
+  Costs costs = {};
+  PlanOptions plan = {};
+  bool may_approximate = false;                           // precision may be chosen, too
+  int64_t batch = 1;                                      // samples, that may come in parts
+  std::function<void(const std::string&)> say = nullptr;  // what is being looked at; one at a time
+};
+
+// A stack that was built, planned and timed.
+struct FitPoint {
+  std::string stack = {};
+  Bytes peak = {0}, host = {0};
+  double seconds = 0;
+  double flops = 0, recomputed_flops = 0;
+};
+
+// A step with its plan and its time.
+struct TimedStep {
+  Scheme scheme;
+  Plan plan;
+  StepTime time;
+};
+
+// Calls body(i) for all i below count, on all cores. Of several exceptions the first i's is thrown.
+void on_all_cores(size_t count, const std::function<void(size_t)>& body);
+
+class Looks {
+ public:
+  Looks(Scheme forward, FitOptions options);
+
+  // Safe to call from several threads. Nothing where the stack is refused.
+  std::optional<FitPoint> at(const std::string& stack);
+  // The same, and the step itself; throws where the stack is refused.
+  TimedStep build(const std::string& stack);
+
+  FitPoint point_of(const std::string& stack, const TimedStep& step) const;
+  Scheme said(const std::string& stack);  // as said_step
+
+  // The point, once the stack has been built, verified and planned once more by this thread, from
+  // the model on, and came to the same.
+  FitPoint confirmed(const FitPoint& point);
+
+  // All that have been looked at and are legal, in the order of their texts.
+  std::vector<FitPoint> all() const;
+
+  const Scheme& forward() const { return forward_; }
+  const FitOptions& options() const { return options_; }
+
+ private:
+  using Found = std::optional<FitPoint>;
+  TimedStep planned(Scheme scheme) const;
+
+  Scheme forward_;
+  FitOptions options_;
+  StepBuilder builder_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_future<Found>> found_;
+  std::set<std::string> confirmed_;
+};
+
+}  // namespace adjoint
