@@ -20,13 +20,18 @@ struct Reference {
   std::vector<std::vector<double>> sums = {}, values = {};  // per output, per node
   std::vector<int64_t> where = {};
 
-  // A leaf that is no operand.
-  double leaf(const ExprNode& n, const std::vector<int64_t>& where, int64_t linear) const {
+  // A row of a leaf that is no operand.
+  void leaf(const ExprNode& n, int64_t first, std::vector<double>& y) {
+    const auto row = static_cast<int64_t>(y.size());
     switch (n.kind) {
       case ExprKind::kConst:
-        return n.value;
+        std::fill(y.begin(), y.end(), n.value);
+        return;
       case ExprKind::kIndex:
-        return static_cast<double>(where[where.size() - 1 - n.index]);
+        for (int64_t c = 0; c < row; ++c) {
+          y[c] = static_cast<double>(n.index == 0 ? c : where[where.size() - 1 - n.index]);
+        }
+        return;
       default:
         break;
     }
@@ -34,56 +39,60 @@ struct Reference {
     int64_t sample = 1;
     for (size_t a = 1; a < space.size(); ++a) sample *= space[a].size;
     const RandomStream stream{random_key(counter[0], n.text), static_cast<uint64_t>(counter[1])};
-    return stream.uniform(counter[2] * sample + linear);
+    for (int64_t c = 0; c < row; ++c) y[c] = stream.uniform(counter[2] * sample + first + c);
   }
 
-  static double evaluate(const ExprNode& n, double a, double b, double c) {
+  // A row of an expression of its arguments' rows.
+  static void evaluate(const ExprNode& n, const double* a, const double* b, const double* c,
+                       std::vector<double>& y) {
+    const auto each = [&](const auto& value) {
+      for (size_t i = 0; i < y.size(); ++i) y[i] = value(i);
+    };
     switch (n.kind) {
       case ExprKind::kAdd:
-        return a + b;
+        return each([&](size_t i) { return a[i] + b[i]; });
       case ExprKind::kSub:
-        return a - b;
+        return each([&](size_t i) { return a[i] - b[i]; });
       case ExprKind::kMul:
-        return a * b;
+        return each([&](size_t i) { return a[i] * b[i]; });
       case ExprKind::kDiv:
-        return a / b;
+        return each([&](size_t i) { return a[i] / b[i]; });
       case ExprKind::kMin:
-        return b < a ? b : a;
+        return each([&](size_t i) { return b[i] < a[i] ? b[i] : a[i]; });
       case ExprKind::kMax:
-        return a < b ? b : a;
+        return each([&](size_t i) { return a[i] < b[i] ? b[i] : a[i]; });
       case ExprKind::kLess:
-        return a < b;
+        return each([&](size_t i) { return static_cast<double>(a[i] < b[i]); });
       case ExprKind::kEqual:
-        return a == b;
+        return each([&](size_t i) { return static_cast<double>(a[i] == b[i]); });
       case ExprKind::kNeg:
-        return -a;
+        return each([&](size_t i) { return -a[i]; });
       case ExprKind::kExp:
-        return std::exp(a);
+        return each([&](size_t i) { return std::exp(a[i]); });
       case ExprKind::kLog:
-        return std::log(a);
+        return each([&](size_t i) { return std::log(a[i]); });
       case ExprKind::kSqrt:
-        return std::sqrt(a);
+        return each([&](size_t i) { return std::sqrt(a[i]); });
       case ExprKind::kTanh:
-        return std::tanh(a);
+        return each([&](size_t i) { return std::tanh(a[i]); });
       case ExprKind::kSigmoid:
-        return 1 / (1 + std::exp(-a));
+        return each([&](size_t i) { return 1 / (1 + std::exp(-a[i])); });
       case ExprKind::kErf:
-        return std::erf(a);
+        return each([&](size_t i) { return std::erf(a[i]); });
       case ExprKind::kSin:
-        return std::sin(a);
+        return each([&](size_t i) { return std::sin(a[i]); });
       case ExprKind::kCos:
-        return std::cos(a);
+        return each([&](size_t i) { return std::cos(a[i]); });
       case ExprKind::kFinite:
-        return std::isfinite(a);
+        return each([&](size_t i) { return static_cast<double>(std::isfinite(a[i])); });
       case ExprKind::kSelect:
-        return a != 0 ? b : c;
+        return each([&](size_t i) { return a[i] != 0 ? b[i] : c[i]; });
       case ExprKind::kRound:
-        return round_element(a, static_cast<Dtype>(n.index));
+        return each([&](size_t i) { return round_element(a[i], static_cast<Dtype>(n.index)); });
       default:
         break;
     }
     CHECK(false, "an expression that can be evaluated");
-    return 0;
   }
 
   // What a run needs, before any: a step allocates nothing.
@@ -112,10 +121,9 @@ struct Reference {
       for (size_t k = 0; k < body.outputs.size(); ++k) {
         const BodyOutput& o = body.outputs[k];
         const int64_t count = o.row == BodyOutput::Row::kWhole ? row : 1;
+        const int64_t begin = row_offset(out[k]), step = space.empty() ? 0 : out[k].back();
         for (int64_t c = 0; c < count; ++c) {
-          if (!space.empty()) where.back() = c;
-          int64_t offset = 0;
-          for (size_t a = 0; a < space.size(); ++a) offset += where[a] * out[k][a];
+          const int64_t offset = begin + c * step;
           const double value = values[o.node][c];
           if (summed(k)) {
             sums[k][offset] += value;
@@ -130,6 +138,13 @@ struct Reference {
         store_element(at.out[k], out_types[k].dtype, i, sums[k][i]);
       }
     }
+  }
+
+  // Where the row that `where` names begins.
+  int64_t row_offset(const Strides& strides) const {
+    int64_t offset = 0;
+    for (size_t a = 0; a + 1 < space.size(); ++a) offset += where[a] * strides[a];
+    return offset;
   }
 
   bool summed(size_t k) const {
@@ -152,20 +167,22 @@ struct Reference {
         y[c + row / 2] = arg(0, c);
       }
     } else if (n.kind == ExprKind::kInput) {
-      int64_t offset = 0;
-      for (size_t a = 0; a + 1 < space.size(); ++a) offset += where[a] * in[n.index][a];
+      const int64_t offset = row_offset(in[n.index]);
       const int64_t step = space.empty() ? 0 : in[n.index].back();
       const Dtype dtype = in_types[n.index].dtype;
+      if (dtype == Dtype::kF64) {
+        const double* from = static_cast<const double*>(at.in[n.index]) + offset;
+        for (int64_t c = 0; c < row; ++c) y[c] = from[c * step];
+        return;
+      }
       for (int64_t c = 0; c < row; ++c) {
         y[c] = load_element(at.in[n.index], dtype, offset + c * step);
       }
     } else if (facts(n.kind).arity == 0) {
-      for (int64_t c = 0; c < row; ++c) {
-        if (!space.empty()) where.back() = c;
-        y[c] = leaf(n, where, r * row + c);
-      }
+      leaf(n, r * row, y);
     } else {
-      for (int64_t c = 0; c < row; ++c) y[c] = evaluate(n, arg(0, c), arg(1, c), arg(2, c));
+      const auto of = [&](int a) { return n.args[a] < 0 ? nullptr : values[n.args[a]].data(); };
+      evaluate(n, of(0), of(1), of(2), y);
     }
   }
 };

@@ -6,6 +6,7 @@
 #include "device/parallel.h"
 #include "ops/elements.h"
 #include "ops/layout.h"
+#include "ops/reference_product.h"
 
 namespace adjoint {
 
@@ -16,7 +17,6 @@ constexpr int64_t kMostProducts = 64;  // that one contraction is cut into
 struct Letter {
   char name;
   int64_t size, a = 0, b = 0, c = 0;  // strides in each tensor, 0 where it is absent
-  int64_t addend = 0;
 };
 
 // Letters of one group, outermost first, merged into one where every tensor steps evenly.
@@ -133,7 +133,7 @@ Launch prepare_naive_contract(const std::string& map, const KernelCall& call, co
   const ProductLetters parsed = product_letters(map).value();
   const Type c_type = call.outputs[0];
   const bool adds = call.call.op == "contract" && call.call.inputs.size() > 2;
-  std::vector<Letter> kept, summed;
+  std::vector<ProductLetter> kept, summed;
   std::string seen;
   const auto collect = [&](const std::string& in, const Type& type) {
     for (size_t i = 0; i < in.size(); ++i) {
@@ -143,23 +143,27 @@ Launch prepare_naive_contract(const std::string& map, const KernelCall& call, co
         const size_t found = letters.find(in[i]);
         return found == std::string::npos ? 0 : strides[found];
       };
-      const Letter l{in[i],
-                     type.dim(static_cast<int>(i)),
-                     stride(parsed.a, call.in_strides[0]),
-                     stride(parsed.b, call.in_strides[1]),
-                     stride(parsed.c, call.out_strides[0]),
-                     adds ? stride(parsed.c, call.in_strides[2]) : 0};
+      const ProductLetter l{.size = type.dim(static_cast<int>(i)),
+                            .a = stride(parsed.a, call.in_strides[0]),
+                            .b = stride(parsed.b, call.in_strides[1]),
+                            .c = stride(parsed.c, call.out_strides[0]),
+                            .addend = adds ? stride(parsed.c, call.in_strides[2]) : 0};
       (parsed.c.find(in[i]) != std::string::npos ? kept : summed).push_back(l);
     }
   };
   collect(parsed.c, c_type);
   collect(parsed.a, call.call.inputs[0]);
   collect(parsed.b, call.call.inputs[1]);
-  int64_t results = 1, terms = 1;
-  for (const Letter& l : kept) results *= l.size;
-  for (const Letter& l : summed) terms *= l.size;
   const Dtype a_dtype = call.call.inputs[0].dtype, b_dtype = call.call.inputs[1].dtype;
-  // Where the terms of a sum lie, worked out once: a step of the reference is mostly this loop.
+  if (a_dtype == Dtype::kF64 && b_dtype == Dtype::kF64 && c_type.dtype == Dtype::kF64) {
+    Pointers operands = at;
+    operands.in.resize(adds ? 3 : 2);
+    return prepare_float64_product(kept, summed, operands);
+  }
+  int64_t results = 1, terms = 1;
+  for (const ProductLetter& l : kept) results *= l.size;
+  for (const ProductLetter& l : summed) terms *= l.size;
+  // Where the terms of a sum lie, worked out once.
   std::vector<std::pair<int64_t, int64_t>> steps(terms);
   for (int64_t t = 0; t < terms; ++t) {
     int64_t inner = t;
@@ -179,20 +183,8 @@ Launch prepare_naive_contract(const std::string& map, const KernelCall& call, co
           rest /= kept[i].size;
         }
         double sum = adds ? load_element(at.in[2], c_type.dtype, addend) : 0;
-        if (a_dtype == Dtype::kF64 && b_dtype == Dtype::kF64) {
-          const auto* from_a = static_cast<const double*>(at.in[0]) + a;
-          const auto* from_b = static_cast<const double*>(at.in[1]) + b;
-          // Four sums side by side, so that no addition waits for the one before it.
-          double sums[4] = {};
-          for (size_t t = 0; t < steps.size(); ++t) {
-            sums[t % 4] += from_a[steps[t].first] * from_b[steps[t].second];
-          }
-          sum += (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        } else {
-          for (const auto& [ta, tb] : steps) {
-            sum +=
-                load_element(at.in[0], a_dtype, a + ta) * load_element(at.in[1], b_dtype, b + tb);
-          }
+        for (const auto& [ta, tb] : steps) {
+          sum += load_element(at.in[0], a_dtype, a + ta) * load_element(at.in[1], b_dtype, b + tb);
         }
         store_element(at.out[0], c_type.dtype, c, sum);
       }

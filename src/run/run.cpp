@@ -347,13 +347,15 @@ namespace {
 // Calls f(k, offset) for every element, in logical order.
 template <class F>
 void for_each_element(const Type& type, const Strides& strides, const F& f) {
-  for (int64_t k = 0; k < type.num_elements(); ++k) {
-    int64_t rest = k, offset = 0;
-    for (int a = type.rank(); a-- > 0;) {
+  const int64_t row = type.rank() ? type.dim(-1) : 1, step = type.rank() ? strides.back() : 0;
+  const int64_t rows = type.num_elements() / std::max<int64_t>(row, 1);
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t rest = r, offset = 0;
+    for (int a = type.rank() - 1; a-- > 0;) {
       offset += rest % type.dim(a) * strides[a];
       rest /= type.dim(a);
     }
-    f(k, offset);
+    for (int64_t c = 0; c < row; ++c) f(r * row + c, offset + c * step);
   }
 }
 }  // namespace
@@ -364,7 +366,16 @@ std::vector<double> Run::values(Value v) const {
   const void* from = on_gpu() ? copy.data() : data(v);
   if (on_gpu()) stream_->copy(copy.data(), data(v), extent(v)), synchronize();
   std::vector<double> values(type.num_elements());
-  for_each_element(type, plan_.places[v].strides, [&](int64_t k, int64_t offset) {
+  const Strides& strides = plan_.places[v].strides;
+  if (type.dtype == Dtype::kF32 || type.dtype == Dtype::kF64) {  // mostly, and of many elements
+    with_float_type(type.dtype, [&]<class T>() {
+      for_each_element(type, strides, [&](int64_t k, int64_t offset) {
+        values[k] = static_cast<const T*>(from)[offset];
+      });
+    });
+    return values;
+  }
+  for_each_element(type, strides, [&](int64_t k, int64_t offset) {
     values[k] = load_element(from, type.dtype, offset);
   });
   return values;
