@@ -35,6 +35,11 @@ int print_matrix(const VerifyFlags& flags) {
   return composition.ok() ? kDone : kBadInput;
 }
 
+nlohmann::json to_json(const Moved& moved) {
+  return {{"loss", moved.loss},
+          {"gradients", moved.gradients ? nlohmann::json(*moved.gradients) : nlohmann::json()}};
+}
+
 nlohmann::json to_json(const Report& report) {
   nlohmann::json functors = nlohmann::json::array();
   for (const Verdict& v : report.functors) {
@@ -47,7 +52,9 @@ nlohmann::json to_json(const Report& report) {
                         {"plain_error", v.plain_error},
                         {"allowed", v.allowed}});
     if (!v.note.empty()) functors.back()["note"] = v.note;
+    if (v.moved) functors.back()["from_model_without_it"] = to_json(*v.moved);
   }
+  nlohmann::json whole = report.moved ? to_json(*report.moved) : nlohmann::json();
   return {{"ok", report.ok},
           {"law", name(report.law)},
           {"refused", report.refused},
@@ -56,7 +63,39 @@ nlohmann::json to_json(const Report& report) {
           {"sizes", report.sizes},
           {"smallest_broken_stack", report.smallest},
           {"max_error", report.max_error},
-          {"plain_error", report.plain_error}};
+          {"plain_error", report.plain_error},
+          {"from_plain_model", std::move(whole)},
+          {"not_seen", report.unseen}};
+}
+
+std::string number(double n) { return n == 0 ? "0" : fmt::format("{:.2g}", n); }
+
+// What an approximating functor or stack costs beside its law.
+std::string words(const Moved& moved) {
+  return "loss " + number(moved.loss) +
+         (moved.gradients ? ", gradients " + number(*moved.gradients) : ", no gradient in common");
+}
+
+std::string verdict_of(const Report& report, const std::string& stack) {
+  const std::string distances = fmt::format(
+      "its gradients are within {:.2g} of {} in float64, the plain step's within {:.2g}\n",
+      report.max_error, report.moved ? "its own function" : "the model", report.plain_error);
+  std::string out;
+  if (report.unseen.empty()) {
+    out = fmt::format("\nthe stack '{}' is {}: {}", stack, name(report.law), distances);
+  } else {
+    out = fmt::format(
+        "\nthe stack '{}' broke no law here, but it is not said to be {}: what follows acts in the "
+        "model and nowhere in the copies (--full checks the model itself)\n",
+        stack, name(report.law));
+    for (const std::string& what : report.unseen) out += "  " + what + "\n";
+    out += distances;
+  }
+  if (report.moved) {
+    out += "from the model without it, with the same weights and batch: " + words(*report.moved) +
+           "\n";
+  }
+  return out;
 }
 
 std::string table(const Report& report, const std::string& stack) {
@@ -66,20 +105,16 @@ std::string table(const Report& report, const std::string& stack) {
   for (const Verdict& v : report.functors) width = std::max(width, v.functor.size());
   out += fmt::format("\n{:<{}}  {:<14} {:>8}  {:>9}  {:>9}\n", "functor", width, "law", "matches",
                      "error", "allowed");
-  const auto number = [](double n) { return n == 0 ? "0" : fmt::format("{:.2g}", n); };
   for (const Verdict& v : report.functors) {
     out += fmt::format("{:<{}}  {:<14} {:>8}  {:>9}  {:>9}  {}{}\n", v.functor, width, name(v.law),
                        v.matches, number(v.error), number(v.allowed), v.ok ? "ok" : "BROKEN",
                        v.by_default ? "  (on by default)" : "");
+    if (v.moved) {
+      out += fmt::format("{:<{}}  from the model without it: {}\n", "", width, words(*v.moved));
+    }
     if (!v.note.empty()) out += fmt::format("{:<{}}  {}\n", "", width, v.note);
   }
-  if (report.ok) {
-    out += fmt::format(
-        "\nthe stack '{}' is {}: its gradients are within {:.2g} of float64, the plain step's "
-        "within "
-        "{:.2g}\n",
-        stack, name(report.law), report.max_error, report.plain_error);
-  }
+  if (report.ok) out += verdict_of(report, stack);
   return out;
 }
 
@@ -100,7 +135,7 @@ int run(VerifyFlags flags) {
     const ModelText text = find_model(flags.model);
     const Stack stack = parse_stack(flags.stack);
     Patience patience;
-    report = verify_stack(subjects_for(text, stack, options), stack, patience.told());
+    report = verify_model(text, stack, options, patience.told());
   } catch (const Error& e) {
     if (!flags.json) throw;
     report = {.ok = false, .refused = true, .reason = e.what()};

@@ -412,7 +412,8 @@ extern const Functor functor_chunk_readout = {
     .params = {{.name = "rows",
                 .otherwise = "auto",
                 .summary = "tokens in a chunk, at most",
-                .words = {"auto"}}},
+                .words = {"auto"},
+                .on_small = "4"}},  // half a sample: chunks along both axes
     .by_default = true,
     .may_match_none = true,
     .rules = {{FunctorPhase::kTimed, chunk_readouts}},

@@ -63,6 +63,8 @@ struct FunctorParam {
   double least = 1, most = std::numeric_limits<double>::infinity();
   bool list = false;  // several, as in keep=[2, 5]
   bool text = false;  // in quotes
+  // What it is told on a small copy of a model, where the default would find nothing to do.
+  std::string on_small = {};
 };
 
 // What it was told, defaults filled in and checked.
@@ -85,6 +87,14 @@ class Arguments {
   std::string printed_;
 };
 
+// A branch of a functor's rule that acted, and on what. Whoever checks a stack on a small copy of a
+// model asks for these, because every branch that acts in the model must act in the copy.
+struct Firing {
+  size_t functor;      // its place in the stack
+  std::string branch;  // the rule and its branch, as people read them
+  std::string source;  // the object or use; "": all of the scheme
+};
+
 // One functor at work in one phase: what it was told, and what it tells.
 class Application {
  public:
@@ -97,7 +107,14 @@ class Application {
   // Who has said what of an object's attribute, by source and attribute: (value, functor).
   using Said = std::map<std::pair<std::string, std::string>, std::pair<std::string, std::string>>;
   Said* said = nullptr;
+  size_t index = 0;                        // of the functor, in its stack
+  std::vector<Firing>* firings = nullptr;  // where they are asked for
+  // The branches of the rule that speaks; none: what it says is the branch.
+  std::vector<std::string> branches = {};
 
+  void note(const std::string& branch, const std::string& source) {
+    if (firings) firings->push_back({index, branch, source});
+  }
   // Says `value` of an attribute of v, and counts a match. Refuses the stack when another functor
   // said something else of it.
   void say(const Scheme& scheme, Value v, const std::string& attribute, const std::string& value);
@@ -171,7 +188,8 @@ struct BuiltStep {
 
 // A model's forward scheme, with the loss as (sum, count), to one whole training step. The verifier
 // runs after every functor. Outputs: loss, count and the norm of the gradient.
-BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options);
+BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options,
+                     std::vector<Firing>* firings = nullptr);
 // The same for those who build many steps of one model with the same options but for the stack: the
 // gradients and the optimizer are made once for all stacks whose morphism rules are the same. May
 // be used by several threads at once.

@@ -46,8 +46,9 @@ struct Beginning {
 
 class Pipeline {
  public:
-  Pipeline(const Stack& stack, const StepOptions& options, bool training)
-      : stack_(stack), options_(options), training_(training) {
+  Pipeline(const Stack& stack, const StepOptions& options, bool training,
+           std::vector<Firing>* firings = nullptr)
+      : stack_(stack), options_(options), training_(training), firings_(firings) {
     for (const StackedFunctor& f : stack.functors) {
       result_.applied.push_back({.name = f.print(),
                                  .law = f.functor.law,
@@ -163,7 +164,9 @@ class Pipeline {
                                 .args = stacked.args,
                                 .options = options_,
                                 .training = training_,
-                                .said = &said_};
+                                .said = &said_,
+                                .index = i,
+                                .firings = firings_};
         Applied& applied = result_.applied[i];
         applied.morphisms_before = static_cast<int64_t>(result_.scheme.morphisms.size());
         take(rule.apply(std::move(result_.scheme), application));
@@ -177,14 +180,16 @@ class Pipeline {
   const Stack& stack_;
   const StepOptions& options_;
   bool training_;
+  std::vector<Firing>* firings_;
   BuiltStep result_;
   Application::Said said_;
 };
 
 }  // namespace
 
-BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options) {
-  Pipeline pipeline(stack, options, true);
+BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options,
+                     std::vector<Firing>* firings) {
+  Pipeline pipeline(stack, options, true, firings);
   pipeline.begin_with(forward);
   return pipeline.run(forward);
 }

@@ -196,6 +196,8 @@ void Application::say(const Scheme& scheme, Value v, const std::string& attribut
                       const std::string& value) {
   ++matches;
   const std::string source = to_string(scheme[v].source);
+  if (branches.empty()) note(attribute + " " + value, source);
+  for (const std::string& branch : branches) note(branch, source);
   const auto [found, fresh] =
       said->emplace(std::pair{source, attribute}, std::pair{value, functor});
   const auto& [earlier, by] = found->second;

@@ -28,10 +28,13 @@ class Names {
       for (const auto& [value, when] : let.choices) {
         if (!holds(when)) continue;
         numbers_[let.name] = number(value);
+        chosen_.push_back("let " + let.name + " = " + print(value));
         break;
       }
     }
   }
+
+  const std::vector<std::string>& chosen() const { return chosen_; }
 
   void set(const std::string& name, double value) { numbers_[name] = value; }
   const std::map<std::string, double>& numbers() const { return numbers_; }
@@ -69,6 +72,48 @@ class Names {
         return compare(c);
     }
     return false;
+  }
+
+  // The ways in which a condition holds, as text: of `l < 2 or l in keep` each alternative that is
+  // true here, and of a list the element. One way that says nothing where there is no condition.
+  std::vector<std::string> ways(const Condition& c) const {
+    switch (c.kind) {
+      case Condition::Kind::kAny: {
+        std::vector<std::string> all;
+        for (const Condition& part : c.parts) {
+          if (!holds(part)) continue;
+          for (std::string& way : ways(part)) all.push_back(std::move(way));
+        }
+        return all;
+      }
+      case Condition::Kind::kAll: {
+        std::vector<std::string> all = {""};
+        for (const Condition& part : c.parts) {
+          std::vector<std::string> longer;
+          for (const std::string& way : all) {
+            for (const std::string& next : ways(part)) {
+              longer.push_back(way.empty() ? next : way + " and " + next);
+            }
+          }
+          all = std::move(longer);
+        }
+        return all;
+      }
+      case Condition::Kind::kNumber:
+        return {"number(" + print(c.terms[0]) + ")"};
+      case Condition::Kind::kIn: {
+        std::vector<std::string> all;
+        for (const Term& t : elements(c.terms[1])) {
+          if (number(t) != number(c.terms[0])) continue;
+          all.push_back(print(c.terms[0]) + " == " + shortest(number(t)));
+        }
+        return all;
+      }
+      case Condition::Kind::kCompare:
+        break;
+    }
+    const std::string mod = c.mod.empty() ? "" : " mod " + print(c.mod[0]);
+    return {print(c.terms[0]) + mod + " " + c.relation + " " + print(c.terms[1])};
   }
 
   // "{every}" becomes its value.
@@ -127,6 +172,7 @@ class Names {
   const FunctorText& text_;
   const Arguments& args_;
   std::map<std::string, double> numbers_;
+  std::vector<std::string> chosen_;  // what each let became
 };
 
 class TextRules {
@@ -182,6 +228,27 @@ class TextRules {
     return any_word(names, c.word, holds) != c.negated;
   }
 
+  // ---- what acted, told to whoever asks
+
+  void tell_lets(const Names& names) const {
+    for (const std::string& let : names.chosen()) application_.note(let, "");
+  }
+
+  std::string place(Position at) const { return text_.file + ":" + std::to_string(at.line) + ": "; }
+
+  // One per way in which the choice's condition holds.
+  std::vector<std::string> branches_of(const ObjectRule& rule, const Choice& choice,
+                                       const Names& names) const {
+    if (!application_.firings) return {};
+    const std::string words = place(rule.at) + (&choice == &rule.choices[0] ? "" : "else ") +
+                              (choice.value.word.empty() ? "in parts" : choice.value.word);
+    std::vector<std::string> branches;
+    for (const std::string& way : names.ways(choice.when)) {
+      branches.push_back(way.empty() ? words : words + " when " + way);
+    }
+    return branches;
+  }
+
   // ---- object rules
 
   void say_attributes(Scheme& scheme, FunctorPhase phase) {
@@ -194,6 +261,7 @@ class TextRules {
     const Roles roles(found);
     Names names(text_, application_.args, roles.chain().length());
     check_requirements(names);
+    tell_lets(names);
     const std::vector<int> made_by = producers(scheme);
     std::set<std::pair<Value, std::string>> said;
     std::set<Value> carried;  // what comes out of a step is what went in
@@ -208,8 +276,10 @@ class TextRules {
         if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
         if (rule.unless_made_here && made_here(scheme[v].source.path)) continue;
         if (!rule.index.empty()) names.set(rule.index, *roles.state_index(v));
+        bool none = true;
         for (const Choice& choice : rule.choices) {
           if (!names.holds(choice.when)) continue;
+          none = false;
           const std::string& attribute = choice.value.attribute;
           // Only what the forward pass makes is kept or computed again.
           const bool forward =
@@ -223,6 +293,7 @@ class TextRules {
           any = true;
           if (attribute == "frozen") check_uses(scheme, roles, names, v, rule);
           if (!said.emplace(v, attribute).second) break;
+          application_.branches = branches_of(rule, choice, names);
           set(scheme, v, choice.value, names, rule.at);
           if (carried.count(v)) break;
           ++application_.counts[choice.value.attribute == "parts"
@@ -230,6 +301,7 @@ class TextRules {
                                     : choice.value.word];
           break;
         }
+        if (none) application_.note(place(rule.at) + "left alone", to_string(scheme[v].source));
       }
       // A selector may sweep over what cannot be so, and leaves it alone; a rule that finds nothing
       // else would be silently without effect.
@@ -348,6 +420,7 @@ class TextRules {
     const Roles roles(before);
     const Names names(text_, application_.args, roles.chain().length());
     check_requirements(names);
+    tell_lets(names);
     Scheme after = before;
     after.morphisms.clear();
     std::vector<Value> renamed(before.objects.size());
@@ -359,6 +432,7 @@ class TextRules {
       after.morphisms.push_back(m);
       if (!morphism_matches(before, roles, names, static_cast<int>(i), rule)) continue;
       ++matches;
+      application_.note(place(rule.at) + rule.result + " = " + rule.op, to_string(m.source));
       ++application_.counts[std::string(name(roles.use_of(static_cast<int>(i))))];
       renamed[before.morphisms[i].outputs[0]] = graft(after, m, rule, names);
     }

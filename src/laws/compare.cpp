@@ -158,7 +158,7 @@ class Tracer {
       const Object& object = scheme()[in];
       if (object.role != Role::kParameter || !is_float(object.type.dtype)) continue;
       const RandomStream stream{random_key(options_.seed, to_string(object.source) + ":jitter"),
-                                static_cast<uint64_t>(step_)};
+                                static_cast<uint64_t>(step_) + (uint64_t(options_.draw) << 32)};
       Numbers numbers = run_.values(in);
       for (size_t i = 0; i < numbers.size(); ++i) {
         numbers[i] *= 1 + options_.jitter * (2 * stream.uniform(i) - 1);
@@ -247,6 +247,68 @@ class Tracer {
   std::map<std::string, int64_t> replayed_;  // how much of a source's choices is used up
   std::vector<int> first_node_;              // per morphism
   std::vector<Node> nodes_;
+};
+
+double squares_of(const Numbers& numbers) {
+  double sum = 0;
+  for (const double n : numbers) sum += n * n;
+  return sum;
+}
+
+// The path and the facet of a source's text.
+std::pair<std::string, std::string> parts_of(const std::string& source) {
+  const size_t colon = source.find(':');
+  if (colon == std::string::npos) return {source, ""};
+  return {source.substr(0, colon), source.substr(colon)};
+}
+
+// The least that a tensor of a reference is measured by.
+class Scales {
+ public:
+  explicit Scales(const Trace& reference) {
+    for (const auto& [key, numbers] : reference.tensors) {
+      if (key.kind == TensorKey::Kind::kGradient) gradients_[key.step] += squares_of(numbers);
+      if (key.kind == TensorKey::Kind::kState) {
+        changes_[parts_of(key.source).second] += change(reference, key, numbers);
+      }
+    }
+    for (const auto& [key, numbers] : reference.tensors) {
+      if (key.kind != TensorKey::Kind::kGradient) continue;
+      const bool noise =
+          std::sqrt(squares_of(numbers)) <= kNegligible * std::sqrt(gradients_[key.step]);
+      const auto [found, fresh] = noise_.emplace(key.source, noise);
+      found->second = found->second && noise;
+    }
+  }
+
+  double least(const TensorKey& key) const {
+    if (key.kind == TensorKey::Kind::kGradient) {
+      return kNegligible * std::sqrt(gradients_.at(key.step));
+    }
+    if (key.kind != TensorKey::Kind::kState) return 0;
+    const auto [path, facet] = parts_of(key.source);
+    const auto found = noise_.find(path);
+    if (found == noise_.end() || !found->second) return 0;
+    return kNegligible * std::sqrt(changes_.at(facet));
+  }
+
+ private:
+  // The square of how far a tensor is from where it began.
+  static double change(const Trace& reference, const TensorKey& key, const Numbers& numbers) {
+    const auto began = reference.begin.find(key.source);
+    if (began == reference.begin.end() || began->second.size() != numbers.size()) {
+      return squares_of(numbers);
+    }
+    double sum = 0;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      sum += (numbers[i] - began->second[i]) * (numbers[i] - began->second[i]);
+    }
+    return sum;
+  }
+
+  std::map<int, double> gradients_;        // squares, of all in a step
+  std::map<std::string, double> changes_;  // squares, of all state of a facet
+  std::map<std::string, bool> noise_;      // by path: its gradients are never more
 };
 
 }  // namespace
@@ -352,20 +414,35 @@ double relative_error(const Numbers& a, const Numbers& b, double least) {
 }
 
 Errors errors_against(const Trace& run, const Trace& reference) {
-  std::map<int, double> squares;  // of all gradients, per step
-  for (const auto& [key, numbers] : reference.tensors) {
-    if (key.kind != TensorKey::Kind::kGradient) continue;
-    for (const double n : numbers) squares[key.step] += n * n;
-  }
+  const Scales scales(reference);
   Errors errors;
   for (const auto& [key, numbers] : run.tensors) {
     const auto found = reference.tensors.find(key);
     if (found == reference.tensors.end()) continue;
-    const bool gradient = key.kind == TensorKey::Kind::kGradient;
-    const double least = gradient ? kNegligible * std::sqrt(squares[key.step]) : 0;
-    errors[key] = relative_error(numbers, found->second, least);
+    errors[key] = relative_error(numbers, found->second, scales.least(key));
   }
   return errors;
+}
+
+Moved moved_from(const Trace& run, const Trace& other) {
+  Moved moved;
+  Numbers mine, theirs;
+  for (const auto& [key, numbers] : run.tensors) {
+    const auto found = other.tensors.find(key);
+    if (key.step != 0 || found == other.tensors.end()) continue;
+    if (key.source == "loss") moved.loss = relative_error(numbers, found->second);
+    if (key.kind != TensorKey::Kind::kGradient || numbers.size() != found->second.size()) continue;
+    mine.insert(mine.end(), numbers.begin(), numbers.end());
+    theirs.insert(theirs.end(), found->second.begin(), found->second.end());
+  }
+  if (!mine.empty()) moved.gradients = relative_error(mine, theirs);
+  return moved;
+}
+
+void raise(Moved& moved, const Moved& other) {
+  moved.loss = std::max(moved.loss, other.loss);
+  if (!other.gradients) return;
+  moved.gradients = std::max(moved.gradients.value_or(0), *other.gradients);
 }
 
 Errors bit_differences(const Trace& a, const Trace& b) {

@@ -55,6 +55,7 @@ struct TraceOptions {
   // Begin with the numbers of this run and make its choices again, as a judge must.
   const Trace* replayed = nullptr;
   double jitter = 0;  // relative, of every parameter before every step
+  int draw = 0;       // of the jitter: another number, another jitter
   int nodes_of = -1;  // a step of which every object is kept
 };
 
@@ -74,9 +75,18 @@ double relative_error(const Numbers& a, const Numbers& b, double least = 0);
 
 // Per tensor that both have: its distance from the reference. A gradient is also measured against
 // all gradients of its step together: where a gradient is zero by symmetry (the bias of a key in
-// attention), what is left of it is noise, and no share of noise means anything.
+// attention), what is left of it is noise, and no share of noise means anything. What such a
+// gradient does to its parameter and its moments is measured against all changes of their kind.
 using Errors = std::map<TensorKey, double>;
 Errors errors_against(const Trace& run, const Trace& reference);
+// How far a run is from another model's at the first step, where both have the same weights and the
+// same batch: the loss, and all gradients that both have, together. Nothing where they share none.
+struct Moved {
+  double loss = 0;
+  std::optional<double> gradients = {};
+};
+Moved moved_from(const Trace& run, const Trace& other);
+void raise(Moved& moved, const Moved& other);
 // Tensors that both have and whose bits differ, with their relative distance.
 Errors bit_differences(const Trace& a, const Trace& b);
 // Whether there is a step that was not skipped.

@@ -15,6 +15,10 @@ constexpr double kTimes = 4;
 constexpr double kFloor = 0x1p-22;      // four units in the last place: the least that is judged by
 constexpr double kNodeFloor = 0x1p-20;  // one object has fewer elements to average over
 constexpr double kLeastJitter = 0x1p-22;
+// Plain runs where one was not enough; past this share of what is allowed two more will do, since
+// it is a rare noise that they could still explain.
+constexpr int kDraws = 8, kFewDraws = 2;
+constexpr double kBlatant = 1024;
 
 double worst_of_kind(const Errors& errors, TensorKey::Kind kind) {
   double worst = 0;
@@ -83,6 +87,32 @@ std::optional<double> distance(const Node& node, const NodesBySource& others) {
   return distance(node, found->second);
 }
 
+// What a tensor may be off by, given what plain runs are off by.
+double base_of(const TensorKey& key, const Errors& plain, const Errors& errors) {
+  const auto found = plain.find(key);
+  // One number may be right by chance, so metrics are measured by the worst of them.
+  const bool alone = found == plain.end() || key.kind == TensorKey::Kind::kMetric;
+  double base = alone ? worst_of_kind(plain, key.kind) : found->second;
+  // A norm differs by no more than what it is the norm of.
+  if (key.source == "norm") {
+    base = std::max(base, worst_of_kind(plain, TensorKey::Kind::kGradient));
+  }
+  // A parameter that only the functor brings may begin at zero. It is then made of its gradients,
+  // which are held to the law themselves.
+  for (int step = 0; alone && key.kind == TensorKey::Kind::kState && step <= key.step; ++step) {
+    const std::string path = key.source.substr(0, key.source.find(':'));
+    const auto gradient = errors.find({TensorKey::Kind::kGradient, path, step});
+    if (gradient != errors.end()) base = std::max(base, gradient->second);
+  }
+  return base;
+}
+
+// Of what is allowed; more than 1 is broken.
+double share_of(const TensorKey& key, double error, const Errors& plain, const Errors& errors) {
+  if (std::isnan(error)) return INFINITY;
+  return error / (kTimes * std::max(base_of(key, plain, errors), kFloor));
+}
+
 }  // namespace
 
 std::string identity(const Stack& stack) {
@@ -143,9 +173,9 @@ Judge::Measured Judge::measure(Law law, const Stack& with, const Stack& rest, ui
             errors_against(plain, trace(function, seed, Kind::kUnrounded, &plain))};
   }
   const Stack function = function_of(with);
-  Measured measured{
-      errors_against(run, trace(function, seed, Kind::kReference, &run)),
-      errors_against(plain, trace(function_of(rest), seed, Kind::kReference, &plain))};
+  const Trace& without_it = trace(function_of(rest), seed, Kind::kReference, &plain);
+  Measured measured{errors_against(run, trace(function, seed, Kind::kReference, &run)),
+                    errors_against(plain, without_it), moved_from(run, without_it)};
   const bool close = std::all_of(measured.with.begin(), measured.with.end(), [&](const auto& e) {
     const auto found = measured.rest.find(e.first);
     const double base = found == measured.rest.end() ? 0 : found->second;
@@ -182,6 +212,23 @@ const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const
   return moved;
 }
 
+// The errors of a run without the functor from parameters that are moved by about a unit in the
+// last place, against the reference from where they were.
+Errors Judge::plain_spread(Law law, const Stack& rest, uint64_t seed, int draw) {
+  const Trace& plain = trace(rest, seed, Kind::kRun);
+  const Kind kind = law == Law::kReassociating ? Kind::kUnrounded : Kind::kReference;
+  const Trace& reference = trace(function_of(rest), seed, kind, &plain);
+  const double unit = std::max(0x1p-23, narrowest_unit(built(rest).scheme) / 2);
+  return errors_against(trace_run(built(rest).scheme, ranges_,
+                                  {.seed = seed,
+                                   .steps = subject_.steps,
+                                   .target = subject_.target,
+                                   .replayed = &plain,
+                                   .jitter = unit,
+                                   .draw = draw}),
+                        reference);
+}
+
 void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest) {
   Errors errors, plain;
   std::map<TensorKey, uint64_t> seed_of;
@@ -199,19 +246,25 @@ void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest)
     }
     raise(errors, measured.with);
     raise(plain, measured.rest);
+    if (measured.moved && !verdict.moved) verdict.moved.emplace();
+    if (measured.moved) raise(*verdict.moved, *measured.moved);
+  }
+  for (int draw = 1; draw <= kDraws; ++draw) {
+    std::set<uint64_t> doubtful;
+    double worst = 0;
+    for (const auto& [key, error] : errors) {
+      const double share = share_of(key, error, plain, errors);
+      if (share > 1) doubtful.insert(seed_of[key]);
+      worst = std::max(worst, share);
+    }
+    if (doubtful.empty() || (draw > kFewDraws && worst > kBlatant)) break;
+    for (const uint64_t seed : doubtful) raise(plain, plain_spread(verdict.law, rest, seed, draw));
   }
   double nearest = -1;
   std::optional<TensorKey> first_broken;  // in time
   for (const auto& [key, error] : errors) {
-    const auto found = plain.find(key);
-    // One number may be right by chance, so metrics are measured by the worst of them.
-    const bool alone = found == plain.end() || key.kind == TensorKey::Kind::kMetric;
-    double base = alone ? worst_of_kind(plain, key.kind) : found->second;
-    // A norm differs by no more than what it is the norm of.
-    if (key.source == "norm")
-      base = std::max(base, worst_of_kind(plain, TensorKey::Kind::kGradient));
-    const double allowed = kTimes * std::max(base, kFloor);
-    const double share = std::isnan(error) ? INFINITY : error / allowed;
+    const double base = base_of(key, plain, errors), allowed = kTimes * std::max(base, kFloor);
+    const double share = share_of(key, error, plain, errors);
     if (share > 1 && (!first_broken || key.step < first_broken->step)) first_broken = key;
     if (share <= nearest) continue;
     nearest = share;
@@ -277,6 +330,17 @@ double Judge::largest_error(const Stack& stack) {
                        worst_of_kind(errors_against(run, reference), TensorKey::Kind::kGradient));
   }
   return largest;
+}
+
+Moved Judge::moved_by(const Stack& stack) {
+  const Stack plain = function_of(parse_stack(""));
+  Moved moved;
+  for (const uint64_t seed : subject_.seeds) {
+    raise(moved, moved_from(trace(stack, seed, Kind::kRun),
+                            trace(plain, seed, Kind::kReference,
+                                  &trace(parse_stack(""), seed, Kind::kRun))));
+  }
+  return moved;
 }
 
 Trace Judge::node_trace(const Stack& stack, Kind kind, const Verdict& verdict,

@@ -226,6 +226,15 @@ BoundModel shrunken(const BoundModel& model, const nlohmann::json& set, const Sh
        complaint.empty() ? "" : " (the first try said: " + complaint + ")");
 }
 
+BoundModel with_rates(const BoundModel& model, const nlohmann::json& set, const ShrinkWish& wish) {
+  nlohmann::json said = set.is_object() ? set : nlohmann::json::object();
+  for (const std::string& rate : rates_of(parse_document(model.text().text, model.text().file))) {
+    if (model.settings().at(rate) == 0.0) said[rate] = wish.dropout;
+  }
+  return {model.text(),
+          {.batch = model.batch(), .context = model.context(), .settings = std::move(said)}};
+}
+
 std::string describe(const BoundModel& model) {
   const Document document = parse_document(model.text().text, model.text().file);
   std::vector<std::string> parts;

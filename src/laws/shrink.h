@@ -30,6 +30,8 @@ std::map<std::string, AxisUse> axis_uses(const BoundModel& model, const nlohmann
 // shrink together, as far as each head keeps a few numbers; where no size fits, the width grows. An
 // Error when none does: the message is the model's own about the first try.
 BoundModel shrunken(const BoundModel& model, const nlohmann::json& set, const ShrinkWish& wish);
+// The model at its own sizes, random ops as they are in a copy: the same objects with fewer blocks.
+BoundModel with_rates(const BoundModel& model, const nlohmann::json& set, const ShrinkWish& wish);
 std::string describe(const BoundModel& model);  // layers=4 hidden=64 ..., batch 6 x 12
 
 }  // namespace adjoint

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
+#include "laws/coverage.h"
 #include "laws/shrink.h"
 
 namespace adjoint {
@@ -13,7 +15,9 @@ namespace {
 
 constexpr int64_t kWidths[] = {64, 256};
 constexpr int kSteps = 2;
-constexpr int64_t kBatch = 6, kRepeats = 4, kLonger = 4;
+constexpr int64_t kBatch = 6, kRepeats = 4;
+// A copy of this many narrow blocks still takes seconds; what acts only in longer ones is named.
+constexpr int64_t kMostRepeats = 24;
 
 // Adam divides a gradient by its own size, so that of a gradient which is only noise it makes a
 // whole step. This much more under the fraction keeps noise small and tests the same kernel.
@@ -70,6 +74,79 @@ bool is_worse(const Verdict& a, const Verdict& b) {
   return a.error * b.allowed > b.error * a.allowed;
 }
 
+// Functors that find something to do in the model and nothing in a small copy are told what makes
+// them act there, where they know it.
+Stack told_for_small(const Stack& stack, const Coverage& model, const Coverage& copy) {
+  Stack told = stack;
+  for (const Deed& deed : missing(model, copy)) {
+    StackedFunctor& f = told.functors[deed.functor];
+    Term call{.kind = Term::Kind::kCall};
+    bool differs = false;
+    for (const FunctorParam& p : f.functor.params) {
+      const bool is_default = print(f.args.term(p.name)) == p.otherwise;
+      differs |= is_default && !p.on_small.empty();
+      call.keywords.emplace_back(p.name, is_default && !p.on_small.empty()
+                                             ? parse_term(p.on_small, f.functor.name)
+                                             : f.args.term(p.name));
+    }
+    const bool idle = deed.branch.empty() && deed.at.empty();
+    if (idle && differs) f.args = Arguments(f.functor.name, f.functor.params, call);
+  }
+  return told;
+}
+
+// Finds how many blocks a small copy needs so that it shows all that a stack does in the model.
+struct Grower {
+  const BoundModel& model;
+  const nlohmann::json& set;
+  const StepOptions& step;
+
+  std::optional<Coverage> coverage(const BoundModel& of, const Stack& stack) const {
+    try {
+      return coverage_of(of.forward(), stack, step);
+    } catch (const std::exception&) {  // it is told when the stack is judged
+      return std::nullopt;
+    }
+  }
+
+  // The copy; `wish` has its number of blocks. A stack that a short copy refuses may suit a longer
+  // one. Where none shows everything, it is the shortest that shows most; where none is accepted,
+  // the longest has the last word.
+  BoundModel grow(ShrinkWish& wish, Checkup& checkup) const {
+    const std::optional<Coverage> whole = coverage(with_rates(model, set, wish), checkup.stack);
+    const int64_t most = std::max(kMostRepeats, 2 * wish.repeats);
+    std::optional<BoundModel> best;
+    std::vector<Deed> lacking;
+    int64_t repeats = wish.repeats;
+    for (std::string before; wish.repeats <= most; ++wish.repeats) {
+      BoundModel copy = shrunken(model, set, wish);
+      const std::string size = describe(copy);
+      if (size == before) break;  // it has as many blocks as the model
+      before = size;
+      std::optional<Coverage> shown = coverage(copy, checkup.stack);
+      if (!shown) continue;
+      if (!whole) return copy;
+      if (!best) {
+        Stack told = told_for_small(checkup.stack, *whole, *shown);
+        if (auto more = coverage(copy, told)) {
+          checkup.stack = std::move(told);
+          shown = std::move(more);
+        }
+      }
+      std::vector<Deed> gaps = missing(*whole, *shown);
+      if (!best || gaps.size() < lacking.size()) {
+        best = std::move(copy), lacking = std::move(gaps), repeats = wish.repeats;
+      }
+      if (lacking.empty()) break;
+    }
+    wish.repeats = std::min(wish.repeats, most);
+    if (!best) return shrunken(model, set, wish);
+    wish.repeats = repeats;
+    for (const Unseen& unseen : describe(*whole, lacking)) checkup.unseen.push_back(unseen.what);
+    return *std::move(best);
+  }
+};
+
 class Verifier {
  public:
   Verifier(const std::vector<Subject>& subjects, const Stack& stack, const Told& told)
@@ -113,8 +190,12 @@ class Verifier {
     if (!verdict.ok && report_.ok) explain(judge, k, verdict);
     if (report_.functors.size() <= k) {
       report_.functors.push_back(verdict);
-    } else if (is_worse(verdict, report_.functors[k])) {
-      report_.functors[k] = verdict;
+    } else {
+      Verdict& earlier = report_.functors[k];
+      std::optional<Moved> moved = verdict.moved ? verdict.moved : earlier.moved;
+      if (moved && earlier.moved) raise(*moved, *earlier.moved);
+      if (is_worse(verdict, earlier)) earlier = verdict;
+      earlier.moved = moved;
     }
     judge.forget_all_but(stack_);
     ++done_;
@@ -159,6 +240,10 @@ class Verifier {
   void measure_whole(Judge& judge) {
     report_.max_error = std::max(report_.max_error, judge.largest_error(stack_));
     report_.plain_error = std::max(report_.plain_error, judge.largest_error(parse_stack("")));
+    if (report_.law == Law::kApproximating) {
+      if (!report_.moved) report_.moved.emplace();
+      raise(*report_.moved, judge.moved_by(stack_));
+    }
     ++done_;
   }
 
@@ -176,8 +261,7 @@ Report verify_stack(const std::vector<Subject>& subjects, const Stack& stack, co
   return Verifier(subjects, stack, told).run();
 }
 
-std::vector<Subject> subjects_for(const ModelText& text, const Stack& stack,
-                                  const VerifyOptions& options) {
+Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptions& options) {
   // Parts of which the last is not full, where that is possible.
   const int64_t parts = largest_argument(stack, {"n"});
   const int64_t batch = options.sizes.batch > 0 ? options.sizes.batch
@@ -193,33 +277,51 @@ std::vector<Subject> subjects_for(const ModelText& text, const Stack& stack,
   ModelSizes sizes = options.sizes;
   sizes.batch = batch;
   const BoundModel model(text, sizes);
-  std::vector<Subject> subjects;
+  Checkup checkup{.stack = stack};
   const auto add = [&](const BoundModel& bound, int steps) {
-    subjects.push_back({.forward = bound.forward(),
-                        .options = step,
-                        .seeds = seeds,
-                        .steps = steps,
-                        .what = describe(bound),
-                        .target = options.target});
+    checkup.subjects.push_back({.forward = bound.forward(),
+                                .options = step,
+                                .seeds = seeds,
+                                .steps = steps,
+                                .what = describe(bound),
+                                .target = options.target});
   };
   if (options.full) {
     add(model, kSteps);
-    return subjects;
+    return checkup;
   }
-  for (const int64_t width : kWidths) {
-    ShrinkWish wish{.width = width, .batch = batch};
-    wish.repeats = std::max(kRepeats, 2 * largest_argument(stack, {"every"}));
-    if (options.sizes.context > 0) wish.context = options.sizes.context;
-    // A stack that a short model refuses may suit a longer one; the longest has the last word.
-    for (const int64_t longest = wish.repeats * kLonger;; wish.repeats *= 2) {
-      const BoundModel small = shrunken(model, options.sizes.settings, wish);
-      if (wish.repeats < longest && is_refused(small.forward(), stack, step)) continue;
-      // What is wide is slow in float64, and what goes from step to step is seen in the narrow one.
-      add(small, width == kWidths[0] ? kSteps : 1);
-      break;
-    }
+  ShrinkWish wish{.width = kWidths[0], .batch = batch};
+  wish.repeats = std::max(kRepeats, 2 * largest_argument(stack, {"every"}));
+  if (options.sizes.context > 0) wish.context = options.sizes.context;
+  const int64_t few = wish.repeats;
+  const Grower grower{.model = model, .set = options.sizes.settings, .step = step};
+  add(grower.grow(wish, checkup), kSteps);
+  const int64_t grown = std::exchange(wish.repeats, few);
+  // The narrow copy is the one in which everything acts. The wide one is there for kernels, which
+  // work otherwise on large tensors; it is short, because what is wide is slow in float64, and
+  // takes one step, because what goes from step to step is seen in the narrow one.
+  wish.width = kWidths[1];
+  const BoundModel wide = shrunken(model, options.sizes.settings, wish);
+  if (grown == few || !is_refused(wide.forward(), checkup.stack, step)) {
+    add(wide, 1);
+  } else {
+    wish.repeats = grown;
+    add(shrunken(model, options.sizes.settings, wish), 1);
   }
-  return subjects;
+  return checkup;
+}
+
+std::vector<Subject> subjects_for(const ModelText& text, const Stack& stack,
+                                  const VerifyOptions& options) {
+  return checkup_for(text, stack, options).subjects;
+}
+
+Report verify_model(const ModelText& text, const Stack& stack, const VerifyOptions& options,
+                    const Told& told) {
+  Checkup checkup = checkup_for(text, stack, options);
+  Report report = verify_stack(checkup.subjects, checkup.stack, told);
+  report.unseen = std::move(checkup.unseen);
+  return report;
 }
 
 }  // namespace adjoint

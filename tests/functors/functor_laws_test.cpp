@@ -38,8 +38,8 @@ Scheme marked(Scheme scheme, const char* precision) {
 const OpWise kOpWise[] = {
     {"without_randomness", without_randomness},
     {"to_reference", to_reference},
-    {"realize_precision_of_nothing", realize_precision},
-    {"realize_precision_bf16", realize_precision, "bf16"},
+    {"realize_precision_of_nothing", [](const Scheme& s) { return realize_precision(s); }},
+    {"realize_precision_bf16", [](const Scheme& s) { return realize_precision(s); }, "bf16"},
     {"reference_of_bf16", [](const Scheme& s) { return to_reference(realize_precision(s)); },
      "bf16"},
     {"reference_of_evaluation",

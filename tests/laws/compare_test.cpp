@@ -117,6 +117,42 @@ TEST(Compare, ErrorsAreRelativeAndNoiseIsNone) {
   EXPECT_EQ(relative_error({0}, {0}), 0);
 }
 
+// What noise does to a parameter and to its moments is noise too; what a real gradient does is not.
+TEST(Compare, StateOfANoisyGradientIsMeasuredByAllChanges) {
+  Trace run, judge;
+  const TensorKey real{Kind::kGradient, "w", 0}, noise{Kind::kGradient, "k.bias", 0},
+      weight{Kind::kState, "w", 0}, bias{Kind::kState, "k.bias", 0},
+      moment{Kind::kState, "k.bias:adamw.m", 0}, other{Kind::kState, "w:adamw.m", 0};
+  judge.begin = {{"w", {1, 1}}, {"k.bias", {0}}};
+  judge.tensors = {{real, {3, 4}},  {noise, {1e-12}},  {weight, {1.3, 1.4}},
+                   {bias, {1e-13}}, {moment, {1e-14}}, {other, {0.3, 0.4}}};
+  run.tensors = judge.tensors;
+  run.tensors[bias] = {1e-9}, run.tensors[moment] = {1e-10}, run.tensors[other] = {0.3, 0.41};
+  const Errors errors = errors_against(run, judge);
+  EXPECT_NEAR(errors.at(bias), 1e-9 / (0.5 * 0x1p-12), 1e-8);     // w moved by 0.5
+  EXPECT_NEAR(errors.at(moment), 1e-10 / (0.5 * 0x1p-12), 1e-9);  // its moment has that size too
+  EXPECT_NEAR(errors.at(other), 0.02, 1e-12);
+}
+
+TEST(Compare, MovedIsOfTheFirstStepAndOfAllGradientsTogether) {
+  Trace run, other;
+  other.tensors = {{{Kind::kMetric, "loss", 0}, {2}},
+                   {{Kind::kMetric, "loss", 1}, {2}},
+                   {{Kind::kGradient, "w", 0}, {3, 0}},
+                   {{Kind::kGradient, "b", 0}, {4}}};
+  run.tensors = {{{Kind::kMetric, "loss", 0}, {2.2}},
+                 {{Kind::kMetric, "loss", 1}, {7}},
+                 {{Kind::kGradient, "w", 0}, {3, 0.3}},
+                 {{Kind::kGradient, "b", 0}, {4.4}},
+                 {{Kind::kGradient, "adapter", 0}, {9}}};
+  const Moved moved = moved_from(run, other);
+  EXPECT_NEAR(moved.loss, 0.1, 1e-12);
+  ASSERT_TRUE(moved.gradients);
+  EXPECT_NEAR(*moved.gradients, 0.1, 1e-12);  // 0.5 of 5
+  other.tensors.erase({Kind::kGradient, "w", 0}), other.tensors.erase({Kind::kGradient, "b", 0});
+  EXPECT_FALSE(moved_from(run, other).gradients) << "they have none in common";
+}
+
 TEST(Compare, BitsTellZerosApart) {
   EXPECT_FALSE(same_bits({0.0}, {-0.0}));
   EXPECT_TRUE(same_bits({NAN, 1}, {NAN, 1}));

@@ -118,6 +118,28 @@ TEST(Verify, WeightsGradientsMayBeRoundedToo) {
   }
 }
 
+// Four bits a weight keep their law to the last digits, and cost what they cost.
+TEST(Verify, AnApproximationTellsBothDistances) {
+  const Report report =
+      verify_stack({small_gpt2({1})},
+                   parse_stack("freeze(feed_forward) | quantize(nf4, group=32) | accumulate(2)"));
+  EXPECT_TRUE(report.ok) << report.reason;
+  bool seen = false;
+  for (const Verdict& v : report.functors) {
+    EXPECT_EQ(v.moved.has_value(), v.law == Law::kApproximating) << v.functor;
+    if (!v.functor.starts_with("quantize")) continue;
+    seen = true;
+    EXPECT_LT(v.error, 1e-4) << "from its own function";
+    ASSERT_TRUE(v.moved->gradients);
+    EXPECT_GT(*v.moved->gradients, 1e-2) << "a weight is off by some 10%";
+    EXPECT_LT(*v.moved->gradients, 1);
+    EXPECT_GT(v.moved->loss, 1e-6);
+  }
+  EXPECT_TRUE(seen);
+  ASSERT_TRUE(report.moved && report.moved->gradients);
+  EXPECT_GT(*report.moved->gradients, 1e-2);
+}
+
 // A user's own functor, as text.
 TEST(Verify, AWrongFunctorAsText) {
   const char* text = R"(functor louder:

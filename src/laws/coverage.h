@@ -1,0 +1,41 @@
+// What a stack does where: which branch of which rule acts on which kind of object, in the first,
+// the last or an inner block, and which two blocks stand side by side. A small copy of a model
+// stands for the model only if everything in the model's coverage is in the copy's.
+// Only schemes are built for this; nothing is run.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "functors/functor.h"
+
+namespace adjoint {
+
+// One thing that a functor does: `key` is the same in a model and in a copy of fewer blocks.
+struct Deed {
+  std::string key;
+  size_t functor;      // its place in the stack
+  std::string branch;  // as people read it
+  std::string at;      // an object or use, for example; "": all of the scheme
+  int64_t count = 0;   // how often
+  auto operator<=>(const Deed&) const = default;
+};
+
+struct Coverage {
+  std::vector<Deed> deeds = {};  // by key
+  std::vector<std::string> functors = {};
+};
+
+// Of the step that the stack makes. An Error when it is refused.
+Coverage coverage_of(const Scheme& forward, const Stack& stack, const StepOptions& options);
+
+// What `model` has and `copy` has not.
+std::vector<Deed> missing(const Coverage& model, const Coverage& copy);
+
+// One sentence for each functor and branch.
+struct Unseen {
+  size_t functor;
+  std::string what;
+};
+std::vector<Unseen> describe(const Coverage& model, const std::vector<Deed>& missing);
+
+}  // namespace adjoint
