@@ -88,7 +88,7 @@ std::optional<double> distance(const Node& node, const NodesBySource& others) {
 }
 
 // What a tensor may be off by, given what plain runs are off by.
-double base_of(const TensorKey& key, const Errors& plain, const Errors& errors) {
+double base_of(const TensorKey& key, const Errors& plain, const Errors& own) {
   const auto found = plain.find(key);
   // One number may be right by chance, so metrics are measured by the worst of them.
   const bool alone = found == plain.end() || key.kind == TensorKey::Kind::kMetric;
@@ -97,20 +97,15 @@ double base_of(const TensorKey& key, const Errors& plain, const Errors& errors) 
   if (key.source == "norm") {
     base = std::max(base, worst_of_kind(plain, TensorKey::Kind::kGradient));
   }
-  // A parameter that only the functor brings may begin at zero. It is then made of its gradients,
-  // which are held to the law themselves.
-  for (int step = 0; alone && key.kind == TensorKey::Kind::kState && step <= key.step; ++step) {
-    const std::string path = key.source.substr(0, key.source.find(':'));
-    const auto gradient = errors.find({TensorKey::Kind::kGradient, path, step});
-    if (gradient != errors.end()) base = std::max(base, gradient->second);
-  }
+  const auto mine = own.find(key);
+  if (mine != own.end()) base = std::max(base, mine->second);
   return base;
 }
 
 // Of what is allowed; more than 1 is broken.
-double share_of(const TensorKey& key, double error, const Errors& plain, const Errors& errors) {
+double share_of(const TensorKey& key, double error, const Errors& plain, const Errors& own) {
   if (std::isnan(error)) return INFINITY;
-  return error / (kTimes * std::max(base_of(key, plain, errors), kFloor));
+  return error / (kTimes * std::max(base_of(key, plain, own), kFloor));
 }
 
 }  // namespace
@@ -229,8 +224,23 @@ Errors Judge::plain_spread(Law law, const Stack& rest, uint64_t seed, int draw) 
                         reference);
 }
 
+// How far the stack itself moves when its parameters move so: what noise does, and no mistake,
+// since a mistake is in both runs.
+Errors Judge::own_spread(const Stack& with, uint64_t seed, int draw) {
+  const Trace& run = trace(with, seed, Kind::kRun);
+  const double unit = std::max(0x1p-23, narrowest_unit(built(with).scheme) / 2);
+  return errors_against(trace_run(built(with).scheme, ranges_,
+                                  {.seed = seed,
+                                   .steps = subject_.steps,
+                                   .target = subject_.target,
+                                   .replayed = &run,
+                                   .jitter = unit,
+                                   .draw = draw}),
+                        run);
+}
+
 void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest) {
-  Errors errors, plain;
+  Errors errors, plain, own;
   std::map<TensorKey, uint64_t> seed_of;
   for (const uint64_t seed : subject_.seeds) {
     const Measured measured = measure(verdict.law, with, rest, seed);
@@ -253,18 +263,21 @@ void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest)
     std::set<uint64_t> doubtful;
     double worst = 0;
     for (const auto& [key, error] : errors) {
-      const double share = share_of(key, error, plain, errors);
+      const double share = share_of(key, error, plain, own);
       if (share > 1) doubtful.insert(seed_of[key]);
       worst = std::max(worst, share);
     }
     if (doubtful.empty() || (draw > kFewDraws && worst > kBlatant)) break;
-    for (const uint64_t seed : doubtful) raise(plain, plain_spread(verdict.law, rest, seed, draw));
+    for (const uint64_t seed : doubtful) {
+      raise(plain, plain_spread(verdict.law, rest, seed, draw));
+      if (verdict.law == Law::kApproximating) raise(own, own_spread(with, seed, draw));
+    }
   }
   double nearest = -1;
   std::optional<TensorKey> first_broken;  // in time
   for (const auto& [key, error] : errors) {
-    const double base = base_of(key, plain, errors), allowed = kTimes * std::max(base, kFloor);
-    const double share = share_of(key, error, plain, errors);
+    const double base = base_of(key, plain, own), allowed = kTimes * std::max(base, kFloor);
+    const double share = share_of(key, error, plain, own);
     if (share > 1 && (!first_broken || key.step < first_broken->step)) first_broken = key;
     if (share <= nearest) continue;
     nearest = share;

@@ -14,18 +14,19 @@
 // narrow. It may be off by four times what the stack without the functor is off from its
 // own reference, or by four times what the reference itself moves when every parameter moves by up
 // to 2^-22 of itself before every step: some functions magnify what they are given. A tensor that
-// only the functor brings is allowed at least what the worst of its kind is, and a parameter what
-// its gradients are off by, which are held to the law themselves. Where objects are narrow, one
-// rounding near a tie that falls the other way moves everything behind it by about a unit of the
-// narrow type, or nothing moves at all; so there parameters are moved by twice as much, and so on,
-// until some gradient moves by half a unit, and what the worst tensor of a kind moves by is allowed
-// four times to all of that kind.
+// only the functor brings is allowed at least what the worst of its kind is. Where objects are
+// narrow, one rounding near a tie that falls the other way moves everything behind it by about a
+// unit of the narrow type, or nothing moves at all; so there parameters are moved by twice as much,
+// and so on, until some gradient moves by half a unit, and what the worst tensor of a kind moves by
+// is allowed four times to all of that kind.
 //
 // The error of one run is one draw: a tensor of few numbers may be right by chance, and where sums
 // cancel (deep chains, tiny widths) plain noise may be as large as the tensor. So where a tensor is
 // off by more than four times that, the stack without the functor is run again, several times, from
 // parameters that differ by a unit in the last place of the narrowest type of the step. The largest
-// error of all these runs is what a plain step may be off by, and four times it is allowed.
+// error of all these runs is what a plain step may be off by, and four times it is allowed. What an
+// approximating functor brings has no plain run: there it is how far such runs of the stack itself
+// are from one another, in which a mistake does not show.
 //
 // No tensor is held to less than a few units in the last place of float32.
 #pragma once
@@ -104,6 +105,7 @@ class Judge {
   Stack function_of(const Stack& stack);
   Measured measure(Law law, const Stack& with, const Stack& rest, uint64_t seed);
   Errors plain_spread(Law law, const Stack& rest, uint64_t seed, int draw);
+  Errors own_spread(const Stack& with, uint64_t seed, int draw);
 
   Subject subject_;
   InputRanges ranges_;
