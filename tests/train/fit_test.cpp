@@ -8,6 +8,7 @@
 #include "base/error_text.h"
 #include "base/file.h"
 #include "base/temp_folder.h"
+#include "device/parallel.h"
 #include "models/test_models.h"
 #include "plan/flops_sheet.h"
 #include "train/fitting.h"
@@ -39,13 +40,16 @@ BoundModel hybrid(int layers) {
 }
 
 Fit fit_of(const BoundModel& model, const std::string& stack, const DeviceSheet& sheet) {
-  FitOptions options{
-      .step = {.stack = stack}, .costs = {.sheet = sheet, .threads = 1}, .batch = model.batch()};
+  FitOptions options{.step = {.stack = stack},
+                     .costs = {.sheet = sheet, .threads = 1},
+                     .plan = {.threads = num_threads()},
+                     .batch = model.batch()};
   return {model.forward(), options};
 }
 
 Bytes arena_of(const BoundModel& model, const std::string& stack) {
-  return make_plan(training_step(model.forward(), {.stack = stack}), {}).arena;
+  return make_plan(training_step(model.forward(), {.stack = stack}), {.threads = num_threads()})
+      .arena;
 }
 
 // Budgets from the smallest to the plain one, both included.
