@@ -40,7 +40,8 @@ sanitize-quick: setup
 	@cmake --build --preset asan-quick
 	ctest --preset asan-quick --parallel $$(nproc)
 
-tidy: setup
+tidy:
+	@scripts/setup.sh clang-tidy
 	@scripts/tidy.sh
 
 demo: build

@@ -8,10 +8,11 @@ packages=(
   libdnnl-dev                              # matrix products on the CPU
   libxbyak-dev                             # machine code for elementwise and row bodies
   libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev
-  libgtest-dev libbenchmark-dev clang-format clang-tidy  # tests, `adjoint bench` and `make tidy`
+  libgtest-dev libbenchmark-dev clang-format  # tests and `adjoint bench`
   coinor-libcbc-dev                        # proofs of optimality in tests
   bible-kjv                                # the demo's text, public domain
 )
+packages+=("$@")  # what one target alone needs, as `make tidy` does
 
 missing=()
 for package in "${packages[@]}"; do

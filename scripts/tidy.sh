@@ -21,3 +21,4 @@ if ! run-clang-tidy -quiet -j "$(nproc)" -p build/tidy "${patterns[@]}" >"$log" 
   grep -E -A3 '(warning|error):' "$log" || cat "$log"
   exit 1
 fi
+[[ -s $log ]] || { echo "tidy: no file of the compile commands is among: ${files[*]}" >&2; exit 1; }

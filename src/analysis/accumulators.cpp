@@ -1,6 +1,7 @@
 #include "analysis/accumulators.h"
 
 #include <algorithm>
+#include <map>
 
 #include "ops/op_def.h"
 
@@ -23,7 +24,7 @@ class Ways {
     const int maker = made_by_[v];
     if (maker >= 0 && scheme_.morphisms[maker].section == Section::kBody) {
       const Morphism& m = scheme_.morphisms[maker];
-      for (const auto& [output, operand] : overwrites(call_of(scheme_, m))) {
+      for (const auto& [output, operand] : overwritten_by(maker)) {
         const Value from = m.inputs[operand];
         if (m.outputs[output] == v && fits(from, v, maker) && (from == begin || !outside_[from]) &&
             find(from, begin, way)) {
@@ -36,6 +37,13 @@ class Ways {
   }
 
  private:
+  // A gang of hundreds is asked once, not once for each of its sums.
+  const std::vector<std::pair<int, int>>& overwritten_by(int m) const {
+    const auto [known, fresh] = overwrites_.try_emplace(m);
+    if (fresh) known->second = overwrites(call_of(scheme_, scheme_.morphisms[m]));
+    return known->second;
+  }
+
   // Nobody else reads what is written over.
   bool fits(Value from, Value to, int maker) const {
     const Morphism& m = scheme_.morphisms[maker];
@@ -49,6 +57,7 @@ class Ways {
   std::vector<int> made_by_;
   std::vector<std::vector<int>> read_by_;
   std::vector<bool> outside_;
+  mutable std::map<int, std::vector<std::pair<int, int>>> overwrites_;  // by morphism
 };
 
 }  // namespace

@@ -39,7 +39,10 @@ void fail_to_write(const fs::path& path, int error) {
 void sync_folder(const fs::path& folder) {
   const fs::path here = folder.empty() ? fs::path(".") : folder;
   const int file = ::open(here.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return;  // a folder that may be written and not read: nothing can be synced
+  if (file < 0) {
+    if (errno == EACCES) return;  // a folder that may be written and not read cannot be synced
+    fail_to_write(here, errno);
+  }
   const int error = ::fsync(file) == 0 ? 0 : errno;
   ::close(file);
   // Some file systems have nothing to sync in a folder.

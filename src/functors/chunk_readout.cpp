@@ -96,12 +96,17 @@ class Finder {
   }
 
  private:
-  // What is made between the loss and its readers of parameters alone can as well be made before.
+  // What is made of the step's inputs alone, behind the loss and for its readers, can be made
+  // before.
   bool move_up(Readout& r, int m) const {
     if (m <= r.loss) return false;
     const Morphism& morphism = scheme_.morphisms[m];
     const auto is_there = [&](Value v) { return made_by_[v] < 0; };
     if (!morphism.after.empty() || op_named(morphism.op).effect != Effect::kPure) return false;
+    const auto is_late = [&](int reader) { return reader > r.loss_grad || r.holds(reader); };
+    for (const Value out : morphism.outputs) {
+      if (!std::all_of(read_by_[out].begin(), read_by_[out].end(), is_late)) return false;
+    }
     if (!std::all_of(morphism.inputs.begin(), morphism.inputs.end(), is_there)) return false;
     r.first.push_back(m);
     return true;

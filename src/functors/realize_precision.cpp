@@ -160,7 +160,7 @@ class Realization {
       emit("dequantize", {codes->second.codes, codes->second.scales}, made,
            {{"format", format}, {"dtype", word}}, reader);
     }
-    // What joined parameters become is as what each of them becomes: recomputed where that is.
+    // Casts of joined parameters inherit the residence of the parameters.
     if (v < static_cast<Value>(like_.size()) && like_[v] >= 0) {
       after_[made].role = Role::kParameter;
       after_[made].attributes.residence = before_[like_[v]].attributes.residence;

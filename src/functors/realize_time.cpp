@@ -76,7 +76,7 @@ class Realization {
                   .outputs = {next_index_},
                   .attrs = {{"body", std::string("add(x0, 1)/i32")}},
                   .source = {"part", "index"}};
-    sections_[1].push_back(std::move(next));
+    body().push_back(std::move(next));
     for (std::vector<Morphism>& section : sections_) {
       std::move(section.begin(), section.end(), std::back_inserter(result_.morphisms));
     }
@@ -248,7 +248,8 @@ class Realization {
                        [&](int i) { return split_.sections[i] == Section::kBody; });
   }
 
-  Morphism& maker_of(Value v) { return sections_[1][made_at_.at(v)]; }
+  std::vector<Morphism>& body() { return sections_[static_cast<size_t>(Section::kBody)]; }
+  Morphism& maker_of(Value v) { return body()[made_at_.at(v)]; }
 
   // A term that is made in the body for this sum alone.
   bool is_own_term(Value v) const {
@@ -262,7 +263,7 @@ class Realization {
     if (maker.op == "contract" && maker.inputs.size() == 2) return &maker;
     if (maker.op != "add") return nullptr;
     for (const Value term : maker.inputs) {
-      if (!is_own_term(term) || !same_shape(scheme_[term].type, scheme_[v].type)) continue;
+      if (!is_own_term(term) || result_[term].type != result_[v].type) continue;
       if (Morphism* product = adder_of(term)) return product;
     }
     return nullptr;
@@ -288,7 +289,7 @@ class Realization {
     return true;
   }
   bool can_widen(Value v) const {
-    const Morphism& maker = sections_[1][made_at_.at(v)];
+    const Morphism& maker = sections_[static_cast<size_t>(Section::kBody)][made_at_.at(v)];
     if (op_named(maker.op).says_dtype) return maker.outputs[0] == v;
     if (maker.op == "map") return true;
     if (maker.op != "add") return false;

@@ -118,8 +118,10 @@ class Cheap {
   std::vector<bool> cheap_;
 };
 
-// Operations that a device does while it moves a byte: of products the most that a sheet says, so
-// that the step is not taken for longer than it is, and of bodies the fewest.
+// Operations that a device does while it moves a byte: of products the most that a sheet of
+// devices/ says (16 bits: l4's 77e12 over 0.267e12; float32: l4's 19e12; one core: cpu's 90e9 over
+// 9.5e9), so that the step is not taken for longer than it is, and of bodies the fewest (h200's
+// 30e12 over 4.25e12; cpu's 4.5e9). A launch is 2 us of h200's bandwidth, 3 us of a core's.
 struct Rates {
   double products, bodies;
   double launch;  // bytes
@@ -289,7 +291,8 @@ extern const Functor functor_recompute_cheap = {
                 .summary = "the share of the step's time that it may cost; 1: all there is",
                 .whole = false,
                 .least = 0,
-                .most = 1}},
+                .most = 1,
+                .on_small = "1"}},  // a small copy's products are short: all of it acts there
     .by_default = true,
     .may_match_none = true,
     .rules = {{FunctorPhase::kStepRules, mark_cheap}},

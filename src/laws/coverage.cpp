@@ -65,7 +65,7 @@ class Collector {
     add(who + "|" + place.kind + "|" + where(place), f.functor, f.branch, f.source);
     if (place.index < 0) return;
     Box& box = done_[{f.functor, place.box}];
-    box.blocks.resize(blocks_[place.box]);
+    box.blocks.resize(std::max(blocks_[place.box], place.index + 1));
     box.blocks[place.index].insert(f.branch + "|" + place.kind);
   }
 

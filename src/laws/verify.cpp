@@ -100,11 +100,13 @@ struct Grower {
   const BoundModel& model;
   const nlohmann::json& set;
   const StepOptions& step;
+  mutable std::string refused = {};  // the sentence of the last that was
 
   std::optional<Coverage> coverage(const BoundModel& of, const Stack& stack) const {
     try {
       return coverage_of(of.forward(), stack, step);
-    } catch (const std::exception&) {  // it is told when the stack is judged
+    } catch (const Error& e) {
+      refused = e.what();
       return std::nullopt;
     }
   }
@@ -114,6 +116,7 @@ struct Grower {
   // the longest has the last word.
   BoundModel grow(ShrinkWish& wish, Checkup& checkup) const {
     const std::optional<Coverage> whole = coverage(with_rates(model, set, wish), checkup.stack);
+    const std::string why = refused;
     const int64_t most = std::max(kMostRepeats, 2 * wish.repeats);
     std::optional<BoundModel> best;
     std::vector<Deed> lacking;
@@ -125,7 +128,11 @@ struct Grower {
       before = size;
       std::optional<Coverage> shown = coverage(copy, checkup.stack);
       if (!shown) continue;
-      if (!whole) return copy;
+      if (!whole) {
+        // The copy may take what the model refuses: that must not read as a promise for the model.
+        checkup.unseen.push_back("anything: the model itself refuses the stack (" + why + ")");
+        return copy;
+      }
       if (!best) {
         Stack told = told_for_small(checkup.stack, *whole, *shown);
         if (auto more = coverage(copy, told)) {

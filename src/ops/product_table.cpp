@@ -4,12 +4,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <thread>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace adjoint {
 
@@ -79,10 +81,16 @@ class TableLock {
   explicit TableLock(const fs::path& table) {
     const std::string lock = table.string() + ".lock";
     file_ = ::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-    for (int tries = 0; file_ >= 0 && tries < 100; ++tries) {
+    if (file_ < 0) fail_to_write(lock, errno);
+    int error = 0;
+    for (int tries = 0; tries < 100; ++tries) {
       if (::flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+      error = errno;
+      if (error != EWOULDBLOCK && error != EINTR) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
+    ::close(file_);
+    if (error != EWOULDBLOCK && error != EINTR) fail_to_write(lock, error);
     fail(lock, ": another process holds this lock");
   }
   ~TableLock() { ::close(file_); }

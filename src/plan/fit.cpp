@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kTries = 16;         // of a solver's goal, downwards until the real plan fits
 constexpr int kTriesUp = 4;        // and upwards before
+constexpr int kFiner = 8;          // looks within the percent that packing may add
 constexpr int kHalvings = 4;       // of the last step down
 constexpr double kGrid = 1.002;    // between goals on the way down
 constexpr double kCoarse = 1.02;   // between goals below a budget that are looked at anyway,
@@ -252,6 +253,10 @@ struct Fit::Search {
       const int64_t middle = below + (above - below) / 2;
       const auto between = choose(v, posed, middle);
       (between && between->point.peak <= budget ? below : above) = middle;
+    }
+    // What packs well need not lie where the halving looks.
+    for (int step = 1; step <= kFiner; ++step) {
+      if (!choose(v, posed, budget.count - step * budget.count / 100 / kFiner)) return;
     }
   }
 

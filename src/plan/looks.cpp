@@ -3,9 +3,11 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
+#include "device/limits.h"
 
 namespace adjoint {
 
@@ -31,8 +33,11 @@ void on_all_cores(size_t count, const std::function<void(size_t)>& body) {
     }
   };
   std::vector<std::thread> others;
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  for (size_t t = 1; t < std::min(cores, count); ++t) others.emplace_back(work);
+  const auto cores = static_cast<size_t>(available_processors());
+  try {
+    for (size_t t = 1; t < std::min(cores, count); ++t) others.emplace_back(work);
+  } catch (const std::system_error&) {  // no more threads: those that there are do it all
+  }
   work();
   for (std::thread& other : others) other.join();
   for (const std::exception_ptr& e : failed) {

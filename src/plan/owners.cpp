@@ -76,6 +76,7 @@ class Checker {
 
   std::string run() {
     write_order();
+    if (!wrong_.empty()) return wrong_;
     begin();
     for (size_t t = 0; t < order_.size() && wrong_.empty(); ++t) follow(static_cast<int>(t));
     if (wrong_.empty()) end();
@@ -84,20 +85,50 @@ class Checker {
   }
 
  private:
-  // The body twice, where it runs more than once: what one iteration leaves, the next one finds.
+  // The body twice, where it runs more than once: what one iteration leaves, the next one finds. A
+  // view runs nothing, so it is there as soon as what it sees, wherever the plan names it: what
+  // lies over one slice of an object may come before another slice is named.
   void write_order() {
     const int calls = static_cast<int>(plan_.calls.size());
-    for (int at = 0; at < plan_.body_end; ++at) order_.push_back(at);
-    next_iteration_ = static_cast<int>(order_.size());
-    if (scheme_.parts > 1) {
-      for (int at = plan_.body_begin; at < plan_.body_end; ++at) order_.push_back(at);
+    std::vector<int> made_at(scheme_.objects.size(), -1);
+    for (int at = 0; at < calls; ++at) {
+      for (const Value out : morphism_at(at).outputs) made_at[out] = at;
     }
-    for (int at = plan_.body_end; at < calls; ++at) order_.push_back(at);
+    for (int at = 0; at < calls; ++at) {
+      for (const Value in : morphism_at(at).inputs) {
+        if (made_at[in] < at) continue;
+        say(source(in) + " is read before it is made, at " + to_string(morphism_at(at).source));
+      }
+    }
+    views_.assign(calls, {});
+    is_hung_.assign(calls, false);
+    for (int at = 0; at < calls; ++at) {
+      if (!plan_.calls[at].is_view || !op_named(morphism_at(at).op).view) continue;
+      const int maker = made_at[morphism_at(at).inputs[0]];
+      if (maker < 0 || maker > at || section_of(maker) != section_of(at)) continue;
+      views_[maker].push_back(at);
+      is_hung_[at] = true;
+    }
+    add_calls(0, plan_.body_end);
+    next_iteration_ = static_cast<int>(order_.size());
+    if (scheme_.parts > 1) add_calls(plan_.body_begin, plan_.body_end);
+    add_calls(plan_.body_end, calls);
     made_.resize(order_.size());
     read_.resize(order_.size());
   }
+  int section_of(int at) const { return (at >= plan_.body_begin) + (at >= plan_.body_end); }
+  void add_calls(int from, int to) {
+    for (int at = from; at < to; ++at) {
+      if (!is_hung_[at]) add_with_views(at);
+    }
+  }
+  void add_with_views(int at) {
+    order_.push_back(at);
+    for (const int view : views_[at]) add_with_views(view);
+  }
 
-  const Morphism& call(int t) const { return scheme_.morphisms[plan_.calls[order_[t]].morphism]; }
+  const Morphism& morphism_at(int at) const { return scheme_.morphisms[plan_.calls[at].morphism]; }
+  const Morphism& call(int t) const { return morphism_at(order_[t]); }
   std::string source(Value v) const { return to_string(scheme_[v].source); }
   std::string place_of(int t) const {
     if (t < 0) return "before the step";
@@ -161,7 +192,7 @@ class Checker {
       lives_[now_[c.out]].until = last();
     }
     for (const Value in : scheme_.inputs) {
-      const bool stays = scheme_[in].role != Role::kInput && !replaced[in];
+      const bool stays = is_state(scheme_[in].role) && !replaced[in];
       if (stays) lives_[given[in]].until = last();
     }
     for (const Carry& c : scheme_.loop) {
@@ -316,6 +347,8 @@ class Checker {
 
   const Scheme& scheme_;
   const Plan& plan_;
+  std::vector<std::vector<int>> views_;        // per place: views that hang on what is made there
+  std::vector<bool> is_hung_;                  // per place
   std::vector<int> order_;                     // places in the plan, by time
   int next_iteration_ = 0;                     // when the body begins again
   std::vector<Life> lives_;                    // landings and inputs first

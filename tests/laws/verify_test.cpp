@@ -179,7 +179,7 @@ TEST(Verify, TwoThatAreWrongTogether) {
   };
   const auto if_marked = [](const Scheme& before, Application& application) {
     ++application.matches;
-    return before.name.ends_with("!") ? scaled("block[1].up", 2)(before, application) : before;
+    return before.name.ends_with("!") ? scaled("block[1].down", 2)(before, application) : before;
   };
   // `marks` stands before `if_marked` in the stack, so it is applied first.
   const std::vector<Functor> both = {
@@ -191,7 +191,7 @@ TEST(Verify, TwoThatAreWrongTogether) {
   const Report report = verified(both);
   EXPECT_FALSE(report.ok);
   EXPECT_EQ(report.smallest, "marks | if_marked");
-  EXPECT_NE(report.reason.find("first at block[1].up (op scale)"), std::string::npos)
+  EXPECT_NE(report.reason.find("first at block[1].down (op scale)"), std::string::npos)
       << report.reason;
 }
 

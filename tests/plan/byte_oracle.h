@@ -115,7 +115,12 @@ class ByteOracle {
   void run_call(int at) {
     const PlannedCall& planned = plan_.calls[at];
     const Morphism& m = scheme_.morphisms[planned.morphism];
-    for (const Value in : m.inputs) read(in);
+    // A view runs nothing: whoever reads it reads.
+    const bool sees = planned.is_view && op_named(m.op).view;
+    for (const Value in : m.inputs) {
+      if (holds_[in].empty()) return fault("read before it is made");
+      if (!sees) read(in);
+    }
     if (!fault_.empty()) return;
     std::map<Byte, int> used;  // by operands and results of this call
     for (const Value in : m.inputs) {
@@ -186,7 +191,7 @@ class ByteOracle {
       return fault("a call that does not run is no view");
     }
     holds_[out] = seen;
-    read(out);
+    if (m.op == "concat") read(out);
   }
 
   // Every byte of a concat's result: f(operand, its byte).
