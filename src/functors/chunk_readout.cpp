@@ -120,6 +120,11 @@ class Finder {
       r.before.insert(r.before.begin(), maker);
       if (scheme_.morphisms[maker].op == "linear") return true;
       if (!is_unary(scheme_.morphisms[maker])) return false;
+      // A row by itself: not so where it must know its place among the others, as behind a mask.
+      const IndexMap map = index_map_of(call_of(scheme_, scheme_.morphisms[maker]));
+      const std::string rows = map.inputs[0].substr(0, r.lead);
+      if (map.outputs[0].substr(0, r.lead) != rows) return false;
+      if (rows.find_first_of(map.whole + ".1") != std::string::npos) return false;
     }
   }
 

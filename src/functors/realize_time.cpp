@@ -251,10 +251,14 @@ class Realization {
   std::vector<Morphism>& body() { return sections_[static_cast<size_t>(Section::kBody)]; }
   Morphism& maker_of(Value v) { return body()[made_at_.at(v)]; }
 
-  // A term that is made in the body for this sum alone.
+  // A term that is made in the body for this sum alone, and counts in it once: t + t holds t twice.
   bool is_own_term(Value v) const {
-    return made_at_.count(v) && split_.kinds[v] == Batchwise::kPartial && !split_.summed[v] &&
-           read_by_[v].size() == 1;
+    if (!made_at_.count(v) || split_.kinds[v] != Batchwise::kPartial || split_.summed[v]) {
+      return false;
+    }
+    if (read_by_[v].size() != 1) return false;
+    const std::vector<Value>& read = scheme_.morphisms[read_by_[v][0]].inputs;
+    return std::count(read.begin(), read.end(), v) == 1;
   }
 
   // The matrix product that may begin with the sum so far: whoever makes v, or one of its terms.

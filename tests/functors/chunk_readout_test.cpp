@@ -153,6 +153,22 @@ TEST(ChunkReadout, CastsBetweenReadoutAndLossAreCutToo) {
   EXPECT_NE(text.find("y.chunk1:grad.bf16: bf16[b=1, s=4, v=5]"), std::string::npos) << text;
 }
 
+// A function that must know a row's place among the others is no part of a chunk of rows.
+TEST(ChunkReadout, WhatNeedsTheRowsTogetherIsLeftAlone) {
+  const std::string text = R"(scheme:
+  input %0 h: f32[b=2, s=4, i=3]
+  input %1 t: i32[b=2, s=4]
+  parameter %2 w: f32[v=4, i=3]
+  %3 y: f32[b=2, s=4, v=4] = linear(%0, %2) @y
+  %4 z: f32[b=2, s=4, v=4] = softmax(%3) {causal=1} @z
+  %5 loss: f32[] metric, %6 loss.count: f32[] metric, %7 loss.lse: f32[b=2, s=4] = cross_entropy(%4, %1) {ignore=-1} @loss
+  return %5, %6
+)";
+  EXPECT_EQ(applied("chunk_readout(rows=2)", text), text);
+  const std::string plain = replaced(text, " {causal=1}", "");
+  EXPECT_NE(applied("chunk_readout(rows=2)", plain), plain);
+}
+
 // The default chunk of a chunk is smaller than the chunk: it is left alone all the same.
 TEST(ChunkReadout, ChunksAreNotCutAgain) {
   const std::string rows = "b=8, s=4096";

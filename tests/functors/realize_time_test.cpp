@@ -193,6 +193,20 @@ TEST(RealizeTime, AProductUnderAnAdditionBeginsWithTheSum) {
   EXPECT_TRUE(has(text, "loop %12 -> %5\n")) << text;
 }
 
+// A term that counts twice would take the sum so far twice, too.
+TEST(RealizeTime, ATermThatCountsTwiceIsMadeApart) {
+  const std::string text = in_parts(R"(scheme m:
+  input %0 x: f32[batch=4, n=3] parts=2
+  input %1 y: f32[batch=4, k=2] parts=2
+  %2 a: f32[n=3, k=2] = contract(%0, %1) {map="bn,bk->nk"} @a
+  %3 twice: f32[n=3, k=2] = add(%2, %2) @twice
+  %4 last: f32[n=3, k=2] = mul(%3, %3) @last
+  return %4
+)");
+  EXPECT_TRUE(has(text, "%2 a: f32[n=3, k=2] = contract(%7, %8) {map")) << text;
+  EXPECT_TRUE(has(text, "twice: f32[n=3, k=2] = add(%9, %3) @twice\n")) << text;
+}
+
 // A 16-bit sum whose readers make the same of float32 is never rounded: the sum is there anyway.
 TEST(RealizeTime, ANarrowSumIsReadAsItIs) {
   const std::string text = in_parts(R"(scheme m:
