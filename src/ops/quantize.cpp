@@ -104,8 +104,8 @@ int8_t int8_code(float x, float scale) {
 
 uint8_t nf4_code(float x, float scale) {
   const float y = scale == 0 ? 0 : x / scale;
-  uint8_t best = 0;
-  for (uint8_t i = 1; i < kNormalLevels.size(); ++i) {
+  size_t best = 0;
+  for (size_t i = 1; i < kNormalLevels.size(); ++i) {
     if (std::abs(kNormalLevels[i] - y) < std::abs(kNormalLevels[best] - y)) best = i;
   }
   return best;

@@ -1,6 +1,7 @@
 // A small writer of SVG: text escaped, numbers short, nothing that a browser of today or a
 // printer's converter would not understand.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 

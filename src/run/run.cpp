@@ -477,7 +477,8 @@ void write_codes(Run& run, const Encoded& e, const float* matrix) {
   std::vector<float> scales(run.scheme()[e.scales].type.num_physical());
   quantize(matrix, e.type, e.format, codes.data(), scales.data());
   run.write(e.codes, codes.data());
-  run.write(e.scales, scales.data());
+  // A reference has them in float64.
+  run.set_values(e.scales, std::vector<double>(scales.begin(), scales.end()));
 }
 
 }  // namespace

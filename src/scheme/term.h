@@ -1,6 +1,7 @@
 // Terms: what stands to the right of an equals sign, and all that a stack tells a functor. One
 // grammar, which models, functors and stacks share.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
