@@ -60,10 +60,10 @@ TEST_F(Limits, NothingIsKnownWhereNothingIsSaid) {
 }
 
 TEST_F(Limits, AGroupsPagesOfFilesCanBeHad) {
-  mount_version_2("/work/job");
-  put_group("sys/fs/cgroup/work/job", std::to_string(200 * kMiB), 150 * kMiB, 90 * kMiB);
+  mount_version_2("/batch/job");
+  put_group("sys/fs/cgroup/batch/job", std::to_string(200 * kMiB), 150 * kMiB, 90 * kMiB);
   EXPECT_EQ(available(), (200 - 150 + 90) * kMiB);
-  EXPECT_NE(giver().find("sys/fs/cgroup/work/job/memory.max"), std::string::npos) << giver();
+  EXPECT_NE(giver().find("sys/fs/cgroup/batch/job/memory.max"), std::string::npos) << giver();
 }
 
 TEST_F(Limits, AGroupThatIsFullHasNothing) {
@@ -73,14 +73,14 @@ TEST_F(Limits, AGroupThatIsFullHasNothing) {
 }
 
 TEST_F(Limits, EveryGroupAroundCounts) {
-  mount_version_2("/work/job");
-  put_group("sys/fs/cgroup/work/job", "max", 10 * kMiB, 2 * kMiB);
-  put_group("sys/fs/cgroup/work", std::to_string(300 * kMiB), 250 * kMiB, 50 * kMiB);
+  mount_version_2("/batch/job");
+  put_group("sys/fs/cgroup/batch/job", "max", 10 * kMiB, 2 * kMiB);
+  put_group("sys/fs/cgroup/batch", std::to_string(300 * kMiB), 250 * kMiB, 50 * kMiB);
   EXPECT_EQ(available(), 100 * kMiB);
-  put("sys/fs/cgroup/work/cpu.max", "150000 100000\n");
-  put("sys/fs/cgroup/work/job/cpu.max", "max 100000\n");
+  put("sys/fs/cgroup/batch/cpu.max", "150000 100000\n");
+  put("sys/fs/cgroup/batch/job/cpu.max", "max 100000\n");
   EXPECT_DOUBLE_EQ(allowed_processors(root()).value(), 1.5);
-  put("sys/fs/cgroup/work/job/cpu.max", "50000 100000\n");
+  put("sys/fs/cgroup/batch/job/cpu.max", "50000 100000\n");
   EXPECT_DOUBLE_EQ(allowed_processors(root()).value(), 0.5);
 }
 
