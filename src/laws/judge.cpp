@@ -207,36 +207,32 @@ const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const
   return moved;
 }
 
-// The errors of a run without the functor from parameters that are moved by about a unit in the
-// last place, against the reference from where they were.
+// The run of a stack again, with the same choices, from parameters that are moved by about a unit
+// in the last place.
+Trace Judge::jittered(const Stack& stack, const Trace& run, uint64_t seed, int draw) {
+  const Scheme& scheme = built(stack).scheme;
+  return trace_run(scheme, ranges_,
+                   {.seed = seed,
+                    .steps = subject_.steps,
+                    .target = subject_.target,
+                    .replayed = &run,
+                    .jitter = std::max(0x1p-23, narrowest_unit(scheme) / 2),
+                    .draw = draw});
+}
+
+// The errors of such a run without the functor, against the reference from where they were.
 Errors Judge::plain_spread(Law law, const Stack& rest, uint64_t seed, int draw) {
   const Trace& plain = trace(rest, seed, Kind::kRun);
   const Kind kind = law == Law::kReassociating ? Kind::kUnrounded : Kind::kReference;
   const Trace& reference = trace(function_of(rest), seed, kind, &plain);
-  const double unit = std::max(0x1p-23, narrowest_unit(built(rest).scheme) / 2);
-  return errors_against(trace_run(built(rest).scheme, ranges_,
-                                  {.seed = seed,
-                                   .steps = subject_.steps,
-                                   .target = subject_.target,
-                                   .replayed = &plain,
-                                   .jitter = unit,
-                                   .draw = draw}),
-                        reference);
+  return errors_against(jittered(rest, plain, seed, draw), reference);
 }
 
 // How far the stack itself moves when its parameters move so: what noise does, and no mistake,
 // since a mistake is in both runs.
 Errors Judge::own_spread(const Stack& with, uint64_t seed, int draw) {
   const Trace& run = trace(with, seed, Kind::kRun);
-  const double unit = std::max(0x1p-23, narrowest_unit(built(with).scheme) / 2);
-  return errors_against(trace_run(built(with).scheme, ranges_,
-                                  {.seed = seed,
-                                   .steps = subject_.steps,
-                                   .target = subject_.target,
-                                   .replayed = &run,
-                                   .jitter = unit,
-                                   .draw = draw}),
-                        run);
+  return errors_against(jittered(with, run, seed, draw), run);
 }
 
 void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest) {

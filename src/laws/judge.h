@@ -104,6 +104,7 @@ class Judge {
   };
   Stack function_of(const Stack& stack);
   Measured measure(Law law, const Stack& with, const Stack& rest, uint64_t seed);
+  Trace jittered(const Stack& stack, const Trace& run, uint64_t seed, int draw);
   Errors plain_spread(Law law, const Stack& rest, uint64_t seed, int draw);
   Errors own_spread(const Stack& with, uint64_t seed, int draw);
 
