@@ -143,50 +143,52 @@ Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options) {
   return Finder(scheme, options).run();
 }
 
-bool writes_over_slice(const Scheme& scheme, const std::vector<int>& made_by,
-                       const std::vector<std::vector<int>>& read_by, int m, Value in) {
+std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<int>& made_by,
+                                        const std::vector<std::vector<int>>& read_by, int m,
+                                        Value in) {
   const Section section = scheme.morphisms[m].section;
   std::vector<Value> passed = {in};
-  if (read_by[in] != std::vector<int>{m}) return false;
+  if (read_by[in] != std::vector<int>{m}) return std::nullopt;
   while (made_by[passed.back()] >= 0) {
     const Morphism& maker = scheme.morphisms[made_by[passed.back()]];
     if (maker.op != "split" || maker.section != section) break;
     passed.push_back(maker.inputs[0]);
-    if (read_by[passed.back()].size() != 1) return false;
+    if (read_by[passed.back()].size() != 1) return std::nullopt;
   }
   const int slicer = made_by[passed.back()];
-  if (slicer < 0 || scheme.morphisms[slicer].op != "slice") return false;
+  if (slicer < 0 || scheme.morphisms[slicer].op != "slice") return std::nullopt;
   const Value sliced = scheme.morphisms[slicer].inputs[0];
   passed.push_back(sliced);
   // Made anew whenever m runs, and no view itself.
   const int maker = made_by[sliced];
-  if (maker < 0 || scheme.morphisms[maker].section != section) return false;
-  if (op_named(scheme.morphisms[maker].op).view) return false;
+  if (maker < 0 || scheme.morphisms[maker].section != section) return std::nullopt;
+  if (op_named(scheme.morphisms[maker].op).view) return std::nullopt;
   // Operands that were made inside a concat share its bytes, and may be read after m has run.
   const std::vector<Value>& parts = scheme.morphisms[maker].inputs;
   if (scheme.morphisms[maker].op == "concat" &&
       std::any_of(parts.begin(), parts.end(), [&](Value v) { return read_by[v].size() > 1; })) {
-    return false;
+    return std::nullopt;
   }
   const std::vector<bool> outside = used_outside(scheme);
-  if (std::any_of(passed.begin(), passed.end(), [&](Value v) { return outside[v]; })) return false;
+  if (std::any_of(passed.begin(), passed.end(), [&](Value v) { return outside[v]; }))
+    return std::nullopt;
 
   const auto range = [&](int slice) {
     const OpCall call = call_of(scheme, scheme.morphisms[slice]);
     return std::pair{call.integer("start"), call.integer("start") + call.integer("size")};
   };
   // Alone it would only keep the rest of the object alive.
-  if (read_by[sliced].size() < 2) return false;
+  if (read_by[sliced].size() < 2) return std::nullopt;
   const auto [begin, end] = range(slicer);
   for (const int reader : read_by[sliced]) {
     const Morphism& other = scheme.morphisms[reader];
     if (reader == slicer) continue;
-    if (other.op != "slice") return false;
-    if (axis_of(scheme, other) != axis_of(scheme, scheme.morphisms[slicer])) return false;
+    if (other.op != "slice") return std::nullopt;
+    if (axis_of(scheme, other) != axis_of(scheme, scheme.morphisms[slicer])) return std::nullopt;
     const auto [from, to] = range(reader);
-    if (from < end && begin < to) return false;
+    if (from < end && begin < to) return std::nullopt;
   }
-  return true;
+  return scheme.morphisms[slicer].outputs[0];
 }
 
 }  // namespace adjoint

@@ -1,6 +1,7 @@
 // Which objects are made straight inside another one: operands of a concat in its result, and what
 // an op writes over a slice that nothing else reads. There is nothing to copy then.
 #pragma once
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,11 @@ struct Adjacent {
 
 Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options);
 
-// `m` may write its first result over operand `in`, a view of a slice, though other slices of the
-// same object live on: everything between the slice and m has one reader.
-bool writes_over_slice(const Scheme& scheme, const std::vector<int>& made_by,
-                       const std::vector<std::vector<int>>& read_by, int m, Value in);
+// The slice that operand `in` of `m` is a view of, where m may write its first result over it
+// though other slices of the same object live on: everything between the slice and m has one
+// reader.
+std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<int>& made_by,
+                                        const std::vector<std::vector<int>>& read_by, int m,
+                                        Value in);
 
 }  // namespace adjoint

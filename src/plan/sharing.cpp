@@ -174,17 +174,14 @@ class Finder {
       const Value in = m.inputs[k];
       if (found_.view_of[in] < 0 || scheme_[in].type != scheme_[out].type) continue;
       if (tier_of(in) != tier_of(out)) continue;
-      if (!writes_over_slice(scheme_, made_by, read_by, i, in)) continue;
+      const auto slice = slice_under_result(scheme_, made_by, read_by, i, in);
+      if (!slice) continue;
       const auto may = overwrites(call_of(scheme_, m));
       if (!std::count(may.begin(), may.end(), std::pair{0, static_cast<int>(k)})) continue;
       found_.adjacent.within[out] = in;
       found_.places[out].strides = found_.places[in].strides;
       lie_within(out, in, 0);
-      Value slice = in;
-      while (scheme_.morphisms[made_by[slice]].op != "slice") {
-        slice = scheme_.morphisms[made_by[slice]].inputs[0];
-      }
-      over_.push_back({i, slice});
+      over_.push_back({i, *slice});
       return;
     }
   }
