@@ -28,21 +28,6 @@ class Adapters : public TrainFolder {
     }
     return all;
   }
-  // A run from the base that adds this to it; `lr` is high so that five steps matter.
-  json tuned(const std::string& name, const std::string& stack, json more = json::object()) const {
-    json all = {{"init", out("base").string()},
-                {"data", data().string()},
-                {"out", out(name).string()},
-                {"steps", 5},
-                {"batch", 2},
-                {"lr", 0.02},
-                {"warmup", 0},
-                {"eval_batches", 2},
-                {"log_every", 1},
-                {"stack", stack}};
-    all.update(more);
-    return all;
-  }
   std::string written(const std::string& name, const std::string& text) const {
     write_file_atomically(folder_ / name, text);
     return (folder_ / name).string();

@@ -62,20 +62,6 @@ class Frozen : public TrainFolder {
                                     ":\n  law approximating\n  object frozen -> " + dtype + "\n");
     return file.string();
   }
-  json tuned(const std::string& name, const std::string& stack, json more = json::object()) const {
-    json all = {{"init", out("base").string()},
-                {"data", data().string()},
-                {"out", out(name).string()},
-                {"steps", 5},
-                {"batch", 2},
-                {"lr", 0.02},
-                {"warmup", 0},
-                {"eval_batches", 2},
-                {"log_every", 1},
-                {"stack", stack}};
-    all.update(more);
-    return all;
-  }
   // Loss, norm and evaluation of every step, as they were printed.
   std::vector<json> curve(const std::string& run) const {
     std::ifstream in(out(run) / "metrics.jsonl");

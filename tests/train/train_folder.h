@@ -37,6 +37,21 @@ class TrainFolder : public testing::Test {
     all.update(more);
     return all;
   }
+  // A run from the run "base" that adds this to it; `lr` is high so that five steps matter.
+  json tuned(const std::string& name, const std::string& stack, json more = json::object()) const {
+    json all = {{"init", out("base").string()},
+                {"data", data().string()},
+                {"out", out(name).string()},
+                {"steps", 5},
+                {"batch", 2},
+                {"lr", 0.02},
+                {"warmup", 0},
+                {"eval_batches", 2},
+                {"log_every", 1},
+                {"stack", stack}};
+    all.update(more);
+    return all;
+  }
   static TrainResult train(const json& flags) {
     Trainer trainer(resolve_config({}, flags));
     return trainer.train(std::atomic<bool>(false));
