@@ -4,7 +4,8 @@
 // wait there from the segment's forward to its own block's backward.
 // Its bytes are free in between, for one pass over memory; matrix products and attention are never
 // repeated, and nothing is kept for its sake. As it is on by default, the passes may take a percent
-// of the step at most: those that free most for their time come first.
+// of the step at most: those that free most for their time come first. What all its readers compute
+// on the way (silu(g) inside the gradient of silu(g)*u) takes no pass and gains time.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -154,6 +155,11 @@ class Clock {
     const auto flops = static_cast<double>(count_flops(call_of(scheme_, m)));
     return launch() + std::max(moved, flops / (op_named(m.op).body ? rate.bodies : rate.products));
   }
+  // Of a call inside another, which moves no bytes for it.
+  double arithmetic(const Morphism& m) const {
+    return static_cast<double>(count_flops(call_of(scheme_, m))) /
+           rates(target_, Dtype::kF32).bodies;
+  }
   // Of products and attention alone: bodies will be joined, nobody knows yet how far.
   double step() const {
     double sum = 0;
@@ -178,13 +184,16 @@ class Clock {
 struct Choice {
   Residence residence = Residence::kRecomputed;
   std::vector<Value> values = {};
-  double freed = 0, cost = 0;  // bytes, and the clock's
+  double freed = 0, cost = 0;  // bytes, and the clock's; below 0: it gains time
 };
 
 class Choices {
  public:
   Choices(const Scheme& scheme, Target target)
-      : scheme_(scheme), clock_(scheme, target), made_by_(producers(scheme)) {}
+      : scheme_(scheme),
+        clock_(scheme, target),
+        made_by_(producers(scheme)),
+        read_by_(readers(scheme)) {}
 
   std::vector<Choice> found() {
     Cheap cheap(scheme_);
@@ -195,7 +204,7 @@ class Choices {
     std::vector<Choice> list;
     for (auto& [kind, choice] : by_kind_) list.push_back(std::move(choice));
     std::stable_sort(list.begin(), list.end(), [](const Choice& a, const Choice& b) {
-      return a.freed * b.cost > b.freed * a.cost;
+      return a.cost * b.freed < b.cost * a.freed;
     });
     return list;
   }
@@ -214,10 +223,65 @@ class Choices {
     for (const Value in : maker.inputs) kind += " " + to_string(scheme_[in].type);
     Choice& choice = of_kind(kind, residence);
     choice.freed += clock_.bytes(v);
-    for (const Value w : way) {
-      choice.values.push_back(w);
-      choice.cost += clock_.time(scheme_.morphisms[made_by_[w]]);
+    choice.values.insert(choice.values.end(), way.begin(), way.end());
+    if (residence == Residence::kRecomputed && way.size() == 1 && is_joined_back(v)) {
+      choice.cost += time_inside_readers(v);
+      return;
     }
+    for (const Value w : way) choice.cost += clock_.time(scheme_.morphisms[made_by_[w]]);
+  }
+
+  // Does `fuse` make v inside all that read it, so that it never lies in memory? There v is a
+  // value of a row of arithmetic over the same elements, as silu(g) is in the gradient of
+  // silu(g)*u.
+  bool is_inside(const Morphism& reader, Value v) const {
+    const OpDef& def = op_named(reader.op);
+    const auto is_like_v = [&](Value out) {  // a sum over rows may keep them apart
+      return scheme_[out].type.num_elements() == scheme_[v].type.num_elements();
+    };
+    return def.body && !def.view && def.effect == Effect::kPure &&
+           std::all_of(reader.outputs.begin(), reader.outputs.end(), is_like_v);
+  }
+  bool is_joined(Value v, bool forward) const {
+    bool any = false;
+    for (const int reader : read_by_[v]) {
+      const Morphism& m = scheme_.morphisms[reader];
+      if ((m.phase == Phase::kForward) != forward) continue;
+      if (!is_inside(m, v)) return false;
+      any = true;
+    }
+    return any;
+  }
+  bool is_joined_back(Value v) const { return is_joined(v, false); }
+
+  // Every reader of v reads what v is made of instead of v, which it may read already, and
+  // computes; and where the forward joins v to its readers too, nobody writes it any more.
+  double time_inside_readers(Value v) const {
+    const Morphism& maker = scheme_.morphisms[made_by_[v]];
+    double time = is_joined(v, true) ? -clock_.bytes(v) : 0;
+    for (const int reader : read_by_[v]) {
+      const Morphism& m = scheme_.morphisms[reader];
+      if (m.phase == Phase::kForward) continue;
+      time += clock_.arithmetic(maker) - clock_.bytes(v);
+      for (const Value in : maker.inputs) {
+        if (!is_read_around(m, in)) time += clock_.bytes(in);
+      }
+    }
+    return time;
+  }
+  // Does a reader, or one whose operand it makes, read `in` too?
+  bool is_read_around(const Morphism& reader, Value in) const {
+    const auto reads = [&](const Morphism& m) {
+      return std::count(m.inputs.begin(), m.inputs.end(), in) > 0;
+    };
+    if (reads(reader)) return true;
+    for (const Value out : reader.outputs) {
+      for (const int next : read_by_[out]) {
+        const Morphism& m = scheme_.morphisms[next];
+        if (is_inside(m, out) && reads(m)) return true;
+      }
+    }
+    return false;
   }
 
   // A parameter is always there, so what it is cast to need not be.
@@ -259,6 +323,7 @@ class Choices {
   const Scheme& scheme_;
   Clock clock_;
   std::vector<int> made_by_;
+  std::vector<std::vector<int>> read_by_;
   std::map<std::string, Choice> by_kind_;
 };
 
@@ -269,7 +334,7 @@ Scheme mark_cheap(const Scheme& scheme, Application& application) {
   double left = share * choices.step();
   for (const Choice& choice : choices.found()) {
     if (share < 1 && choice.cost > left) continue;
-    left -= choice.cost;
+    left -= std::max(choice.cost, 0.0);  // what gains time earns nothing to spend
     for (const Value v : choice.values) {
       Residence& residence = result[v].attributes.residence;
       if (residence == choice.residence) continue;  // on the way to two

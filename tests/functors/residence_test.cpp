@@ -163,14 +163,19 @@ const std::string kFeedForward = R"(scheme:
   %9 down:grad: f32[n=4, m=8] gradient = contract(%8, %4) {map="bn,bm->nm"} @y:grad backward
 )";
 
-std::vector<std::string> marks(const std::string& text,
-                               Residence residence = Residence::kRecomputed) {
-  const Scheme s = apply_functor("recompute_cheap(within=1)", parse_scheme(text));
+std::vector<std::string> marks_by(const std::string& functor, const StepOptions& options,
+                                  const std::string& text,
+                                  Residence residence = Residence::kRecomputed) {
+  const Scheme s = apply_functor(functor, parse_scheme(text), options);
   std::vector<std::string> paths;
   for (const Object& o : s.objects) {
     if (o.attributes.residence == residence) paths.push_back(o.source.path);
   }
   return paths;
+}
+std::vector<std::string> marks(const std::string& text,
+                               Residence residence = Residence::kRecomputed) {
+  return marks_by("recompute_cheap(within=1)", {}, text, residence);
 }
 using Paths = std::vector<std::string>;
 
@@ -200,6 +205,36 @@ TEST(RecomputeCheap, AChainOfCheapOnes) {
   EXPECT_EQ(marks(replaced(text, "%2 t: f32[b=2, n=4]", "%2 t: f32[b=2, n=4] kept")), Paths{});
   EXPECT_EQ(marks(replaced(text, "return %3", "return %2, %3")), Paths{});
   EXPECT_EQ(marks(replaced(text, "input %0", "parameter %0")), Paths{}) << "made once for all";
+}
+
+// silu(g) * u: its gradient reads g and u, so silu(g) inside it costs no byte, and the forward that
+// multiplies it on the spot has no need to write it. The product h is read by down's gradient,
+// which is no row of arithmetic: for its sake there would be one call more.
+TEST(RecomputeCheap, WhatItsReadersComputeThemselvesGainsTime) {
+  const std::string text = R"(scheme:
+  input %0 g: f32[b=64, m=512]
+  input %1 u: f32[b=64, m=512]
+  parameter %2 down: f32[n=128, m=512]
+  %3 s: f32[b=64, m=512] = silu(%0) @s
+  %4 h: f32[b=64, m=512] = mul(%3, %1) @h
+  %5 y: f32[b=64, n=128] = linear(%4, %2) @y
+  %6 loss: f32[] metric = square_sum(%5) @loss
+  %7 y:grad: f32[b=64, n=128] gradient = mul(%5, %6) @loss:grad backward
+  %8 down:grad: f32[n=128, m=512] gradient = contract(%7, %4) {map="bn,bm->nm"} @y:grad backward
+  %9 h:grad: f32[b=64, m=512] gradient = contract(%7, %2) {map="bn,nm->bm"} @y:grad backward
+  %10 s:grad: f32[b=64, m=512] gradient = mul(%9, %1) @h:grad backward
+  %11 u:grad: f32[b=64, m=512] gradient = mul(%9, %3) @h:grad backward
+  %12 g:grad: f32[b=64, m=512] gradient = mul(%10, %0) @s:grad backward
+  return %6, %8, %11, %12
+)";
+  StepOptions gpu;
+  gpu.target = Target::kCuda;
+  EXPECT_EQ(marks_by("recompute_cheap(within=0)", gpu, text), Paths{"s"});
+  EXPECT_EQ(marks_by("recompute_cheap(within=1)", gpu, text), (Paths{"s", "h"}));
+  // Were s read by a product too, somebody would have to write it.
+  EXPECT_EQ(marks_by("recompute_cheap(within=0)", gpu,
+                     replaced(text, "contract(%7, %4)", "contract(%7, %3)")),
+            Paths{});
 }
 
 TEST(RecomputeCheap, NeverAStateOfTheChain) { EXPECT_EQ(marks(kThree), Paths{}); }
