@@ -216,6 +216,54 @@ class ChainFinder {
     return bounds;
   }
 
+  // Per object: is it made of parameters, and of no data? A concat of weights is, or a view of one.
+  std::vector<bool> made_of_parameters() const {
+    std::vector<bool> made(scheme_.objects.size(), false);
+    for (const Value in : scheme_.inputs) made[in] = scheme_[in].role == Role::kParameter;
+    for (const int i : forward_) {
+      const Morphism& m = scheme_.morphisms[i];
+      const bool any =
+          std::any_of(m.inputs.begin(), m.inputs.end(), [&](Value in) { return made[in]; });
+      for (const Value out : m.outputs) made[out] = any && !from_data_[out];
+    }
+    return made;
+  }
+
+  // A parameter, and what is made of parameters alone, is in the block of its readers if that is
+  // one. Blocks pass from readers to what they read, so the last reader comes first. Returns the
+  // blocks by path; a path that several blocks share has none.
+  std::unordered_map<std::string, int> name_parameters(Chain& chain) const {
+    constexpr int kUnread = -2;
+    const std::vector<bool> made = made_of_parameters();
+    std::vector<int> of_readers(scheme_.objects.size(), kUnread);
+    const auto join = [](int a, int b) {
+      return a == b || b == kUnread ? a : a == kUnread ? b : -1;
+    };
+    std::unordered_map<std::string, int> by_path;
+    const auto name = [&](const Source& source, int block) {
+      const auto [found, fresh] = by_path.emplace(source.path, block);
+      if (!fresh && found->second != block) found->second = -1;
+    };
+    for (size_t k = forward_.size(); k-- > 0;) {
+      const Morphism& m = scheme_.morphisms[forward_[k]];
+      int& block = chain.block_of_morphism[forward_[k]];
+      if (made[m.outputs[0]]) {
+        int wanted = kUnread;
+        for (const Value out : m.outputs) wanted = join(wanted, of_readers[out]);
+        if (wanted == kUnread) continue;  // by the forward pass: it says nothing of its operands
+        block = wanted;
+        name(m.source, block);
+        for (const Value out : m.outputs) name(scheme_[out].source, block);
+      }
+      for (const Value in : m.inputs) of_readers[in] = join(of_readers[in], block);
+    }
+    for (const Value in : scheme_.inputs) {
+      if (made[in] && of_readers[in] != kUnread) name(scheme_[in].source, of_readers[in]);
+    }
+    std::erase_if(by_path, [](const auto& named) { return named.second < 0; });
+    return by_path;
+  }
+
   void name_blocks(Chain& chain, const std::vector<size_t>& bounds) const {
     std::unordered_map<std::string, int> by_path;
     for (size_t b = 0; b + 1 < bounds.size(); ++b) {
@@ -227,19 +275,7 @@ class ChainFinder {
         for (const Value out : m.outputs) by_path.emplace(scheme_[out].source.path, b);
       }
     }
-    // A parameter is in the block of its readers if that is one.
-    std::vector<int> seen(scheme_.objects.size(), -2);
-    for (const int i : forward_) {
-      for (const Value in : scheme_.morphisms[i].inputs) {
-        const int block = chain.block_of_morphism[i];
-        seen[in] = seen[in] == -2 || seen[in] == block ? block : -1;
-      }
-    }
-    for (const Value in : scheme_.inputs) {
-      if (scheme_[in].role == Role::kParameter && seen[in] >= 0) {
-        by_path.emplace(scheme_[in].source.path, seen[in]);
-      }
-    }
+    for (const auto& [path, block] : name_parameters(chain)) by_path.emplace(path, block);
     const auto block_at = [&](const std::string& path) {
       const auto found = by_path.find(path);
       return found == by_path.end() ? -1 : found->second;

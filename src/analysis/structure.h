@@ -15,7 +15,9 @@ namespace adjoint {
 struct Chain {
   std::vector<Value> states = {};
   // Per morphism, of every phase, and per object: its block counted from 0; -1 outside the chain.
-  // A gradient is in the block of what it is the gradient of. states[l + 1] is in block l.
+  // A gradient is in the block of what it is the gradient of. states[l + 1] is in block l. What is
+  // made of parameters alone, a concat of weights say, is in the block that reads it, if only one
+  // does.
   std::vector<int> block_of_morphism = {}, block_of = {};
 
   int length() const { return states.empty() ? 0 : static_cast<int>(states.size()) - 1; }

@@ -63,9 +63,10 @@ class Residing {
     // Who only names what is computed again means no more than that.
     const bool only_again = names_in("kept") + names_in("host") == 0 && names_in("again") > 0;
     const Chain chain = only_again ? Chain{} : find_chain(scheme_);
+    const std::vector<bool> from_data = depends_on_data(scheme_);
     for (Value v = 0; v < static_cast<Value>(scheme_.objects.size()); ++v) {
       const bool inside = chain.length() > 0 && chain.block_of[v] >= 0 && v != chain.states.back();
-      if (inside && made_forward_[v] && !named_[v]) {
+      if (inside && made_forward_[v] && from_data[v] && !named_[v]) {
         set(v, Residence::kRecomputed, Tier::kDevice);
       }
     }

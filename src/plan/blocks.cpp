@@ -85,7 +85,8 @@ Blocks::Blocks(Scheme said, const Costs& costs)
       priced_(said_),
       costs_(costs),
       chain_(find_chain(said_)),
-      made_by_(producers(said_)) {
+      made_by_(producers(said_)),
+      from_data_(depends_on_data(said_)) {
   for (Object& o : priced_.objects) {
     if (const auto dtype = dtype_named(o.attributes.precision)) o.type.dtype = *dtype;
   }
@@ -111,7 +112,7 @@ void Blocks::find_groups() {
     const Morphism& m = said_.morphisms[i];
     const int block = chain_.block_of_morphism[i];
     const OpDef& def = op_named(m.op);
-    if (m.phase != Phase::kForward || block < 0 || def.view) continue;
+    if (m.phase != Phase::kForward || block < 0 || def.view || !from_data_[m.outputs[0]]) continue;
     if (def.effect != Effect::kPure && def.effect != Effect::kRandom) continue;
     Group group{.maker = static_cast<int>(i)};
     for (const Value out : m.outputs) {
@@ -143,6 +144,7 @@ double Blocks::closure(const std::vector<Stay>& stays, bool state) const {
     if (i < 0 || counted[i] || chain_.block_of_morphism[i] != static_cast<int>(b)) continue;
     counted[i] = true;
     const Morphism& m = said_.morphisms[i];
+    if (!from_data_[m.outputs[0]]) continue;
     if (!op_named(m.op).view) seconds += costs_.seconds(priced_, m);
     for (const Value in : m.inputs) {
       if (!there[in]) wanted.push_back(made_by_[in]);

@@ -73,6 +73,7 @@ class Blocks {
   Chain chain_;
   bool can_choose_ = false;
   std::vector<int> made_by_;
+  std::vector<bool> from_data_;             // what is made of parameters alone is not for choosing
   std::vector<std::vector<Group>> groups_;  // per block, in the same order
   std::vector<Option> options_;             // of every block
 };

@@ -135,5 +135,51 @@ TEST(Chain, OfThePresets) {
   }
 }
 
+// Where projections are joined, a block reads its weights only through their concat. The weights,
+// the concat and the gradients of both are in that block.
+TEST(Chain, WhatIsReadThroughAConcatIsInTheBlockOfItsReader) {
+  const ModelText text = find_model("llama-tiny");
+  const Scheme forward = elaborate(parse_document(text.text, text.file), text.file,
+                                   {.preset = text.preset, .settings = {{"batch", 2}}});
+  const Scheme s = said_step(forward, parse_stack("join_projections"), {});
+  const Chain chain = find_chain(s);
+  ASSERT_EQ(chain.length(), 2);
+  int concats = 0;
+  for (size_t i = 0; i < s.morphisms.size(); ++i) {
+    const Morphism& m = s.morphisms[i];
+    if (m.phase != Phase::kForward || !m.source.path.ends_with(".weight.joined")) continue;
+    EXPECT_EQ(chain.block_of_morphism[i], std::stoi(m.source.path.substr(6))) << m.source.path;
+    ++concats;
+  }
+  EXPECT_EQ(concats, 4) << "of two blocks, those of attention and of the feed-forward";
+  for (size_t v = 0; v < s.objects.size(); ++v) {
+    const std::string& path = s.objects[v].source.path;
+    if (!path.starts_with("block[")) continue;
+    EXPECT_EQ(chain.block_of[v], std::stoi(path.substr(6))) << to_string(s.objects[v].source);
+  }
+}
+
+// A concat that two blocks read is in neither, and nor are the parameters that it is made of.
+TEST(Chain, WhatTwoBlocksReadThroughAConcatIsInNone) {
+  const Scheme scheme = parse_scheme(R"(scheme:
+  input %0 x: f32[s=3, h=4]
+  parameter %1 u: f32[h=2, h=4]
+  parameter %2 v: f32[h=2, h=4]
+  parameter %3 w: f32[h=4, h=4]
+  %4 uv: f32[h=4, h=4] = concat(%1, %2) {axis=0} @uv
+  %5 a0: f32[s=3, h=4] = linear(%0, %4) @a0
+  %6 b0: f32[s=3, h=4] = add(%0, %5) @b0
+  %7 a1: f32[s=3, h=4] = linear(%6, %4) @a1
+  %8 b1: f32[s=3, h=4] = add(%6, %7) @b1
+  %9 end: f32[s=3, h=4] = linear(%8, %3) @end
+  return %9
+)");
+  verify(scheme);
+  const Chain chain = find_chain(scheme);
+  ASSERT_EQ(chain.length(), 2);
+  for (const Value v : {1, 2, 4}) EXPECT_EQ(chain.block_of[v], -1) << v;
+  EXPECT_EQ(chain.block_of_morphism[0], -1);
+}
+
 }  // namespace
 }  // namespace adjoint

@@ -11,5 +11,10 @@ TEST(FunctorFuzz, ARandomFunctorIsRefusedOrRight) {
   EXPECT_GE(counts.refused, 5);
 }
 
+// A law that was broken once: weights that a block reads through a concat counted as outside it.
+TEST(FunctorFuzz, ARegionKnowsTheWeightsOfJoinedProjections) {
+  EXPECT_EQ(fuzz_functors(5055, 1).accepted, 1);
+}
+
 }  // namespace
 }  // namespace adjoint
