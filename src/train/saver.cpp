@@ -4,6 +4,7 @@
 
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "device/limits.h"
@@ -23,10 +24,13 @@ Saver::~Saver() = default;
 
 template <class F>
 void Saver::tell_what_stays(const F& may_fail) {
-  const auto told = [&](const std::exception& e) {
+  const auto told = [&](const std::exception& e) -> std::string {
+    const int64_t before = std::exchange(saved_at_, step_to_resume(paths_).value_or(-1));
     writing_ = saved_at_;
-    return e.what() + (saved_at_ >= 0 ? fmt::format("; the save of step {} stays", saved_at_)
-                                      : std::string("; nothing was saved yet"));
+    if (saved_at_ != before && saved_at_ >= 0) return e.what();  // commit_save has said so
+    if (before < 0) return fmt::format("{}; nothing was saved yet", e.what());
+    return fmt::format("{}; the save of step {} {}", e.what(), before,
+                       saved_at_ == before ? "stays" : "can no longer be opened");
   };
   try {
     may_fail();

@@ -1,6 +1,7 @@
 #include "train/store.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -85,9 +86,13 @@ std::optional<std::string> manifest_text(const SavePaths& paths) {
   return read_file(paths.manifest());
 }
 
+struct NamedFile {
+  fs::path path = {};
+  std::unique_ptr<SafetensorsFile> file = nullptr;
+};
+
 // The file that the manifest means, under either of its names; null when neither is it.
-std::unique_ptr<SafetensorsFile> open_file(const SavePaths& paths, const Manifest& manifest,
-                                           const std::string& name) {
+NamedFile open_file(const SavePaths& paths, const Manifest& manifest, const std::string& name) {
   const Manifest::File& wanted = manifest.files.at(name);
   for (const fs::path& path : {paths.folder / wanted.temporary, paths.folder / name}) {
     try {
@@ -95,12 +100,12 @@ std::unique_ptr<SafetensorsFile> open_file(const SavePaths& paths, const Manifes
       const auto checksum = file->metadata().find("checksum");
       if (step_of(*file, path) == manifest.step && checksum != file->metadata().end() &&
           checksum->second == wanted.checksum) {
-        return file;
+        return {path, std::move(file)};
       }
     } catch (const Error&) {  // it is not there, or it is not whole
     }
   }
-  return nullptr;
+  return {};
 }
 
 // Nothing when the files are not those that the manifest means.
@@ -109,7 +114,7 @@ std::optional<OpenSave> open_by_manifest(const SavePaths& paths, const Manifest&
   OpenSave save{.model = nullptr, .optimizer = nullptr, .step = manifest.step};
   for (const auto& [name, wanted] : manifest.files) {
     if (!with_optimizer && paths.folder / name == paths.optimizer()) continue;
-    auto file = open_file(paths, manifest, name);
+    auto file = open_file(paths, manifest, name).file;
     if (!file) return std::nullopt;
     (paths.folder / name == paths.model() ? save.model : save.optimizer) = std::move(file);
   }
@@ -196,7 +201,7 @@ void settle(const SavePaths& paths) {
   const Manifest manifest = text ? parse_manifest(*text, paths) : Manifest{};
   if (open_by_manifest(paths, manifest, /*with_optimizer=*/true)) {
     for (const auto& [name, file] : manifest.files) {
-      move(paths.folder / file.temporary, paths.folder / name);
+      move(open_file(paths, manifest, name).path, paths.folder / name);
     }
   } else {
     move(model_without_manifest(paths), paths.model());
@@ -219,7 +224,7 @@ void check_writable(const SavePaths& paths) {
   probe.finish();
 }
 
-FolderLock::FolderLock(const SavePaths& paths) {
+FolderLock::FolderLock(const SavePaths& paths, Left left) {
   const fs::path lock = paths.lock();
   file_ = ::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   if (file_ < 0) fail_to_write(lock, errno);
@@ -239,7 +244,7 @@ FolderLock::FolderLock(const SavePaths& paths) {
          named ? " (process " + by.substr(kLockedBy.size(), digits - kLockedBy.size()) + ")" : "");
   }
   try {
-    settle(paths);
+    if (left == Left::kSettled) settle(paths);
   } catch (...) {
     ::close(file_);
     throw;
@@ -254,6 +259,17 @@ FolderLock::~FolderLock() { ::close(file_); }
 std::optional<int64_t> saved_step(const SavePaths& paths) {
   if (!is_there(paths.manifest()) && !is_there(model_without_manifest(paths))) return std::nullopt;
   return open_save(paths, /*with_optimizer=*/false).step;
+}
+
+std::optional<int64_t> step_to_resume(const SavePaths& paths) {
+  try {
+    const OpenSave save = open_save(paths, /*with_optimizer=*/true);
+    if (save.optimizer && step_of(*save.optimizer, paths.optimizer()) == save.step) {
+      return save.step;
+    }
+  } catch (const std::exception&) {  // there is none, or it cannot be opened
+  }
+  return std::nullopt;
 }
 
 std::string holds_run(const SavePaths& paths) {
@@ -278,11 +294,17 @@ std::string holds_run(const SavePaths& paths) {
 }
 
 void remove_run(const SavePaths& paths) {
-  std::error_code ignored;
-  for (const fs::path& file : files_of(paths)) fs::remove(file, ignored);
+  const auto remove = [](const fs::path& file) {
+    std::error_code error;
+    fs::remove(file, error);
+    if (error) fail(file.string(), ": cannot be removed: ", error.message());
+  };
+  for (const fs::path& file : files_of(paths)) remove(file);
   for (const fs::path& file : files_in(paths.functors())) {
-    if (file.extension() == ".functor") fs::remove(file, ignored);
+    if (file.extension() == ".functor") remove(file);
   }
+  remove_temporaries(paths);
+  std::error_code ignored;
   if (fs::is_empty(paths.functors(), ignored)) fs::remove(paths.functors(), ignored);
 }
 
@@ -302,9 +324,21 @@ void commit_save(const SavePaths& paths, const std::vector<AtomicFile*>& files, 
   sync_folder(paths.folder);  // the names that the manifest names, before itself
   file.replace();             // from here on this is the save
   for (AtomicFile* part : files) part->keep();
-  sync_folder(paths.folder);
-  for (AtomicFile* part : files) part->replace();
-  sync_folder(paths.folder);
+  const auto told = [&](const std::exception& e) {
+    return fmt::format(
+        "{}; the save of step {} stands all the same, and whoever writes here next moves its files "
+        "to their names",
+        e.what(), step);
+  };
+  try {
+    sync_folder(paths.folder);
+    for (AtomicFile* part : files) part->replace();
+    sync_folder(paths.folder);
+  } catch (const Error& e) {
+    throw Error(told(e));
+  } catch (const MachineError& e) {
+    throw MachineError(told(e));
+  }
 }
 
 OpenSave open_save(const SavePaths& paths, bool with_optimizer) {

@@ -41,11 +41,14 @@ struct SavePaths {
 // Makes the folder and tries to write in it; Error.
 void check_writable(const SavePaths& paths);
 
-// While it lives, no other run writes to the folder; an Error when one does already. Puts in order
-// what a writer that died has left: an interrupted save is finished, temporary files go.
+// While it lives, no other run writes to the folder; an Error when one does already. What a writer
+// that died has left is put in order: an interrupted save is finished, temporary files go. That
+// reads the manifest; who is going to remove the run leaves it all as it is, so that a damaged
+// manifest does not keep the run from being removed.
 class FolderLock {
  public:
-  explicit FolderLock(const SavePaths& paths);
+  enum class Left : uint8_t { kSettled, kAsItIs };
+  explicit FolderLock(const SavePaths& paths, Left left = Left::kSettled);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -57,17 +60,22 @@ class FolderLock {
 // What would be lost if a run began in this folder: the save "at step 7", or a file's name; empty
 // when nothing. What a run left that died before its first save is nothing.
 std::string holds_run(const SavePaths& paths);
-// Removes every file of a run.
+// Removes every file of a run, and what a writer that died has left. What cannot be removed is an
+// Error.
 void remove_run(const SavePaths& paths);
 
 // The step of the save in the folder, or nothing when there is none. A damaged one is an Error.
 std::optional<int64_t> saved_step(const SavePaths& paths);
+// The step of the save that a run could go on from, by what the files say of themselves: their
+// numbers are not read. Nothing when there is none, or when it cannot be opened.
+std::optional<int64_t> step_to_resume(const SavePaths& paths);
 
 // The step that a file of a save says it is of; an Error that names `path` when it says none.
 int64_t step_of(const SafetensorsFile& file, const std::filesystem::path& path);
 
 // Makes these files, which are written, the folder's save, all of them or none. They say step and
-// checksum in their metadata; `checksums` repeats them, in the same order.
+// checksum in their metadata; `checksums` repeats them, in the same order. An Error that comes when
+// they already are the folder's save says so.
 void commit_save(const SavePaths& paths, const std::vector<AtomicFile*>& files, int64_t step,
                  const std::vector<std::string>& checksums);
 

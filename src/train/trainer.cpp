@@ -227,8 +227,14 @@ void Trainer::check_folder() {
   if (!config_.resume) check_unheld();
   std::error_code ignored;
   if (config_.resume || fs::exists(paths_.lock(), ignored)) {
-    lock_ = std::make_unique<FolderLock>(paths_);
+    take_lock();
   }
+}
+
+void Trainer::take_lock() {
+  const bool removes = config_.overwrite;
+  lock_ = std::make_unique<FolderLock>(
+      paths_, removes ? FolderLock::Left::kAsItIs : FolderLock::Left::kSettled);
 }
 
 void Trainer::check_unheld() const {
@@ -266,7 +272,7 @@ void Trainer::load_base() {
 
 void Trainer::begin_folder() {
   check_writable(paths_);
-  if (!lock_) lock_ = std::make_unique<FolderLock>(paths_);
+  if (!lock_) take_lock();
   if (!config_.resume) check_unheld();  // another run may have come and gone since it was asked
   json settings = to_json(config_, model_->text());
   settings["options"]["data"] = fs::absolute(config_.data).string();

@@ -49,6 +49,7 @@ class Trainer {
  private:
   void fit_stack(const Scheme& forward);  // into the config
   void check_folder();
+  void take_lock();
   void check_unheld() const;
   void load_base();
   void begin_folder();

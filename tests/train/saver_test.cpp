@@ -122,7 +122,22 @@ TEST_F(Saving, AFailureIsToldAndSaysWhatStays) {
   const std::string why = error_of([&] {
     while (true) saver.check();
   });
-  EXPECT_NE(why.find("; the save of step 2 stays"), std::string::npos) << why;
+  EXPECT_NE(why.find("; the save of step 2 can no longer be opened"), std::string::npos) << why;
+}
+
+TEST_F(Saving, AFailureSaysThatTheLastSaveCannotBeOpened) {
+  step();
+  Saver saver = this->saver("behind");
+  saver.save_behind(2);
+  saver.wait();
+  const std::string saved = files(paths("behind"));
+  fs::remove(paths("behind").manifest());
+  fs::create_directories(paths("behind").manifest() / "somebody's");  // no file takes its place
+  saver.save_behind(3);
+  const std::string why = error_of([&] { saver.wait(); });
+  EXPECT_NE(why.find("save.json: cannot be written: "), std::string::npos) << why;
+  EXPECT_NE(why.find("; the save of step 2 can no longer be opened"), std::string::npos) << why;
+  EXPECT_EQ(files(paths("behind")), saved);
 }
 
 TEST_F(Saving, NumbersThatAreNoneAreToldAtOnce) {

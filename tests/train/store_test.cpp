@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -19,9 +20,10 @@
 #include "train/train_folder.h"
 
 // The calls that make a save durable come through here, in this program; a child of a test dies at
-// the one that its test chose.
+// the one that its test chose, and files of the chosen name move nowhere.
 namespace {
-int calls_left = -1;  // until death; negative: immortal
+int calls_left = -1;         // until death; negative: immortal
+std::string_view immovable;  // the name that no file moves to; empty: all do
 void may_die() {
   if (calls_left > 0 && --calls_left == 0) ::kill(::getpid(), SIGKILL);
 }
@@ -41,6 +43,10 @@ int fsync(int file) {
 int rename(const char* from, const char* to) noexcept {
   static const auto real = next<int (*)(const char*, const char*)>("rename");
   may_die();
+  if (!immovable.empty() && std::string_view(to).ends_with(immovable)) {
+    errno = EIO;
+    return -1;
+  }
   const int result = real(from, to);
   may_die();
   return result;
@@ -264,6 +270,69 @@ TEST_F(Store, AManifestIsNotBelievedUnchecked) {
   EXPECT_EQ(seen(), 1);
 }
 
+// A temporary that the manifest names and that is not what it means leaves the good file alone.
+TEST_F(Store, OnlyAFileThatOpensIsMoved) {
+  save(0);
+  const std::string other = read_file(paths_.model());
+  save(1);
+  const std::string good = bytes();
+  const json manifest = json::parse(read_file(paths_.manifest()));
+  const std::string name = manifest["files"]["model.safetensors"]["temporary"];
+  for (const std::string& text : {std::string("half of a file"), other}) {
+    write_file_atomically(paths_.folder / name, text);
+    EXPECT_EQ(seen(), 2);
+    { const FolderLock lock(paths_); }
+    EXPECT_TRUE(bytes() == good) << "a rejected temporary replaced the save";
+    EXPECT_EQ(temporaries(), 0u);
+  }
+}
+
+// From the moment when its manifest is in place a save counts, wherever its files lie; before, the
+// one before it does.
+TEST_F(Store, AFailedSaveSaysWhichOneStands) {
+  struct Case {
+    const char* moves_nowhere;
+    int64_t stands;
+    std::string told;
+  };
+  for (const Case& c :
+       {Case{"save.json", 1, "; the save of step 1 stays"},
+        Case{"model.safetensors", 2, "; the save of step 2 stands all the same"},
+        Case{"optimizer.safetensors", 2, "; the save of step 2 stands all the same"}}) {
+    save(0);
+    Saver saver(paths_, run_, "print", 1, kNoCap);
+    std::string why = "no error";
+    immovable = c.moves_nowhere;
+    try {
+      saver.save(2);
+    } catch (const MachineError& e) {
+      why = e.what();
+    }
+    immovable = {};
+    EXPECT_NE(why.find(c.told), std::string::npos) << why;
+    EXPECT_EQ(why.find("step"), why.rfind("step")) << "one save is spoken of: " << why;
+    EXPECT_EQ(seen(), c.stands) << c.moves_nowhere;
+    { const FolderLock lock(paths_); }
+    EXPECT_EQ(seen(), c.stands) << c.moves_nowhere;
+    EXPECT_EQ(temporaries(), 0u);
+    saver.save(2);  // nothing to do where it stands
+    EXPECT_EQ(seen(), 2);
+  }
+}
+
+TEST_F(Store, WhatCannotBeRemovedIsTold) {
+  save(0);
+  fs::remove(paths_.manifest());
+  fs::create_directories(paths_.manifest() / "somebody's");
+  try {
+    remove_run(paths_);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()),
+              paths_.manifest().string() + ": cannot be removed: Directory not empty");
+  }
+}
+
 TEST_F(Store, ReadersNeedNoPermissionToWrite) {
   save(0);
   fs::permissions(paths_.folder, fs::perms::owner_read | fs::perms::owner_exec);
@@ -272,6 +341,26 @@ TEST_F(Store, ReadersNeedNoPermissionToWrite) {
     EXPECT_THROW(check_writable(paths_), Error);
   }
   fs::permissions(paths_.folder, fs::perms::owner_all);
+}
+
+TEST_F(TrainFolder, OverwriteBeginsAnewWhereNoManifestCanBeRead) {
+  train(options("whole"));
+  train(options("run"));
+  const SavePaths paths(out("run"));
+  const auto expect_overwritten = [&] {
+    EXPECT_NE(error_of(resume("run", {{"steps", 9}})).find("save.json"), std::string::npos);
+    EXPECT_NE(error_of(options("run")).find("already holds a run"), std::string::npos);
+    write_file_atomically(out("run") / "model.safetensors.7-0123456789abcdef.new", "left");
+    EXPECT_EQ(error_of(options("run", {{"overwrite", true}})), "no error");
+    EXPECT_FALSE(fs::exists(out("run") / "model.safetensors.7-0123456789abcdef.new"));
+    EXPECT_EQ(saved_step(paths), 7);
+    EXPECT_TRUE(read_file(paths.model()) == read_file(SavePaths(out("whole")).model()));
+  };
+  write_file_atomically(paths.manifest(), "{ half of a manifest");
+  expect_overwritten();
+  fs::remove(paths.manifest());
+  fs::create_directory(paths.manifest());
+  expect_overwritten();
 }
 
 TEST_F(TrainFolder, AKilledRunGoesOnWithTheSameBits) {
