@@ -4,7 +4,11 @@
 // AMX is left alone, and bf16 goes by AVX-512.
 #include "ops/onednn_engine.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <iterator>
+#include <string>
 #include <string_view>
 #if defined(__linux__) && defined(__x86_64__)
 #include <cpuid.h>
@@ -34,18 +38,40 @@ bool amx_is_offered() { return false; }
 bool amx_is_usable() { return false; }
 #endif
 
-// Whoever has said which instructions are to be used is not contradicted.
+// oneDNN's words for what it may use but for DEFAULT and ALL, of versions 2 and 3.
+constexpr std::string_view kWords[] = {"sse41",
+                                       "avx",
+                                       "avx2",
+                                       "avx2_vnni",
+                                       "avx2_vnni_2",
+                                       "avx512_mic",
+                                       "avx512_mic_4ops",
+                                       "avx512_core",
+                                       "avx512_core_vnni",
+                                       "avx512_core_bf16",
+                                       "avx512_core_fp16",
+                                       "avx512_core_amx",
+                                       "avx10_1_512",
+                                       "avx512_core_amx_fp16",
+                                       "avx10_1_512_amx",
+                                       "avx10_1_512_amx_fp16"};
+
+// Whoever has said which instructions are to be used is not contradicted. oneDNN takes no notice of
+// an empty variable or of a word that it does not know, so neither says anything.
 bool is_said() {
   for (const char* variable : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
     const char* value = std::getenv(variable);
-    if (value && std::string_view(value) != "DEFAULT" && std::string_view(value) != "ALL") {
-      return true;
-    }
+    if (!value || !*value) continue;
+    std::string word = value;
+    for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
   }
   return false;
 }
 
 }  // namespace
+
+bool amx_runs_here() { return amx_is_offered() && amx_is_usable(); }
 
 const dnnl::engine& onednn_engine() {
   static const dnnl::engine cpu = [] {

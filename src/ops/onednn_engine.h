@@ -8,4 +8,7 @@ namespace adjoint {
 // process, which instructions are used.
 const dnnl::engine& onednn_engine();
 
+// Whether AMX can be used: the processor offers it and tells its sizes, and the kernel lends it.
+bool amx_runs_here();
+
 }  // namespace adjoint
