@@ -190,7 +190,8 @@ extern const OpDef op_contract = {
     .cpu_workspace =
         [](const KernelCall& k) {
           const auto product = product_of(k);
-          return product ? product_workspace(*product) : Bytes{0};
+          return product ? product_workspace(*product)
+                         : naive_contract_workspace(k.call.text("map"), k);
         },
     .cuda = cuda,
     .cuda_workspace =

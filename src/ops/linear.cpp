@@ -177,7 +177,8 @@ extern const OpDef op_linear = {
     .cpu_workspace =
         [](const KernelCall& k) {
           const auto product = product_of(k);
-          return product ? product_workspace(*product) : Bytes{0};
+          return product ? product_workspace(*product)
+                         : naive_contract_workspace(linear_map(k.call.inputs[0]), k);
         },
     .cuda = cuda,
     .cuda_workspace =

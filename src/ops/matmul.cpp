@@ -129,37 +129,59 @@ std::optional<Product> product_on_cpu(const std::string& map, const KernelCall& 
   return product;
 }
 
-Launch prepare_naive_contract(const std::string& map, const KernelCall& call, const Pointers& at) {
+namespace {
+
+// Where every letter of an index map steps, as plain loops want it.
+struct NaiveLetters {
+  std::vector<ProductLetter> kept = {}, summed = {};
+  bool adds = false, float64 = false;
+};
+
+NaiveLetters naive_letters(const std::string& map, const KernelCall& call) {
   const ProductLetters parsed = product_letters(map).value();
-  const Type c_type = call.outputs[0];
-  const bool adds = call.call.op == "contract" && call.call.inputs.size() > 2;
-  std::vector<ProductLetter> kept, summed;
+  const std::vector<Type>& in = call.call.inputs;
+  NaiveLetters letters{.adds = call.call.op == "contract" && in.size() > 2};
   std::string seen;
-  const auto collect = [&](const std::string& in, const Type& type) {
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (seen.find(in[i]) != std::string::npos) continue;
-      seen += in[i];
-      const auto stride = [&](const std::string& letters, const Strides& strides) {
-        const size_t found = letters.find(in[i]);
+  const auto collect = [&](const std::string& of, const Type& type) {
+    for (size_t i = 0; i < of.size(); ++i) {
+      if (seen.find(of[i]) != std::string::npos) continue;
+      seen += of[i];
+      const auto stride = [&](const std::string& names, const Strides& strides) {
+        const size_t found = names.find(of[i]);
         return found == std::string::npos ? 0 : strides[found];
       };
       const ProductLetter l{.size = type.dim(static_cast<int>(i)),
                             .a = stride(parsed.a, call.in_strides[0]),
                             .b = stride(parsed.b, call.in_strides[1]),
                             .c = stride(parsed.c, call.out_strides[0]),
-                            .addend = adds ? stride(parsed.c, call.in_strides[2]) : 0};
-      (parsed.c.find(in[i]) != std::string::npos ? kept : summed).push_back(l);
+                            .addend = letters.adds ? stride(parsed.c, call.in_strides[2]) : 0};
+      (parsed.c.find(of[i]) != std::string::npos ? letters.kept : letters.summed).push_back(l);
     }
   };
-  collect(parsed.c, c_type);
-  collect(parsed.a, call.call.inputs[0]);
-  collect(parsed.b, call.call.inputs[1]);
-  const Dtype a_dtype = call.call.inputs[0].dtype, b_dtype = call.call.inputs[1].dtype;
-  if (a_dtype == Dtype::kF64 && b_dtype == Dtype::kF64 && c_type.dtype == Dtype::kF64) {
+  collect(parsed.c, call.outputs[0]);
+  collect(parsed.a, in[0]);
+  collect(parsed.b, in[1]);
+  letters.float64 = in[0].dtype == Dtype::kF64 && in[1].dtype == Dtype::kF64 &&
+                    call.outputs[0].dtype == Dtype::kF64;
+  return letters;
+}
+
+}  // namespace
+
+Bytes naive_contract_workspace(const std::string& map, const KernelCall& call) {
+  const NaiveLetters letters = naive_letters(map, call);
+  return letters.float64 ? float64_product_workspace(letters.kept, letters.summed) : Bytes{0};
+}
+
+Launch prepare_naive_contract(const std::string& map, const KernelCall& call, const Pointers& at) {
+  const auto [kept, summed, adds, float64] = naive_letters(map, call);
+  if (float64) {
     Pointers operands = at;
     operands.in.resize(adds ? 3 : 2);
     return prepare_float64_product(kept, summed, operands);
   }
+  const Type c_type = call.outputs[0];
+  const Dtype a_dtype = call.call.inputs[0].dtype, b_dtype = call.call.inputs[1].dtype;
   int64_t results = 1, terms = 1;
   for (const ProductLetter& l : kept) results *= l.size;
   for (const ProductLetter& l : summed) terms *= l.size;
@@ -173,7 +195,7 @@ Launch prepare_naive_contract(const std::string& map, const KernelCall& call, co
       inner /= summed[i].size;
     }
   }
-  return [=] {
+  return [=, kept = kept, adds = adds] {
     parallel_for(results, 64, [&](int64_t begin, int64_t end, int) {
       for (int64_t r = begin; r < end; ++r) {
         int64_t rest = r, a = 0, b = 0, c = 0, addend = 0;

@@ -67,6 +67,7 @@ Launch prepare_product(const Product& product, const void* a, const void* b, con
                        void* c, void* workspace);
 
 // In plain loops, any index map, sums in float64 (or float32 for float32).
+Bytes naive_contract_workspace(const std::string& map, const KernelCall& call);
 Launch prepare_naive_contract(const std::string& map, const KernelCall& call, const Pointers& at);
 
 }  // namespace adjoint

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/error.h"
 #include "device/parallel.h"
 
 namespace adjoint {
@@ -61,20 +62,14 @@ ADJOINT_SIMD void multiply(int64_t k, const double* a, const double* b, double* 
 struct Float64Product {
   const double *a, *b, *addend;
   double* c;
+  double *packed_a, *packed_b;
   Offsets batch, m, n, k;  // letters of both operands, of the first, of the second, summed
-  double *packed_a = nullptr, *packed_b = nullptr;  // while it runs
 
   int64_t row_tiles() const { return pieces(m.size(), kRows); }
   int64_t column_tiles() const { return pieces(n.size(), kColumns); }
 
   void run() {
     const int64_t depth = k.size();
-    // The panels are as large as the operands, so all products of a step share their memory.
-    thread_local std::vector<double> panels;
-    const int64_t size_a = batch.size() * row_tiles() * kRows * depth;
-    const int64_t size = size_a + batch.size() * column_tiles() * kColumns * depth;
-    if (static_cast<int64_t>(panels.size()) < size) panels.resize(size);
-    packed_a = panels.data(), packed_b = panels.data() + size_a;
     const int64_t grain = 1 + 4096 / (depth * kRows);
     parallel_for(batch.size() * row_tiles(), grain, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
@@ -117,7 +112,33 @@ struct Float64Product {
   }
 };
 
+enum class Group : uint8_t { kBatch, kRows, kColumns };
+Group group_of(const ProductLetter& kept) {
+  return kept.a && kept.b ? Group::kBatch : kept.b ? Group::kColumns : Group::kRows;
+}
+
+// Numbers in the panels of each operand.
+struct Panels {
+  int64_t a = 1, b = 1;
+};
+Panels panels_of(const std::vector<ProductLetter>& kept, const std::vector<ProductLetter>& summed) {
+  int64_t batch = 1, rows = 1, columns = 1, depth = 1;
+  for (const ProductLetter& l : kept) {
+    const Group group = group_of(l);
+    (group == Group::kBatch ? batch : group == Group::kColumns ? columns : rows) *= l.size;
+  }
+  for (const ProductLetter& l : summed) depth *= l.size;
+  return {.a = batch * pieces(rows, kRows) * kRows * depth,
+          .b = batch * pieces(columns, kColumns) * kColumns * depth};
+}
+
 }  // namespace
+
+Bytes float64_product_workspace(const std::vector<ProductLetter>& kept,
+                                const std::vector<ProductLetter>& summed) {
+  const Panels panels = panels_of(kept, summed);
+  return {(panels.a + panels.b) * static_cast<int64_t>(sizeof(double))};
+}
 
 Launch prepare_float64_product(const std::vector<ProductLetter>& kept,
                                const std::vector<ProductLetter>& summed, const Pointers& at) {
@@ -126,8 +147,15 @@ Launch prepare_float64_product(const std::vector<ProductLetter>& kept,
   product->b = static_cast<const double*>(at.in[1]);
   product->addend = at.in.size() > 2 ? static_cast<const double*>(at.in[2]) : nullptr;
   product->c = static_cast<double*>(at.out[0]);
+  CHECK(at.workspace, "the panels of a float64 product are planned");
+  product->packed_a = static_cast<double*>(at.workspace);
+  product->packed_b = product->packed_a + panels_of(kept, summed).a;
   for (const ProductLetter& l : kept) {
-    (l.a && l.b ? product->batch : l.b ? product->n : product->m).step(l);
+    const Group group = group_of(l);
+    (group == Group::kBatch     ? product->batch
+     : group == Group::kColumns ? product->n
+                                : product->m)
+        .step(l);
   }
   for (const ProductLetter& l : summed) product->k.step(l);
   return [product] { product->run(); };

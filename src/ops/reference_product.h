@@ -11,7 +11,10 @@ struct ProductLetter {
   int64_t size, a, b, c, addend;
 };
 
-// c = a b (+ addend), all float64. `kept` are the letters of c, `summed` the others.
+// c = a b (+ addend), all float64. `kept` are the letters of c, `summed` the others. The panels lie
+// in the workspace.
+Bytes float64_product_workspace(const std::vector<ProductLetter>& kept,
+                                const std::vector<ProductLetter>& summed);
 Launch prepare_float64_product(const std::vector<ProductLetter>& kept,
                                const std::vector<ProductLetter>& summed, const Pointers& at);
 

@@ -32,7 +32,9 @@ TEST(ReferenceProduct, IsTheSumWrittenOut) {
         {.size = l, .a = 1, .b = n * k, .c = 0, .addend = 0}};
     for (const bool adds : {false, true}) {
       std::vector<double> c(batch * m * n, NAN);
-      Pointers at{.in = {a.data(), b.data()}, .out = {c.data()}};
+      const int64_t bytes = float64_product_workspace(kept, summed).count;
+      std::vector<double> panels(bytes / sizeof(double), NAN);
+      Pointers at{.in = {a.data(), b.data()}, .out = {c.data()}, .workspace = panels.data()};
       if (adds) at.in.push_back(addend.data());
       prepare_float64_product(kept, summed, at)();
       for (int64_t x = 0; x < batch; ++x) {
