@@ -132,18 +132,25 @@ Scheme Judge::scheme_for(const Stack& stack, Kind kind) {
   return to_reference(kind == Kind::kUnrounded ? without_narrow(step) : step);
 }
 
-const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const Trace* replayed) {
+// Runs from all seeds are made together, so that a step is planned and prepared once for them.
+const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const Stack* replayed) {
   if (kind == Kind::kUnrounded && !has_narrow(built(stack).scheme)) kind = Kind::kReference;
-  auto& kept = traces_[{identity(stack), seed, kind, replayed ? choices_of(*replayed) : ""}];
-  if (!kept) {
-    kept = std::make_unique<Trace>(trace_run(scheme_for(stack, kind), ranges_,
-                                             {.seed = seed,
-                                              .steps = subject_.steps,
-                                              .reference = kind != Kind::kRun,
-                                              .target = subject_.target,
-                                              .replayed = replayed}));
+  const std::string name = identity(stack);
+  const auto kept = [&](uint64_t of) -> std::unique_ptr<Trace>& {
+    return traces_[{name, of, kind, replayed ? choices_of(trace(*replayed, of, Kind::kRun)) : ""}];
+  };
+  if (!kept(seed)) {
+    TraceOptions options{
+        .steps = subject_.steps, .reference = kind != Kind::kRun, .target = subject_.target};
+    Tracer tracer(scheme_for(stack, kind), ranges_, options, &drawn_);
+    for (const uint64_t each : subject_.seeds) {
+      options.seed = each;
+      options.replayed = replayed ? &trace(*replayed, each, Kind::kRun) : nullptr;
+      std::unique_ptr<Trace>& place = kept(each);
+      if (!place) place = std::make_unique<Trace>(tracer.trace(options));
+    }
   }
-  return *kept;
+  return *kept(seed);
 }
 
 // The functors that decide which function a stack computes: the others keep it.
@@ -159,42 +166,45 @@ Stack Judge::function_of(const Stack& stack) {
   }
 }
 
+const Errors& Judge::errors_between(const Trace& run, const Trace& reference) {
+  const auto [kept, fresh] = errors_.try_emplace({&run, &reference});
+  if (fresh) kept->second = errors_against(run, reference);
+  return kept->second;
+}
+
 Judge::Measured Judge::measure(Law law, const Stack& with, const Stack& rest, uint64_t seed) {
   const Trace& run = trace(with, seed, Kind::kRun);
   const Trace& plain = trace(rest, seed, Kind::kRun);
   if (law == Law::kReassociating) {
     const Stack function = function_of(rest);
-    return {errors_against(run, trace(function, seed, Kind::kUnrounded, &run)),
-            errors_against(plain, trace(function, seed, Kind::kUnrounded, &plain))};
+    return {errors_between(run, trace(function, seed, Kind::kUnrounded, &with)),
+            errors_between(plain, trace(function, seed, Kind::kUnrounded, &rest))};
   }
   const Stack function = function_of(with);
-  const Trace& without_it = trace(function_of(rest), seed, Kind::kReference, &plain);
-  Measured measured{errors_against(run, trace(function, seed, Kind::kReference, &run)),
-                    errors_against(plain, without_it), moved_from(run, without_it)};
+  const Trace& without_it = trace(function_of(rest), seed, Kind::kReference, &rest);
+  Measured measured{errors_between(run, trace(function, seed, Kind::kReference, &with)),
+                    errors_between(plain, without_it), moved_from(run, without_it)};
   const bool close = std::all_of(measured.with.begin(), measured.with.end(), [&](const auto& e) {
     const auto found = measured.rest.find(e.first);
     const double base = found == measured.rest.end() ? 0 : found->second;
     return e.second <= kTimes * std::max(base, kFloor);
   });
-  if (!close) raise(measured.rest, moved_by_jitter(function, seed, run));
+  if (!close) raise(measured.rest, moved_by_jitter(function, seed, with));
   return measured;
 }
 
-const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const Trace& run) {
+const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const Stack& of) {
+  const Trace& run = trace(of, seed, Kind::kRun);
   auto [kept, fresh] = moved_.try_emplace({identity(function), seed, choices_of(run)});
   Errors& moved = kept->second;
   if (!fresh) return moved;
-  const Trace& reference = trace(function, seed, Kind::kReference, &run);
-  const Scheme scheme = scheme_for(function, Kind::kReference);
+  const Trace& reference = trace(function, seed, Kind::kReference, &of);
   const double unit = narrowest_unit(built(function).scheme);
+  TraceOptions options{.seed = seed, .steps = subject_.steps, .reference = true, .replayed = &run};
+  Tracer tracer(scheme_for(function, Kind::kReference), ranges_, options, &drawn_);
   const auto moved_by = [&](double jitter) {
-    return errors_against(trace_run(scheme, ranges_,
-                                    {.seed = seed,
-                                     .steps = subject_.steps,
-                                     .reference = true,
-                                     .replayed = &run,
-                                     .jitter = jitter}),
-                          reference);
+    options.jitter = jitter;
+    return errors_against(tracer.trace(options), reference);
   };
   moved = moved_by(kLeastJitter);
   if (unit == 0) return moved;
@@ -208,31 +218,40 @@ const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const
 }
 
 // The run of a stack again, with the same choices, from parameters that are moved by about a unit
-// in the last place.
-Trace Judge::jittered(const Stack& stack, const Trace& run, uint64_t seed, int draw) {
-  const Scheme& scheme = built(stack).scheme;
-  return trace_run(scheme, ranges_,
-                   {.seed = seed,
-                    .steps = subject_.steps,
-                    .target = subject_.target,
-                    .replayed = &run,
-                    .jitter = std::max(0x1p-23, narrowest_unit(scheme) / 2),
-                    .draw = draw});
-}
+// in the last place. Most stacks are never asked for it.
+class Judge::Jittered {
+ public:
+  Jittered(Judge& judge, const Stack& stack) : judge_(judge), stack_(stack) {}
+
+  Trace trace(uint64_t seed, int draw) {
+    const Scheme& scheme = judge_.built(stack_).scheme;
+    const TraceOptions options{.seed = seed,
+                               .steps = judge_.subject_.steps,
+                               .target = judge_.subject_.target,
+                               .replayed = &judge_.trace(stack_, seed, Kind::kRun),
+                               .jitter = std::max(0x1p-23, narrowest_unit(scheme) / 2),
+                               .draw = draw};
+    if (!tracer_) tracer_.emplace(scheme, judge_.ranges_, options, &judge_.drawn_);
+    return tracer_->trace(options);
+  }
+
+ private:
+  Judge& judge_;
+  const Stack& stack_;
+  std::optional<Tracer> tracer_;
+};
 
 // The errors of such a run without the functor, against the reference from where they were.
-Errors Judge::plain_spread(Law law, const Stack& rest, uint64_t seed, int draw) {
-  const Trace& plain = trace(rest, seed, Kind::kRun);
+Errors Judge::plain_spread(Law law, const Stack& rest, uint64_t seed, Jittered& runs, int draw) {
   const Kind kind = law == Law::kReassociating ? Kind::kUnrounded : Kind::kReference;
-  const Trace& reference = trace(function_of(rest), seed, kind, &plain);
-  return errors_against(jittered(rest, plain, seed, draw), reference);
+  const Trace& reference = trace(function_of(rest), seed, kind, &rest);
+  return errors_against(runs.trace(seed, draw), reference);
 }
 
 // How far the stack itself moves when its parameters move so: what noise does, and no mistake,
 // since a mistake is in both runs.
-Errors Judge::own_spread(const Stack& with, uint64_t seed, int draw) {
-  const Trace& run = trace(with, seed, Kind::kRun);
-  return errors_against(jittered(with, run, seed, draw), run);
+Errors Judge::own_spread(const Stack& with, uint64_t seed, Jittered& runs, int draw) {
+  return errors_against(runs.trace(seed, draw), trace(with, seed, Kind::kRun));
 }
 
 void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest) {
@@ -255,6 +274,7 @@ void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest)
     if (measured.moved && !verdict.moved) verdict.moved.emplace();
     if (measured.moved) raise(*verdict.moved, *measured.moved);
   }
+  Jittered plain_runs(*this, rest), own_runs(*this, with);
   for (int draw = 1; draw <= kDraws; ++draw) {
     std::set<uint64_t> doubtful;
     double worst = 0;
@@ -265,8 +285,8 @@ void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest)
     }
     if (doubtful.empty() || (draw > kFewDraws && worst > kBlatant)) break;
     for (const uint64_t seed : doubtful) {
-      raise(plain, plain_spread(verdict.law, rest, seed, draw));
-      if (verdict.law == Law::kApproximating) raise(own, own_spread(with, seed, draw));
+      raise(plain, plain_spread(verdict.law, rest, seed, plain_runs, draw));
+      if (verdict.law == Law::kApproximating) raise(own, own_spread(with, seed, own_runs, draw));
     }
   }
   double nearest = -1;
@@ -334,20 +354,20 @@ double Judge::largest_error(const Stack& stack) {
   const Stack judge = function_of(stack);
   for (const uint64_t seed : subject_.seeds) {
     const Trace& run = trace(stack, seed, Kind::kRun);
-    const Trace& reference = trace(judge, seed, narrow ? Kind::kReference : Kind::kUnrounded, &run);
+    const Trace& reference =
+        trace(judge, seed, narrow ? Kind::kReference : Kind::kUnrounded, &stack);
     largest = std::max(largest,
-                       worst_of_kind(errors_against(run, reference), TensorKey::Kind::kGradient));
+                       worst_of_kind(errors_between(run, reference), TensorKey::Kind::kGradient));
   }
   return largest;
 }
 
 Moved Judge::moved_by(const Stack& stack) {
-  const Stack plain = function_of(parse_stack(""));
+  const Stack plain = parse_stack(""), function = function_of(plain);
   Moved moved;
   for (const uint64_t seed : subject_.seeds) {
     raise(moved, moved_from(trace(stack, seed, Kind::kRun),
-                            trace(plain, seed, Kind::kReference,
-                                  &trace(parse_stack(""), seed, Kind::kRun))));
+                            trace(function, seed, Kind::kReference, &plain)));
   }
   return moved;
 }
@@ -404,13 +424,24 @@ std::optional<WrongNode> Judge::first_wrong(const Stack& stack, size_t index,
 
 void Judge::forget(const Stack& stack) {
   const std::string gone = identity(stack);
+  errors_.clear();
   std::erase_if(traces_, [&](const auto& entry) { return std::get<0>(entry.first) == gone; });
   built_.erase(gone);
 }
 
 void Judge::forget_all_but(const Stack& stack) {
-  const std::set<std::string> kept = {identity(stack), identity(function_of(stack))};
-  std::erase_if(traces_, [&](const auto& entry) { return !kept.count(std::get<0>(entry.first)); });
+  std::set<std::string> kept;
+  for (const Stack& each : {stack, parse_stack("")}) {
+    kept.insert({identity(each), identity(function_of(each))});
+  }
+  std::set<const Trace*> gone;
+  for (const auto& [key, trace] : traces_) {
+    if (!kept.count(std::get<0>(key))) gone.insert(trace.get());
+  }
+  std::erase_if(errors_, [&](const auto& entry) {
+    return gone.count(entry.first.first) || gone.count(entry.first.second);
+  });
+  std::erase_if(traces_, [&](const auto& entry) { return gone.count(entry.second.get()); });
   std::erase_if(built_, [&](const auto& entry) { return !kept.count(entry.first); });
 }
 

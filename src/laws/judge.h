@@ -87,13 +87,15 @@ class Judge {
   std::optional<WrongNode> first_wrong(const Stack& stack, size_t index, const Verdict& verdict);
 
   void forget(const Stack& stack);
+  // All but the stack, the plain step and their references.
   void forget_all_but(const Stack& stack);
   const Subject& subject() const { return subject_; }
 
  private:
   enum class Kind : uint8_t { kRun, kReference, kUnrounded };
-  const Trace& trace(const Stack& stack, uint64_t seed, Kind kind, const Trace* replayed = nullptr);
-  const Errors& moved_by_jitter(const Stack& function, uint64_t seed, const Trace& run);
+  // A reference makes the choices of the run of `replayed` again.
+  const Trace& trace(const Stack& stack, uint64_t seed, Kind kind, const Stack* replayed = nullptr);
+  const Errors& moved_by_jitter(const Stack& function, uint64_t seed, const Stack& run);
   Scheme scheme_for(const Stack& stack, Kind kind);
   Trace node_trace(const Stack& stack, Kind kind, const Verdict& verdict, const Trace* replayed);
   void judge_bits(Verdict& verdict, const Stack& with, const Stack& rest);
@@ -103,15 +105,18 @@ class Judge {
     std::optional<Moved> moved = {};
   };
   Stack function_of(const Stack& stack);
+  const Errors& errors_between(const Trace& run, const Trace& reference);  // of kept traces
   Measured measure(Law law, const Stack& with, const Stack& rest, uint64_t seed);
-  Trace jittered(const Stack& stack, const Trace& run, uint64_t seed, int draw);
-  Errors plain_spread(Law law, const Stack& rest, uint64_t seed, int draw);
-  Errors own_spread(const Stack& with, uint64_t seed, int draw);
+  class Jittered;
+  Errors plain_spread(Law law, const Stack& rest, uint64_t seed, Jittered& runs, int draw);
+  Errors own_spread(const Stack& with, uint64_t seed, Jittered& runs, int draw);
 
   Subject subject_;
   InputRanges ranges_;
+  DrawnNumbers drawn_;
   std::map<std::string, BuiltStep> built_;
   std::map<std::tuple<std::string, uint64_t, Kind, std::string>, std::unique_ptr<Trace>> traces_;
+  std::map<std::pair<const Trace*, const Trace*>, Errors> errors_;
   std::map<std::tuple<std::string, uint64_t, std::string>, Errors> moved_;
 };
 

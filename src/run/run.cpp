@@ -15,6 +15,7 @@
 #include "ops/elements.h"
 #include "ops/product_table.h"
 #include "ops/quantize.h"
+#include "run/initial_values.h"
 
 namespace adjoint {
 
@@ -70,9 +71,7 @@ Run::Run(Scheme scheme, Plan plan, RunOptions options)
   if (on_gpu()) stream_->fill_with_noise(base_[0], plan_.arena_of(Tier::kDevice).size);
   prepare();  // products are timed there
   if (on_gpu()) fill_arena(std::byte{0});
-  for (const Value v : scheme_.inputs) {
-    if (scheme_[v].role == Role::kControl && scheme_[v].init) set_number(v, 1);
-  }
+  set_controls();
 }
 
 Run::Run(Scheme scheme, Plan plan, Run& host, RunOptions options)
@@ -87,6 +86,17 @@ Run::Run(Scheme scheme, Plan plan, Run& host, RunOptions options)
   }
   base_ = host.base_;
   prepare();
+}
+
+void Run::set_controls() {
+  for (const Value v : scheme_.inputs) {
+    if (scheme_[v].role == Role::kControl && scheme_[v].init) set_number(v, 1);
+  }
+}
+
+void Run::reset() {
+  fill_arena(std::byte{0});
+  set_controls();
 }
 
 void Run::fill_arena(std::byte pattern) {
@@ -387,9 +397,18 @@ void Run::set_values(Value v, const std::vector<double>& values) {
   void* to = on_gpu() ? copy.data() : data(v);
   // What lies between its elements is others'.
   if (on_gpu()) stream_->copy(copy.data(), data(v), extent(v)), synchronize();
-  for_each_element(type, plan_.places[v].strides, [&](int64_t k, int64_t offset) {
-    store_element(to, type.dtype, offset, values[k]);
-  });
+  const Strides& strides = plan_.places[v].strides;
+  if (type.dtype == Dtype::kF32 || type.dtype == Dtype::kF64) {
+    with_float_type(type.dtype, [&]<class T>() {
+      for_each_element(type, strides, [&](int64_t k, int64_t offset) {
+        static_cast<T*>(to)[offset] = static_cast<T>(values[k]);
+      });
+    });
+  } else {
+    for_each_element(type, strides, [&](int64_t k, int64_t offset) {
+      store_element(to, type.dtype, offset, values[k]);
+    });
+  }
   if (on_gpu()) stream_->copy(data(v), copy.data(), extent(v)), synchronize();
 }
 
@@ -412,28 +431,6 @@ Bytes Run::touched(std::byte pattern, Tier tier) const {
 }
 
 namespace {
-
-// Elements [begin, end) as they are at first, each given to take(i, value). Normal numbers come in
-// pairs, and a billion of them take seconds.
-template <class Take>
-void initial_values(const Init& init, const RandomStream& stream, int64_t begin, int64_t end,
-                    Take take) {
-  if (init.kind == Init::Kind::kNormal) {
-    for (int64_t i = begin; i < end;) {
-      const std::array<double, 2> pair = stream.normals(i / 2);
-      do take(i, init.scale * pair[i % 2]);
-      while (++i % 2 && i < end);
-    }
-    return;
-  }
-  for (int64_t i = begin; i < end; ++i) {
-    const bool uniform = init.kind == Init::Kind::kUniform;
-    take(i, uniform                           ? init.scale * (2 * stream.uniform(i) - 1)
-            : init.kind == Init::Kind::kZeros ? 0
-            : init.kind == Init::Kind::kOnes  ? 1
-                                              : init.scale);
-  }
-}
 
 // A parameter that is held as codes: what it stands for, and how.
 struct Encoded {
@@ -483,35 +480,39 @@ void write_codes(Run& run, const Encoded& e, const float* matrix) {
 
 }  // namespace
 
-void initialize(Run& run, uint64_t seed) {
-  const auto stream_of = [&](const Source& source) {
-    return RandomStream{random_key(seed, to_string(source) + ":init"), 0};
+void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn) {
+  const auto values_of = [&](const Source& source, const Init& init, int64_t count) {
+    return InitialValues(init, {random_key(seed, to_string(source) + ":init"), 0}, count, drawn);
   };
   std::set<Value> written;
   for (const Encoded& e : encoded_parameters(run.scheme())) {
     written.insert({e.codes, e.scales});
     const auto& init = run.scheme()[e.codes].init;
     if (!init) continue;
-    const RandomStream stream = stream_of(e.source);
+    const InitialValues values = values_of(e.source, *init, e.type.num_elements());
     std::vector<float> matrix(e.type.num_elements());
     parallel_for(e.type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
-      initial_values(*init, stream, begin, end,
-                     [&](int64_t i, double value) { matrix[i] = static_cast<float>(value); });
+      values.give(begin, end,
+                  [&](int64_t i, double value) { matrix[i] = static_cast<float>(value); });
     });
     write_codes(run, e, matrix.data());
   }
   for (const Value v : run.scheme().inputs) {
     const Object& object = run.scheme()[v];
     if (!object.init || written.count(v)) continue;
-    const RandomStream stream = stream_of(object.source);
     const Type& type = object.type;
+    if (object.init->kind == Init::Kind::kZeros) {
+      run.clear(v);
+      continue;
+    }
+    const InitialValues values = values_of(object.source, *object.init, type.num_elements());
     const int64_t row = type.rank() ? type.dim(-1) : 1;
     const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
     std::vector<std::byte> data(type.bytes().count);
     // Indices count logical elements: padding changes no value. Of inputs only the last axis is
     // ever padded.
     parallel_for(type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
-      initial_values(*object.init, stream, begin, end, [&](int64_t i, double value) {
+      values.give(begin, end, [&](int64_t i, double value) {
         const int64_t place = row == physical ? i : i / row * physical + i % row;
         store_element(data.data(), type.dtype, place, value);
       });

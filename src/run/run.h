@@ -77,8 +77,10 @@ class Run {
   // are laid out by whoever asked for them, so one that was written at all was used whole.
   Bytes touched(std::byte pattern, Tier tier = Tier::kDevice) const;
   void fill_arena(std::byte pattern);  // of every tier
+  void reset();                        // as it was when it was made
 
  private:
+  void set_controls();
   void prepare();
   void run_calls(int begin, int end, bool for_good);
   void bury(int at, bool for_good);
@@ -118,8 +120,10 @@ class Run {
 };
 
 // Begins every parameter and state as the scheme says: random values keyed by seed and source path.
-// One that is held as codes gets those of the values that it would begin with.
-void initialize(Run& run, uint64_t seed);
+// One that is held as codes gets those of the values that it would begin with. Whoever begins many
+// runs keeps the random numbers that were drawn.
+class DrawnNumbers;
+void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn = nullptr);
 
 // Gives a parameter these values, in logical order; one that is held as codes gets their codes.
 // Refuses a source that no parameter has, a wrong number of values, and values that are too large

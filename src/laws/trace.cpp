@@ -1,0 +1,294 @@
+#include "laws/trace.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/philox.h"
+#include "device/parallel.h"
+#include "ops/builder.h"
+#include "ops/elements.h"
+#include "train/trainer.h"
+
+namespace adjoint {
+
+namespace {
+
+// Halvings that take a loss scale of 2^16 to 1, and some.
+constexpr int kMostSkips = 20;
+
+// One number of a batch. About one target in seven is masked, every sample but the first ends
+// early, and the second one counts for nothing at all.
+double datum(const InputRange& range, const RandomStream& stream, int64_t index, const Type& type) {
+  const int64_t row = type.rank() > 1 ? type.num_elements() / type.dim(0) : 1;
+  const int64_t sample = index / row, place = index % row;
+  const uint32_t bits = stream.bits(index);
+  if (range.ignored) {
+    const bool late = place >= row - sample * 2 % std::max<int64_t>(1, row - 1);
+    if (bits % 7 == 0 || sample == 1 || (sample > 0 && late)) {
+      return static_cast<double>(*range.ignored);
+    }
+  }
+  return static_cast<double>((bits >> 3) % range.below);
+}
+
+bool has_state(const Object& object) {
+  return object.role == Role::kParameter || object.role == Role::kState;
+}
+
+}  // namespace
+
+Tracer::Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions& options,
+               DrawnNumbers* drawn)
+    : ranges_(ranges),
+      options_(options),
+      drawn_(drawn),
+      run_(step,
+           make_plan(step, {.threads = num_threads(),
+                            .target = options.reference ? Target::kCpu : options.target,
+                            .deterministic = true}),
+           {.reference = options.reference, .poison = options.nodes_of < 0}),
+      gradient_of_(step.objects.size(), -1) {
+  find_gradients();
+  find_choices();
+  run_.after_call = [this](int at) { after_call(at); };
+}
+
+Trace Tracer::trace(const TraceOptions& options) {
+  CHECK(options.reference == options_.reference && options.target == options_.target &&
+            (options.nodes_of < 0) == (options_.nodes_of < 0),
+        "a tracer prepares one kind of run");
+  options_ = options;
+  if (!fresh_) run_.reset();
+  fresh_ = false;
+  trace_ = {};
+  trace_.choices.resize(options.replayed ? 0 : options.steps);
+  begin();
+  for (step_ = 0; step_ < options_.steps; ++step_) {
+    if (options_.jitter > 0) jitter();
+    take_step();
+    constexpr const char* kOutputs[] = {"loss", "count", "norm"};
+    for (size_t i = 0; i < 3 && i < scheme().outputs.size(); ++i) {
+      const Value out = scheme().outputs[i];
+      trace_.tensors[{TensorKey::Kind::kMetric, kOutputs[i], step_}] = run_.values(out);
+    }
+  }
+  for (const Value in : scheme().inputs) {
+    if (!has_state(scheme()[in])) continue;
+    trace_.tensors[{TensorKey::Kind::kState, to_string(scheme()[in].source), options_.steps - 1}] =
+        run_.values(in);
+  }
+  for (Node& node : nodes_) {
+    if (node.numbers.empty()) continue;
+    trace_.nodes.push_back({node.source, node.op, node.sizes, std::move(node.numbers)});
+    node.numbers.clear();
+  }
+  return std::move(trace_);
+}
+
+void Tracer::take_step() {
+  for (int tries = 0; tries < kMostSkips; ++tries) {
+    feed();  // every time: a step may use the bytes of its data for something else
+    scale_ = 1;
+    for (const char* name : {"scale", "loss_scale"}) {
+      if (const Value v = input_named(scheme(), name); v >= 0) scale_ = run_.number(v);
+    }
+    replayed_.clear();
+    for (Node& node : nodes_) node.numbers.clear();
+    if (!options_.replayed) trace_.choices[step_].clear();
+    run_.step();
+    if (std::isfinite(run_.number(scheme().outputs[2]))) return;
+  }
+}
+
+// The last object of a source is the whole gradient: parts and iterations come before it.
+void Tracer::find_gradients() {
+  std::map<std::string, Value> last;
+  for (size_t v = 0; v < scheme().objects.size(); ++v) {
+    const Source& source = scheme().objects[v].source;
+    if (source.facet == "grad") last[source.path] = static_cast<Value>(v);
+  }
+  for (const Value in : scheme().inputs) {
+    if (scheme()[in].role != Role::kParameter || scheme()[in].frozen) continue;
+    const auto found = last.find(scheme()[in].source.path);
+    if (found != last.end()) gradient_of_[found->second] = in;
+  }
+}
+
+void Tracer::find_choices() {
+  for (const Morphism& m : scheme().morphisms) {
+    if (op_named(m.op).effect != Effect::kChoosing) continue;
+    for (const Value out : m.outputs) {
+      if (!is_float(scheme()[out].type.dtype)) chosen_.insert(out);
+    }
+  }
+  if (options_.nodes_of < 0) return;
+  first_node_.resize(scheme().morphisms.size());
+  for (size_t i = 0; i < scheme().morphisms.size(); ++i) {
+    first_node_[i] = static_cast<int>(nodes_.size());
+    const Morphism& m = scheme().morphisms[i];
+    for (const Value out : m.outputs) {
+      Node node{.source = to_string(scheme()[out].source), .op = m.op, .sizes = {}, .numbers = {}};
+      for (const Axis& axis : scheme()[out].type.axes) node.sizes.push_back(axis.size);
+      nodes_.push_back(std::move(node));
+    }
+  }
+}
+
+bool Tracer::begins_as_zeros(Value in) const {
+  const Object& object = scheme()[in];
+  return object.role == Role::kState && object.init && object.init->kind == Init::Kind::kZeros;
+}
+
+void Tracer::begin() {
+  const auto said = [&](Value in) -> const Numbers* {
+    if (!options_.replayed) return nullptr;
+    const auto found = options_.replayed->begin.find(to_string(scheme()[in].source));
+    return found == options_.replayed->begin.end() ? nullptr : &found->second;
+  };
+  const std::vector<Value>& inputs = scheme().inputs;
+  const bool all_said = std::all_of(inputs.begin(), inputs.end(), [&](Value in) {
+    return !has_state(scheme()[in]) || begins_as_zeros(in) || said(in);
+  });
+  if (!all_said) initialize(run_, options_.seed, drawn_);
+  for (const Value in : inputs) {
+    if (!has_state(scheme()[in])) continue;
+    const Numbers* numbers = said(in);
+    if (numbers) run_.set_values(in, *numbers);
+    if (!numbers && begins_as_zeros(in)) continue;
+    trace_.begin[to_string(scheme()[in].source)] = run_.values(in);
+  }
+}
+
+void Tracer::jitter() {
+  for (const Value in : scheme().inputs) {
+    const Object& object = scheme()[in];
+    if (object.role != Role::kParameter || !is_float(object.type.dtype)) continue;
+    const RandomStream stream{random_key(options_.seed, to_string(object.source) + ":jitter"),
+                              static_cast<uint64_t>(step_) + (uint64_t(options_.draw) << 32)};
+    Numbers numbers = run_.values(in);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] *= 1 + options_.jitter * (2 * stream.uniform(i) - 1);
+    }
+    run_.set_values(in, numbers);
+  }
+}
+
+void Tracer::feed() {
+  for (const Value in : scheme().inputs) {
+    const Object& object = scheme()[in];
+    const std::string& path = object.source.path;
+    if (object.role == Role::kInput) {
+      const auto range = ranges_.find(path);
+      const RandomStream stream{random_key(options_.seed, path + ":data"),
+                                static_cast<uint64_t>(step_)};
+      Numbers numbers(object.type.num_elements());
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const int64_t index = static_cast<int64_t>(i);
+        numbers[i] = is_float(object.type.dtype)
+                         ? stream.normal(i)
+                         : datum(range == ranges_.end() ? InputRange{} : range->second, stream,
+                                 index, object.type);
+      }
+      run_.set_values(in, numbers);
+    } else if (path == "rate") {
+      run_.set_number(in, 1e-3 * (1 + step_));
+    } else if (path == kRandomCounter) {
+      run_.set_values(in, {static_cast<double>(options_.seed), double(step_), 0});
+    }
+  }
+}
+
+void Tracer::after_call(int at) {
+  const int index = run_.plan().calls[at].morphism;
+  const Morphism& m = scheme().morphisms[index];
+  for (size_t k = 0; k < m.outputs.size(); ++k) {
+    const Value out = m.outputs[k];
+    if (chosen_.count(out)) note_choice(out);
+    if (const Value of = gradient_of_[out]; of >= 0) {
+      // Loss scaling is undone: it is a power of two, so no bit is lost.
+      Numbers numbers = run_.values(out);
+      if (scale_ != 1) {
+        for (double& n : numbers) n /= scale_;
+      }
+      trace_.tensors[{TensorKey::Kind::kGradient, to_string(scheme()[of].source), step_}] =
+          std::move(numbers);
+    }
+    if (options_.nodes_of == step_) {
+      Numbers& kept = nodes_[first_node_[index] + k].numbers;
+      const Numbers numbers = run_.values(out);
+      kept.insert(kept.end(), numbers.begin(), numbers.end());
+    }
+  }
+}
+
+// Parts of a batch choose one after the other; a reference that sees the whole batch takes their
+// choices in that order.
+void Tracer::note_choice(Value out) {
+  const std::string source = to_string(scheme()[out].source);
+  if (!options_.replayed) {
+    Numbers& kept = trace_.choices[step_][source];
+    const Numbers numbers = run_.values(out);
+    kept.insert(kept.end(), numbers.begin(), numbers.end());
+    return;
+  }
+  const auto& said = options_.replayed->choices;
+  if (std::cmp_less_equal(said.size(), step_)) return;
+  const auto found = said[step_].find(source);
+  if (found == said[step_].end()) return;
+  const int64_t size = scheme()[out].type.num_elements();
+  int64_t& next = replayed_[source];
+  if (next + size > static_cast<int64_t>(found->second.size())) return;
+  const auto first = found->second.begin() + next;
+  run_.set_values(out, Numbers(first, first + size));
+  next += size;
+}
+
+InputRanges input_ranges(const Scheme& forward) {
+  // For every object the inputs that it is made of without arithmetic on floats.
+  std::vector<std::set<Value>> from(forward.objects.size());
+  for (const Value in : forward.inputs) {
+    if (forward[in].role == Role::kInput) from[in] = {in};
+  }
+  std::map<Value, InputRange> ranges;
+  const auto bound = [&](Value ids, int64_t below, std::optional<int64_t> ignored) {
+    for (const Value in : from[ids]) {
+      const auto [found, fresh] = ranges.emplace(in, InputRange{below, ignored});
+      if (fresh) continue;
+      found->second.below = std::min(found->second.below, below);
+      // What is looked up somewhere must be an id everywhere.
+      if (!ignored) found->second.ignored.reset();
+    }
+  };
+  for (const Morphism& m : forward.morphisms) {
+    if (m.op == "embed") bound(m.inputs[0], forward[m.inputs[1]].type.dim(0), std::nullopt);
+    if (m.op == "cross_entropy") {
+      bound(m.inputs[1], forward[m.inputs[0]].type.dim(-1),
+            call_of(forward, m).integer("ignore", -1));
+    }
+    for (const Value out : m.outputs) {
+      if (is_float(forward[out].type.dtype)) continue;
+      for (const Value in : m.inputs) from[out].insert(from[in].begin(), from[in].end());
+    }
+  }
+  InputRanges by_path;
+  for (const auto& [in, range] : ranges) by_path[forward[in].source.path] = range;
+  return by_path;
+}
+
+std::string to_string(const TensorKey& key) {
+  switch (key.kind) {
+    case TensorKey::Kind::kMetric:
+      return "the " + key.source + " of step " + std::to_string(key.step);
+    case TensorKey::Kind::kGradient:
+      return "the gradient of " + key.source + " at step " + std::to_string(key.step);
+    case TensorKey::Kind::kState:
+      return key.source + " after step " + std::to_string(key.step);
+  }
+  return "";
+}
+
+Trace trace_run(const Scheme& step, const InputRanges& ranges, const TraceOptions& options) {
+  return Tracer(step, ranges, options).trace(options);
+}
+
+}  // namespace adjoint
