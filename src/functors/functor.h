@@ -210,7 +210,8 @@ class StepBuilder {
 Scheme said_step(const Scheme& forward, const Stack& stack, const StepOptions& options);
 Scheme training_step(const Scheme& forward, const StepOptions& options);
 // The same stack on the forward scheme alone, without randomness: what is evaluated, beside the
-// step's own state.
+// step's own state. Outputs: loss and count.
+BuiltStep build_evaluation(const Scheme& forward, const Stack& stack, const StepOptions& options);
 Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options);
 
 // Reverse mode: the gradient of the loss's sum by every parameter that is not frozen, as further

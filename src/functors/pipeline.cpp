@@ -236,10 +236,14 @@ Scheme training_step(const Scheme& forward, const StepOptions& options) {
   return build_step(forward, parse_stack(options.stack), options).scheme;
 }
 
-Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options) {
+BuiltStep build_evaluation(const Scheme& forward, const Stack& stack, const StepOptions& options) {
   Pipeline pipeline(stack, options, false);
   pipeline.begin_with(forward);
-  return pipeline.run(forward).scheme;
+  return pipeline.run(forward);
+}
+
+Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options) {
+  return build_evaluation(forward, stack, options).scheme;
 }
 
 }  // namespace adjoint

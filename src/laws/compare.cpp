@@ -190,8 +190,11 @@ Errors bit_differences(const Trace& a, const Trace& b) {
 }
 
 bool is_finite_somewhere(const Trace& trace) {
-  return std::any_of(trace.tensors.begin(), trace.tensors.end(), [](const auto& entry) {
-    return entry.first.source == "norm" && std::isfinite(entry.second[0]);
+  const bool trained = trace.tensors.count({TensorKey::Kind::kMetric, "norm", 0});
+  return std::any_of(trace.tensors.begin(), trace.tensors.end(), [&](const auto& entry) {
+    const auto& [key, numbers] = entry;
+    return key.kind == TensorKey::Kind::kMetric && key.source == (trained ? "norm" : "loss") &&
+           std::isfinite(numbers[0]);
   });
 }
 

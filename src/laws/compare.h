@@ -29,7 +29,7 @@ Moved moved_from(const Trace& run, const Trace& other);
 void raise(Moved& moved, const Moved& other);
 // Tensors that both have and whose bits differ, with their relative distance.
 Errors bit_differences(const Trace& a, const Trace& b);
-// Whether there is a step that was not skipped.
+// Whether there is a step that was not skipped; of an evaluation, whether there is a loss.
 bool is_finite_somewhere(const Trace& trace);
 // The larger of the two, tensor by tensor.
 void raise(Errors& errors, const Errors& others);

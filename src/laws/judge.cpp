@@ -116,6 +116,11 @@ std::string identity(const Stack& stack) {
   return join(parts, " | ");
 }
 
+BuiltStep build(const Subject& subject, const Stack& stack) {
+  return subject.evaluation ? build_evaluation(subject.forward, stack, subject.options)
+                            : build_step(subject.forward, stack, subject.options);
+}
+
 Judge::Judge(Subject subject)
     : subject_(std::move(subject)), ranges_(input_ranges(subject_.forward)) {}
 
@@ -123,7 +128,7 @@ const BuiltStep& Judge::built(const Stack& stack) {
   const std::string key = identity(stack);
   const auto found = built_.find(key);
   if (found != built_.end()) return found->second;
-  return built_.emplace(key, build_step(subject_.forward, stack, subject_.options)).first->second;
+  return built_.emplace(key, build(subject_, stack)).first->second;
 }
 
 Scheme Judge::scheme_for(const Stack& stack, Kind kind) {
@@ -265,7 +270,8 @@ void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest)
     }
     if (!is_finite_somewhere(trace(with, seed, Kind::kRun))) {
       verdict.ok = false;
-      verdict.error = INFINITY, verdict.tensor = "the norm of every step";
+      verdict.error = INFINITY;
+      verdict.tensor = subject_.evaluation ? "the loss" : "the norm of every step";
       verdict.seed = seed;
       return;
     }

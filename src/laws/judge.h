@@ -45,7 +45,10 @@ struct Subject {
   std::string what = {};  // its size, for people
   // Whose kernels are judged. Those of a GPU by its deterministic ones: exact laws are of bits.
   Target target = Target::kCpu;
+  // The scheme that is evaluated is judged, by its loss, and not the training step.
+  bool evaluation = false;
 };
+BuiltStep build(const Subject& subject, const Stack& stack);
 
 struct Verdict {
   std::string functor;  // with its arguments

@@ -96,7 +96,8 @@ void Tracer::take_step() {
     for (Node& node : nodes_) node.numbers.clear();
     if (!options_.replayed) trace_.choices[step_].clear();
     run_.step();
-    if (std::isfinite(run_.number(scheme().outputs[2]))) return;
+    const bool trains = scheme().outputs.size() > 2;
+    if (!trains || std::isfinite(run_.number(scheme().outputs[2]))) return;
   }
 }
 

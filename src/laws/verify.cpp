@@ -43,15 +43,14 @@ int64_t largest_argument(const Stack& stack, std::initializer_list<std::string_v
 
 // Which of the stack's functors is to blame for its being refused: the first without which it is
 // not. Most complaints name their functor themselves.
-std::string blamed(const Scheme& forward, const StepOptions& options, const Stack& stack,
-                   const std::string& complaint) {
+std::string blamed(const Subject& subject, const Stack& stack, const std::string& complaint) {
   for (size_t i = 0; i < stack.functors.size(); ++i) {
     const std::string& name = stack.functors[i].functor.name;
     if (complaint.starts_with(name)) return complaint;
   }
   for (size_t i = 0; i < stack.functors.size(); ++i) {
     try {
-      build_step(forward, without(stack, i), options);
+      build(subject, without(stack, i));
       return stack.functors[i].print() + ": " + complaint;
     } catch (const std::exception&) {  // refused for another reason, or for this one still
     }
@@ -187,7 +186,7 @@ class Verifier {
       return true;
     } catch (const std::exception& e) {
       report_.ok = false, report_.refused = true;
-      report_.reason = blamed(judge.subject().forward, judge.subject().options, stack_, e.what());
+      report_.reason = blamed(judge.subject(), stack_, e.what());
       return false;
     }
   }
@@ -201,8 +200,9 @@ class Verifier {
       Verdict& earlier = report_.functors[k];
       std::optional<Moved> moved = verdict.moved ? verdict.moved : earlier.moved;
       if (moved && earlier.moved) raise(*moved, *earlier.moved);
+      const int64_t matches = earlier.matches;  // where everything acts
       if (is_worse(verdict, earlier)) earlier = verdict;
-      earlier.moved = moved;
+      earlier.moved = moved, earlier.matches = matches;
     }
     judge.forget_all_but(stack_);
     ++done_;
@@ -242,16 +242,18 @@ class Verifier {
                                      : fmt::format("which leaves {} off by {:.2g} where {:.2g} is "
                                                    "allowed",
                                                    broken.tensor, broken.error, broken.allowed));
+    if (judge.subject().evaluation) report_.reason += ", when it is evaluated";
   }
 
   void measure_whole(Judge& judge) {
+    ++done_;
+    if (judge.subject().evaluation) return;
     report_.max_error = std::max(report_.max_error, judge.largest_error(stack_));
     report_.plain_error = std::max(report_.plain_error, judge.largest_error(parse_stack("")));
     if (report_.law == Law::kApproximating) {
       if (!report_.moved) report_.moved.emplace();
       raise(*report_.moved, judge.moved_by(stack_));
     }
-    ++done_;
   }
 
   const std::vector<Subject>& subjects_;
@@ -293,8 +295,18 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
                                 .what = describe(bound),
                                 .target = options.target});
   };
+  // The forward pass of a step shows most of what could be wrong in an evaluation, so one size of
+  // it, and one batch, is enough.
+  const auto add_evaluation = [&] {
+    Subject evaluated = checkup.subjects.front();
+    evaluated.evaluation = true;
+    evaluated.steps = 1;
+    evaluated.what += ", evaluated";
+    checkup.subjects.push_back(std::move(evaluated));
+  };
   if (options.full) {
     add(model, kSteps);
+    add_evaluation();
     return checkup;
   }
   ShrinkWish wish{.width = kWidths[0], .batch = batch};
@@ -315,6 +327,7 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
     wish.repeats = grown;
     add(shrunken(model, options.sizes.settings, wish), 1);
   }
+  add_evaluation();
   return checkup;
 }
 

@@ -43,6 +43,44 @@ TEST(Verify, AScaledActivationIsNotExact) {
   }
 }
 
+// Some rules act on the scheme that is evaluated alone, and no training step shows what they do.
+TEST(Verify, AnEvaluationIsJudgedToo) {
+  const auto only_evaluated = [](Apply apply) -> Apply {
+    return [=](const Scheme& before, Application& application) {
+      if (!application.training) return apply(before, application);
+      ++application.matches;
+      return before;
+    };
+  };
+  Subject evaluated = small_gpt2({1});
+  evaluated.evaluation = true;
+  evaluated.steps = 1;
+  const std::vector<Subject> subjects = {small_gpt2({1}), evaluated};
+  for (const Law law : {Law::kExact, Law::kReassociating, Law::kApproximating}) {
+    const Apply wrong = only_evaluated(scaled("block[0].down", 1.01));
+    const Report report = verify_stack(
+        subjects, with_planted({planted("louder", law, FunctorPhase::kBitChanging, wrong)}));
+    if (law == Law::kApproximating) {  // it is right about its own function, which is told
+      EXPECT_TRUE(report.ok) << report.reason;
+      EXPECT_GT(report.functors[0].moved->loss, 1e-5);
+      continue;
+    }
+    expect_broken(report, "louder", "block[0].down");
+    EXPECT_TRUE(report.reason.ends_with("when it is evaluated")) << report.reason;
+  }
+  for (const char* stack : {"", "bf16 | accumulate(4) | checkpoint(every=1)", "lora(2) | fp16"}) {
+    const Report report = verify_stack(subjects, parse_stack(stack));
+    EXPECT_TRUE(report.ok) << stack << ": " << report.reason;
+  }
+}
+
+TEST(Verify, AModelIsEvaluatedAtOneOfItsSizes) {
+  const Checkup checkup = checkup_for(find_model("char"), parse_stack(""), {});
+  int evaluated = 0;
+  for (const Subject& s : checkup.subjects) evaluated += s.evaluation;
+  EXPECT_EQ(evaluated, 1);
+}
+
 // Of the two uses of a tied table only one counts.
 TEST(Verify, ADroppedPartOfAGradient) {
   const auto drop = [](const Scheme& before, Application& application) {
