@@ -27,6 +27,7 @@ int64_t num_parameters(const Scheme& scheme) {
 }
 
 int64_t repeated_flops(const Scheme& scheme, const Morphism& m) {
+  if (m.epoch == 0 && !m.attrs.count("repeated")) return 0;
   const OpCall call = call_of(scheme, m);
   const int64_t all = count_flops(call);
   return m.epoch > 0 ? all : std::min(all, call.integer("repeated", 0));

@@ -85,8 +85,9 @@ std::optional<double> Costs::by_contest(const Scheme& scheme, const Morphism& m)
 }
 
 double Costs::seconds(const Scheme& scheme, const Morphism& m) const {
-  if (const auto found = measured.find(call_key(scheme, m)); found != measured.end()) {
-    return found->second;
+  if (!measured.empty()) {
+    const auto found = measured.find(call_key(scheme, m));
+    if (found != measured.end()) return found->second;
   }
   if (const auto contest = by_contest(scheme, m)) return *contest;
   const auto found = ratio.find(m.op);

@@ -396,8 +396,7 @@ Scheme rewrite(const Scheme& scheme, const Readout& r, const Cut& cut, int& plac
   return compact(result);
 }
 
-Scheme chunk_readouts(const Scheme& before, Application& application) {
-  Scheme scheme = before;
+Scheme chunk_readouts(Scheme scheme, Application& application) {
   for (int i = 0; i < static_cast<int>(scheme.morphisms.size()); ++i) {
     if (scheme.morphisms[i].op != "cross_entropy") continue;
     const Finder finder(scheme);

@@ -64,17 +64,17 @@ std::optional<int> leading_axes(const Body& body, size_t rank) {
 
 class Fusion {
  public:
-  Fusion(const Scheme& scheme, int64_t& matches)
-      : scheme_(scheme),
+  Fusion(Scheme scheme, int64_t& matches)
+      : scheme_(std::move(scheme)),
         matches_(matches),
-        made_by_(producers(scheme)),
-        read_by_(readers(scheme)),
-        group_of_(scheme.morphisms.size(), -1),
-        kept_(returned_or_carried(scheme)) {
+        made_by_(producers(scheme_)),
+        read_by_(readers(scheme_)),
+        group_of_(scheme_.morphisms.size(), -1),
+        kept_(returned_or_carried(scheme_)) {
     find_order();
-    for (size_t i = 0; i < scheme.morphisms.size(); ++i) add_group(static_cast<int>(i));
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) add_group(static_cast<int>(i));
     repeats_products_ =
-        std::any_of(scheme.morphisms.begin(), scheme.morphisms.end(),
+        std::any_of(scheme_.morphisms.begin(), scheme_.morphisms.end(),
                     [](const Morphism& m) { return m.epoch > 0 && op_named(m.op).multiplies; });
     find_lives();
   }
@@ -616,21 +616,23 @@ class Fusion {
     m.after.assign(after.begin(), after.end());
   }
 
-  Scheme written() const {
-    Scheme result = without_morphisms(scheme_);
+  Scheme written() {
     std::vector<const Group*> order;
     for (const Group& g : groups_) {
       if (!g.members.empty()) order.push_back(&g);
     }
     std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->at < b->at; });
+    std::vector<Morphism> morphisms;
+    morphisms.reserve(order.size());
     for (const Group* g : order) {
-      result.morphisms.push_back(g->members.size() > 1 ? morphism_of(*g) : front(*g));
-      wait_for_groups(*g, result.morphisms.back());
+      morphisms.push_back(g->members.size() > 1 ? morphism_of(*g) : front(*g));
+      wait_for_groups(*g, morphisms.back());
     }
-    return compact(std::move(result));
+    scheme_.morphisms = std::move(morphisms);
+    return compact(std::move(scheme_));
   }
 
-  const Scheme& scheme_;
+  Scheme scheme_;
   int64_t& matches_;
   std::vector<int> made_by_;
   std::vector<std::vector<int>> read_by_;
@@ -656,8 +658,8 @@ extern const Functor functor_fuse = {
     .by_default = true,
     .may_match_none = true,
     .rules = {{FunctorPhase::kExact,
-               [](const Scheme& scheme, Application& application) {
-                 return Fusion(scheme, application.matches).run();
+               [](Scheme scheme, Application& application) {
+                 return Fusion(std::move(scheme), application.matches).run();
                }}},
 };
 

@@ -30,10 +30,16 @@ bool belong(const Scheme& scheme, const Morphism& linear, const Morphism& act) {
          scheme[act.outputs[0]].attributes == scheme[linear.outputs[0]].attributes;
 }
 
-Scheme fuse_epilogues(const Scheme& scheme, Application& application) {
+struct Epilogue {
+  size_t linear;
+  int act;
+  std::string body;
+  bool keep;  // others read what the linear map makes, too
+};
+
+std::vector<Epilogue> find_epilogues(const Scheme& scheme) {
   const std::vector<std::vector<int>> read_by = readers(scheme);
-  std::vector<bool> gone(scheme.morphisms.size(), false);
-  Scheme result = scheme;
+  std::vector<Epilogue> found;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& linear = scheme.morphisms[i];
     if (linear.op != "linear") continue;
@@ -45,20 +51,31 @@ Scheme fuse_epilogues(const Scheme& scheme, Application& application) {
       if (!body) continue;
       const bool keep = read_by[pre].size() > 1 ||
                         std::count(scheme.outputs.begin(), scheme.outputs.end(), pre) > 0;
-      Morphism& fused = result.morphisms[i];
-      fused.op = "linear_act";
-      fused.outputs = {act.outputs[0]};
-      fused.attrs["body"] = print(*body);
-      if (keep) {
-        fused.outputs.push_back(pre);
-        fused.attrs["keep"] = int64_t{1};
-      }
-      gone[reader] = true;
-      ++application.matches;
+      found.push_back({.linear = i, .act = reader, .body = print(*body), .keep = keep});
       break;
     }
   }
-  return without(std::move(result), gone);
+  return found;
+}
+
+Scheme fuse_epilogues(Scheme scheme, Application& application) {
+  const std::vector<Epilogue> found = find_epilogues(scheme);
+  if (found.empty()) return scheme;
+  std::vector<bool> gone(scheme.morphisms.size(), false);
+  for (const Epilogue& f : found) {
+    Morphism& fused = scheme.morphisms[f.linear];
+    const Value pre = fused.outputs[0];
+    fused.op = "linear_act";
+    fused.outputs = {scheme.morphisms[f.act].outputs[0]};
+    fused.attrs["body"] = f.body;
+    if (f.keep) {
+      fused.outputs.push_back(pre);
+      fused.attrs["keep"] = int64_t{1};
+    }
+    gone[f.act] = true;
+    ++application.matches;
+  }
+  return without(std::move(scheme), gone);
 }
 
 }  // namespace

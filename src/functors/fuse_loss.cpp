@@ -50,25 +50,27 @@ class Finder {
   Reading reading_;
 };
 
-Scheme fuse_losses(const Scheme& scheme, Application& application) {
+Scheme fuse_losses(Scheme scheme, Application& application) {
+  std::vector<std::pair<size_t, int>> found;  // a loss and its gradient
   const Finder finder(scheme);
-  Scheme result = scheme;
-  std::vector<bool> gone(scheme.morphisms.size(), false);
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-    const auto found = finder.gradient_of(static_cast<int>(i));
-    if (!found) continue;
-    const Morphism loss = result.morphisms[i], grad = result.morphisms[*found];  // as they wait now
+    if (const auto grad = finder.gradient_of(static_cast<int>(i))) found.emplace_back(i, *grad);
+  }
+  std::vector<bool> gone(scheme.morphisms.size(), false);
+  for (const auto& [at, behind] : found) {
+    const Morphism loss = scheme.morphisms[at],
+                   grad = scheme.morphisms[behind];  // as they wait now
     // It makes a gradient, so it is counted as going back, and is the gradient by name.
-    Morphism& both = result.morphisms[i] = grad;
+    Morphism& both = scheme.morphisms[at] = grad;
     both.op = "cross_entropy_with_grad";
     both.inputs = {loss.inputs[0], loss.inputs[1], grad.inputs[3]};
     both.outputs = {loss.outputs[0], loss.outputs[1], grad.outputs[0]};
     // Whoever waited for the log-sums waits for what is made with them.
-    take_over_waits(result, both, loss, loss.outputs[2], loss.outputs[0]);
-    gone[*found] = true;
+    take_over_waits(scheme, both, loss, loss.outputs[2], loss.outputs[0]);
+    gone[behind] = true;
     ++application.matches;
   }
-  return without(std::move(result), gone);
+  return without(std::move(scheme), gone);
 }
 
 }  // namespace

@@ -46,11 +46,15 @@ std::optional<Behind> behind(const Scheme& scheme, Value product, const Morphism
   return found;
 }
 
-Scheme fuse_products(const Scheme& scheme, Application& application) {
-  if (application.options.deterministic) return scheme;  // whose products have no such epilogues
+struct Pair {
+  size_t product;
+  int map;
+  Behind behind;
+};
+
+std::vector<Pair> find_pairs(const Scheme& scheme) {
   const Reading reading(scheme);
-  std::vector<bool> gone(scheme.morphisms.size(), false);
-  Scheme result = scheme;
+  std::vector<Pair> pairs;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& product = scheme.morphisms[i];
     if (product.op != "contract" || product.inputs.size() != 2) continue;
@@ -59,23 +63,35 @@ Scheme fuse_products(const Scheme& scheme, Application& application) {
     const auto reader = reading.only_reader(product, made);
     if (!reader) continue;
     if (scheme[product.inputs[0]].type.dtype != scheme[made].type.dtype) continue;
-    const auto found = behind(scheme, made, scheme.morphisms[*reader]);
+    auto found = behind(scheme, made, scheme.morphisms[*reader]);
     if (!found || !product_epilogue_takes(found->body, scheme[made].type.dtype)) continue;
+    pairs.push_back({.product = i, .map = *reader, .behind = *std::move(found)});
+  }
+  return pairs;
+}
+
+Scheme fuse_products(Scheme scheme, Application& application) {
+  if (application.options.deterministic) return scheme;  // whose products have no such epilogues
+  const std::vector<Pair> pairs = find_pairs(scheme);
+  if (pairs.empty()) return scheme;
+  std::vector<bool> gone(scheme.morphisms.size(), false);
+  for (const Pair& pair : pairs) {
+    const Morphism& product = scheme.morphisms[pair.product];
     // Where the map stood: what it reads beside the product may be made after the product was.
-    Morphism& both = result.morphisms[*reader];
+    Morphism& both = scheme.morphisms[pair.map];
     both.op = "contract_map";
     both.inputs = product.inputs;
-    both.inputs.insert(both.inputs.end(), found->others.begin(), found->others.end());
+    both.inputs.insert(both.inputs.end(), pair.behind.others.begin(), pair.behind.others.end());
     both.attrs = product.attrs;
     both.attrs.erase("dtype");
-    both.attrs["body"] = print(found->body);
+    both.attrs["body"] = print(pair.behind.body);
     // Whoever waited for the product waits for what it is made of: what the map reads may be among
     // them.
-    take_over_waits(result, both, result.morphisms[i], made, product.inputs[0]);
-    gone[i] = true;
+    take_over_waits(scheme, both, product, product.outputs[0], product.inputs[0]);
+    gone[pair.product] = true;
     ++application.matches;
   }
-  return without(std::move(result), gone);
+  return without(std::move(scheme), gone);
 }
 
 }  // namespace

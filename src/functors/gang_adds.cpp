@@ -13,7 +13,7 @@ namespace {
 
 constexpr Bytes kSmall{1 << 20};  // a vector; its part lives to the end of the backward
 
-Scheme gang_adds(const Scheme& scheme, Application& application) {
+Scheme gang_adds(Scheme scheme, Application& application) {
   std::vector<bool> is_sum(scheme.objects.size(), false);
   for (const Carry& c : scheme.loop) is_sum[c.out] = true;
   std::map<std::string, std::vector<int>> by_kind;
@@ -35,7 +35,7 @@ Scheme gang_adds(const Scheme& scheme, Application& application) {
     application.matches += static_cast<int64_t>(adds.size());
     ++application.counts["gangs"];
   }
-  return with_gangs(scheme, at, {"gradients", "sum"});
+  return with_gangs(std::move(scheme), at, {"gradients", "sum"});
 }
 
 }  // namespace

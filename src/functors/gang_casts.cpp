@@ -20,7 +20,8 @@ class Casts {
   explicit Casts(const Scheme& scheme)
       : scheme_(scheme), made_by_(producers(scheme)), read_by_(readers(scheme)) {}
 
-  Scheme run(Application& application) const {
+  // By the first call's place: all of them.
+  std::map<int, std::vector<int>> find(Application& application) const {
     std::map<std::string, std::vector<int>> by_kind;
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
       const Morphism& m = scheme_.morphisms[i];
@@ -35,7 +36,7 @@ class Casts {
       application.matches += static_cast<int64_t>(casts.size());
       ++application.counts["gangs"];
     }
-    return with_gangs(scheme_, at, {"parameters", "cast"});
+    return at;
   }
 
  private:
@@ -77,8 +78,9 @@ extern const Functor functor_gang_casts = {
     .may_match_none = true,
     .on_gpu_only = true,
     .rules = {{FunctorPhase::kExact,
-               [](const Scheme& scheme, Application& application) {
-                 return Casts(scheme).run(application);
+               [](Scheme scheme, Application& application) {
+                 const auto gangs = Casts(scheme).find(application);
+                 return with_gangs(std::move(scheme), gangs, {"parameters", "cast"});
                }}},
 };
 

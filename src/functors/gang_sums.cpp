@@ -39,7 +39,8 @@ class Sums {
     }
   }
 
-  Scheme run(Application& application) {
+  // By the last sum's place: all of them.
+  std::map<int, std::vector<int>> find(Application& application) {
     std::map<std::string, std::vector<int>> by_kind;
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
       const Morphism& m = scheme_.morphisms[i];
@@ -56,7 +57,7 @@ class Sums {
       application.matches += static_cast<int64_t>(sums.size());
       ++application.counts["gangs"];
     }
-    return with_gangs(scheme_, at, {"gradients", "sums"});
+    return at;
   }
 
  private:
@@ -185,8 +186,9 @@ extern const Functor functor_gang_sums = {
     .may_match_none = true,
     .on_gpu_only = true,
     .rules = {{FunctorPhase::kExact,
-               [](const Scheme& scheme, Application& application) {
-                 return Sums(scheme).run(application);
+               [](Scheme scheme, Application& application) {
+                 const auto gangs = Sums(scheme).find(application);
+                 return with_gangs(std::move(scheme), gangs, {"gradients", "sums"});
                }}},
 };
 

@@ -46,32 +46,25 @@ class Gangs {
     }
   }
 
-  Scheme run(int64_t& matches, std::map<std::string, int64_t>& counts) const {
+  struct Found {
+    std::map<int, Morphism> gangs;  // by the last member's place
+    std::set<int> joined;
+  };
+  Found find(int64_t& matches, std::map<std::string, int64_t>& counts) const {
     std::map<std::string, std::vector<Update>> by_kind;
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
       const auto update = update_at(static_cast<int>(i));
       if (update && all_there_before(*update)) by_kind[kind_of(*update)].push_back(*update);
     }
-    std::map<int, const std::vector<Update>*> at;  // by the last member's place
-    std::set<int> joined;
+    Found found;
     for (const auto& [kind, updates] : by_kind) {
       if (updates.size() < 2) continue;
-      at[updates.back().morphism] = &updates;
-      for (const Update& u : updates) joined.insert(u.morphism);
+      found.gangs.emplace(updates.back().morphism, gang_of(updates));
+      for (const Update& u : updates) found.joined.insert(u.morphism);
       matches += static_cast<int64_t>(updates.size());
       ++counts["gangs"];
     }
-    Scheme result = scheme_;
-    result.morphisms.clear();
-    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
-      const int m = static_cast<int>(i);
-      if (const auto gang = at.find(m); gang != at.end()) {
-        result.morphisms.push_back(gang_of(*gang->second));
-      } else if (!joined.count(m)) {
-        result.morphisms.push_back(scheme_.morphisms[i]);
-      }
-    }
-    return result;
+    return found;
   }
 
  private:
@@ -185,8 +178,9 @@ extern const Functor functor_gang_updates = {
     .by_default = true,
     .may_match_none = true,
     .rules = {{FunctorPhase::kExact,
-               [](const Scheme& scheme, Application& application) {
-                 return Gangs(scheme).run(application.matches, application.counts);
+               [](Scheme scheme, Application& application) {
+                 auto found = Gangs(scheme).find(application.matches, application.counts);
+                 return with_gangs(std::move(scheme), std::move(found.gangs), found.joined);
                }}},
 };
 

@@ -42,22 +42,32 @@ Morphism join_calls(const std::vector<const Morphism*>& calls, size_t own, Sourc
   return gang;
 }
 
-Scheme with_gangs(const Scheme& scheme, const std::map<int, std::vector<int>>& at,
-                  const Source& source) {
+Scheme with_gangs(Scheme scheme, const std::map<int, std::vector<int>>& at, const Source& source) {
   std::set<int> joined;
-  for (const auto& [place, calls] : at) joined.insert(calls.begin(), calls.end());
-  Scheme result = without_morphisms(scheme);
+  std::map<int, Morphism> gangs;
+  for (const auto& [place, members] : at) {
+    joined.insert(members.begin(), members.end());
+    std::vector<const Morphism*> calls;
+    for (const int call : members) calls.push_back(&scheme.morphisms[call]);
+    gangs.emplace(place, join_calls(calls, calls.back()->inputs.size(), source));
+  }
+  return with_gangs(std::move(scheme), std::move(gangs), joined);
+}
+
+Scheme with_gangs(Scheme scheme, std::map<int, Morphism> gangs, const std::set<int>& joined) {
+  if (gangs.empty()) return scheme;
+  std::vector<Morphism> left;
+  left.reserve(scheme.morphisms.size());
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const int m = static_cast<int>(i);
-    if (const auto gang = at.find(m); gang != at.end()) {
-      std::vector<const Morphism*> calls;
-      for (const int call : gang->second) calls.push_back(&scheme.morphisms[call]);
-      result.morphisms.push_back(join_calls(calls, calls.back()->inputs.size(), source));
+    if (const auto gang = gangs.find(m); gang != gangs.end()) {
+      left.push_back(std::move(gang->second));
     } else if (!joined.count(m)) {
-      result.morphisms.push_back(scheme.morphisms[i]);
+      left.push_back(std::move(scheme.morphisms[i]));
     }
   }
-  return result;
+  scheme.morphisms = std::move(left);
+  return scheme;
 }
 
 }  // namespace adjoint

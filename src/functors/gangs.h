@@ -2,6 +2,7 @@
 // stead.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ Morphism join_calls(const std::vector<const Morphism*>& calls, size_t own, Sourc
 
 // The same scheme with gangs in place of calls. Each gang stands where one of its calls did: `at`
 // maps that place to all of them, in order.
-Scheme with_gangs(const Scheme& scheme, const std::map<int, std::vector<int>>& at,
-                  const Source& source);
+Scheme with_gangs(Scheme scheme, const std::map<int, std::vector<int>>& at, const Source& source);
+// The same for gangs that are made already, by place; `joined` are all calls in them.
+Scheme with_gangs(Scheme scheme, std::map<int, Morphism> gangs, const std::set<int>& joined);
 
 }  // namespace adjoint

@@ -31,8 +31,7 @@ std::vector<std::vector<Value>> sums_of_parts(const Scheme& scheme) {
   return sums;
 }
 
-Scheme run(const Scheme& scheme, Application& application) {
-  Scheme result = scheme;
+Scheme run(Scheme scheme, Application& application) {
   std::vector<bool> fixed(scheme.objects.size(), false);
   for (const auto* values : {&scheme.inputs, &scheme.outputs}) {
     for (const Value v : *values) fixed[v] = true;
@@ -63,7 +62,7 @@ Scheme run(const Scheme& scheme, Application& application) {
     for (const Value v : sum) fixed[v] = is_fixed, multiplied[v] = is_multiplied;
   }
   for (size_t v = 0; v < scheme.objects.size(); ++v) {
-    Type& type = result[static_cast<Value>(v)].type;
+    Type& type = scheme[static_cast<Value>(v)].type;
     if (fixed[v] || !multiplied[v] || type.rank() < 2 || !is_float(type.dtype)) continue;
     // The row, and of a matrix the number of rows: that is a row's length in its transpose.
     bool padded = false;
@@ -74,7 +73,7 @@ Scheme run(const Scheme& scheme, Application& application) {
     }
     application.matches += padded;
   }
-  return result;
+  return scheme;
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ CodeFormat format_of(const Arguments& args) {
   return format;
 }
 
-Scheme apply(const Scheme& scheme, Application& application) {
+Scheme apply(Scheme scheme, Application& application) {
   const std::vector<ParameterKind> kinds = parameter_kinds(scheme);
   const CodeFormat format = format_of(application.args);
   std::vector<Value> matrices;
@@ -39,7 +39,6 @@ Scheme apply(const Scheme& scheme, Application& application) {
   if (matrices.empty()) {
     application.refuse("nothing is frozen; add lora or freeze");
   }
-  Scheme result = scheme;
   for (const Value v : matrices) {
     const Object& object = scheme[v];
     const int64_t row = object.type.dim(-1);
@@ -54,9 +53,9 @@ Scheme apply(const Scheme& scheme, Application& application) {
                          nearest_group(common, format));
     }
     application.say(scheme, v, "precision", to_string(format));
-    result[v].attributes.precision = to_string(format);
+    scheme[v].attributes.precision = to_string(format);
   }
-  return result;
+  return scheme;
 }
 
 }  // namespace

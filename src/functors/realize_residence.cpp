@@ -96,8 +96,7 @@ class Residing {
         repeated_(std::move(repeated)),
         segments_(scheme, repeated_),
         made_by_(producers(scheme)),
-        result_(scheme) {
-    result_.morphisms.clear();
+        result_(without_morphisms(scheme)) {
     const Chain chain = find_chain(scheme);
     block_of_ = chain.block_of_morphism;
     last_epoch_ = segments_.last() + 1;

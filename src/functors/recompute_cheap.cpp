@@ -327,8 +327,7 @@ class Choices {
   std::map<std::string, Choice> by_kind_;
 };
 
-Scheme mark_cheap(const Scheme& scheme, Application& application) {
-  Scheme result = scheme;
+Scheme mark_cheap(Scheme scheme, Application& application) {
   Choices choices(scheme, application.options.target);
   const double share = application.args.number("within");
   double left = share * choices.step();
@@ -336,13 +335,13 @@ Scheme mark_cheap(const Scheme& scheme, Application& application) {
     if (share < 1 && choice.cost > left) continue;
     left -= std::max(choice.cost, 0.0);  // what gains time earns nothing to spend
     for (const Value v : choice.values) {
-      Residence& residence = result[v].attributes.residence;
+      Residence& residence = scheme[v].attributes.residence;
       if (residence == choice.residence) continue;  // on the way to two
       residence = choice.residence;
       ++application.matches;
     }
   }
-  return result;
+  return scheme;
 }
 
 }  // namespace

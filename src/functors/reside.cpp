@@ -46,11 +46,11 @@ bool matches(std::string_view pattern, const Source& source) {
 
 class Residing {
  public:
-  Residing(const Scheme& scheme, Application& application)
-      : scheme_(scheme), application_(application), result_(scheme) {
-    made_forward_.assign(scheme.objects.size(), false);
+  Residing(Scheme scheme, Application& application)
+      : scheme_(std::move(scheme)), application_(application) {
+    made_forward_.assign(scheme_.objects.size(), false);
     named_ = made_forward_;
-    for (const Morphism& m : scheme.morphisms) {
+    for (const Morphism& m : scheme_.morphisms) {
       if (m.phase != Phase::kForward) continue;
       for (const Value out : m.outputs) made_forward_[out] = true;
     }
@@ -70,7 +70,7 @@ class Residing {
         set(v, Residence::kRecomputed, Tier::kDevice);
       }
     }
-    return std::move(result_);
+    return std::move(scheme_);
   }
 
  private:
@@ -103,23 +103,22 @@ class Residing {
   void set(Value v, Residence residence, Tier tier) {
     const bool kept = residence == Residence::kKept;
     application_.say(scheme_, v, "residence", kept ? "kept" : "recomputed");
-    result_[v].attributes.residence = residence;
+    scheme_[v].attributes.residence = residence;
     if (tier == Tier::kHost) {
       application_.say(scheme_, v, "tier", "host");
       --application_.matches;  // one object
-      result_[v].attributes.tier = tier;
+      scheme_[v].attributes.tier = tier;
     }
     ++application_.counts[tier == Tier::kHost ? "host" : kept ? "kept" : "recomputed"];
   }
 
-  const Scheme& scheme_;
+  Scheme scheme_;
   Application& application_;
-  Scheme result_;
   std::vector<bool> made_forward_, named_;
 };
 
-Scheme say_where(const Scheme& scheme, Application& application) {
-  return Residing(scheme, application).run();
+Scheme say_where(Scheme scheme, Application& application) {
+  return Residing(std::move(scheme), application).run();
 }
 
 FunctorParam names_of(const char* name, const char* summary) {

@@ -180,8 +180,7 @@ class TextRules {
   TextRules(const FunctorText& text, Application& application)
       : text_(text), application_(application) {}
 
-  Scheme run(const Scheme& before, FunctorPhase phase) {
-    Scheme scheme = before;
+  Scheme run(Scheme scheme, FunctorPhase phase) {
     if (phase == FunctorPhase::kMorphisms && !text_.morphisms.empty()) {
       for (const MorphismRule& rule : text_.morphisms) scheme = rewrite(scheme, rule);
     }
@@ -257,8 +256,10 @@ class TextRules {
       return frozen == (phase == FunctorPhase::kMorphisms);
     };
     if (std::none_of(text_.objects.begin(), text_.objects.end(), belongs)) return;
-    const Scheme found = scheme;  // roles are those of the scheme before anything is said
-    const Roles roles(found);
+    // Roles are those of the scheme before anything is said: attributes change none, freezing may.
+    const std::optional<Scheme> found =
+        phase == FunctorPhase::kMorphisms ? std::optional(scheme) : std::nullopt;
+    const Roles roles(found ? *found : scheme);
     Names names(text_, application_.args, roles.chain().length());
     check_requirements(names);
     tell_lets(names);
@@ -593,8 +594,8 @@ Functor functor_of(FunctorText text) {
                   .may_match_none = text.by_default};
   const auto shared = std::make_shared<const FunctorText>(std::move(text));
   const auto rule_for = [&](FunctorPhase phase) {
-    functor.rules.push_back({phase, [shared, phase](const Scheme& scheme, Application& a) {
-                               return TextRules(*shared, a).run(scheme, phase);
+    functor.rules.push_back({phase, [shared, phase](Scheme scheme, Application& a) {
+                               return TextRules(*shared, a).run(std::move(scheme), phase);
                              }});
   };
   bool frozen = false, other = false;

@@ -18,6 +18,11 @@ StepOptions in_a_search(StepOptions step) {
   return step;
 }
 
+PlanOptions in_a_search(PlanOptions plan) {
+  plan.verify = false;
+  return plan;
+}
+
 }  // namespace
 
 void on_all_cores(size_t count, const std::function<void(size_t)>& body) {
@@ -50,9 +55,9 @@ Looks::Looks(Scheme forward, FitOptions options)
       options_(std::move(options)),
       builder_(forward_, in_a_search(options_.step)) {}
 
-TimedStep Looks::planned(Scheme scheme) const {
+TimedStep Looks::planned(Scheme scheme, const PlanOptions& options) const {
   TimedStep step{.scheme = std::move(scheme), .plan = {}, .time = {}};
-  step.plan = make_plan(step.scheme, options_.plan);
+  step.plan = make_plan(step.scheme, options);
   step.time = predict_time(step.scheme, step.plan, options_.costs);
   return step;
 }
@@ -70,7 +75,7 @@ FitPoint Looks::point_of(const std::string& stack, const TimedStep& step) const 
 }
 
 TimedStep Looks::build(const std::string& stack) {
-  TimedStep step = planned(builder_.build(parse_stack(stack)).scheme);
+  TimedStep step = planned(builder_.build(parse_stack(stack)).scheme, in_a_search(options_.plan));
   const std::lock_guard lock(mutex_);
   if (options_.say) options_.say(stack);
   if (!found_.count(stack)) {
@@ -111,7 +116,8 @@ FitPoint Looks::confirmed(const FitPoint& point) {
   StepOptions step = options_.step;
   step.stack = point.stack;
   const FitPoint again =
-      point_of(point.stack, planned(build_step(forward_, parse_stack(point.stack), step).scheme));
+      point_of(point.stack,
+               planned(build_step(forward_, parse_stack(point.stack), step).scheme, options_.plan));
   CHECK(again.peak == point.peak && again.host == point.host && again.seconds == point.seconds,
         "a stack plans to the same bytes and seconds again: " + point.stack);
   return again;

@@ -67,7 +67,7 @@ class Looks {
 
  private:
   using Found = std::optional<FitPoint>;
-  TimedStep planned(Scheme scheme) const;
+  TimedStep planned(Scheme scheme, const PlanOptions& options) const;
 
   Scheme forward_;
   FitOptions options_;

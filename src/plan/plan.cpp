@@ -102,7 +102,7 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
     }
     plan.set_arena(tier, arena);
   }
-  verify_plan(scheme, plan);
+  if (options.verify) verify_plan(scheme, plan);
   return plan;
 }
 
