@@ -4,8 +4,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "cost/cost.h"
-#include "ops/matmul.h"
-#include "ops/onednn_engine.h"
+#include "kernels/cpu/onednn_engine.h"
+#include "kernels/product.h"
 
 namespace adjoint {
 

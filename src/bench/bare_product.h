@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 
+#include "kernels/kernel.h"
 #include "ops/op_def.h"
 
 namespace adjoint {

@@ -6,9 +6,10 @@
 #include "base/philox.h"
 #include "bench/repeat.h"
 #include "device/parallel.h"
-#include "ops/elements.h"
+#include "kernels/backend.h"
 #include "run/profile.h"
 #include "run/random_steps.h"
+#include "scheme/elements.h"
 
 namespace adjoint {
 

@@ -4,6 +4,7 @@
 
 #include "analysis/totals.h"
 #include "base/error.h"
+#include "kernels/backend.h"
 
 namespace adjoint {
 
@@ -67,14 +68,14 @@ double Costs::by_sheet(const Scheme& scheme, const Morphism& m) const {
 
 // Operands that lie dense, as almost all products' do; what was timed differently is not found.
 std::optional<double> Costs::by_contest(const Scheme& scheme, const Morphism& m) const {
-  const OpDef& op = op_named(m.op);
-  if (tuned.empty() || !op.cuda_products) return std::nullopt;
+  const Kernel* kernel = tuned.empty() ? nullptr : backend_of(Target::kCuda).find(m.op);
+  if (!kernel || !kernel->products) return std::nullopt;
   const OpCall call = call_of(scheme, m);
   KernelTerms terms{.target = Target::kCuda, .deterministic = deterministic};
   if (sheet.workspace.count > 0) terms.workspace_cap = sheet.workspace;
   const auto dense = [&](Value v) { return dense_strides(scheme[v].type); };
   const std::vector<std::string> products =
-      op.cuda_products(kernel_call(call, scheme, m, terms, dense));
+      kernel->products(kernel_call(call, scheme, m, terms, dense));
   double sum = sheet.launch * static_cast<double>(products.size());
   for (const std::string& product : products) {
     const auto found = tuned.find(product);

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cost/sheet.h"
+#include "kernels/cuda/cublaslt/tuned_products.h"
 #include "ops/op_def.h"
-#include "ops/tuned_products.h"
 
 namespace adjoint {
 

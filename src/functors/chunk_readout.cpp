@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "functors/functor.h"
+#include "ops/axes.h"
 #include "ops/builder.h"
-#include "ops/movement.h"
 
 namespace adjoint {
 

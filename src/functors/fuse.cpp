@@ -20,25 +20,15 @@
 
 #include "analysis/accumulators.h"
 #include "base/text.h"
+#include "body/facts.h"
+#include "body/join.h"
 #include "functors/functor.h"
-#include "ops/body_join.h"
-#include "ops/body_layout.h"
+#include "ops/fusion_limits.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
 
 namespace {
-
-// Each operand and result is a stream of its own, and the core's prefetchers follow about this
-// many.
-constexpr size_t kMaxStreams = 24;
-// The longest chains of a transformer block have half of this; past it nothing but compile time,
-// and registers that leave the first-level cache.
-constexpr size_t kMaxNodes = 160;
-// Elements of a row from which a joined chain is no slower than its pieces, even in cache (measured
-// at 128). Below, starting an instruction costs more than running it, and a plain elementwise op,
-// which runs in pieces of 1024, stays out of bodies that are bound to such rows.
-constexpr int64_t kShortRow = 128;
 
 struct Group {
   std::vector<int> members;  // morphisms, in order; none: it was joined to another
@@ -64,8 +54,9 @@ std::optional<int> leading_axes(const Body& body, size_t rank) {
 
 class Fusion {
  public:
-  Fusion(Scheme scheme, int64_t& matches)
+  Fusion(Scheme scheme, const FusionLimits& limits, int64_t& matches)
       : scheme_(std::move(scheme)),
+        limits_(limits),
         matches_(matches),
         made_by_(producers(scheme_)),
         read_by_(readers(scheme_)),
@@ -128,7 +119,7 @@ class Fusion {
 
   bool can_fuse(const Morphism& m, const OpCall& call) const {
     const OpDef& def = op_named(m.op);
-    if (!def.body || def.cpu || def.reference || def.infer) return false;
+    if (!is_row_op(def)) return false;
     if (def.effect != Effect::kPure && def.effect != Effect::kRandom) return false;
     for (const Type& t : call.inputs) {
       if (t.dtype == Dtype::kF64) return false;
@@ -329,15 +320,16 @@ class Fusion {
   // ---- is it the same, and better? ----
 
   bool is_worthwhile(const Group& a, const Group& c, const Group& joined) const {
-    if (joined.body.nodes.size() > kMaxNodes) return false;
-    if (joined.inputs.size() + joined.outputs.size() > kMaxStreams) return false;
+    if (joined.body.nodes.size() > limits_.nodes) return false;
+    if (joined.inputs.size() + joined.outputs.size() > limits_.streams) return false;
     // Which rows a sum adds first depends on the axes that all sums of its body share.
     const size_t rank = joined.space.size();
     const auto mine = leading_axes(a.body, rank), yours = leading_axes(c.body, rank);
     if (mine && yours && mine != yours) return false;
     if (!by_column(joined) && (by_column(a) || by_column(c))) return false;  // see block_bytes
     const int64_t unit = unit_of(joined);
-    return unit >= kShortRow || (unit_of(a) < kShortRow && unit_of(c) < kShortRow);
+    return unit >= limits_.short_row ||
+           (unit_of(a) < limits_.short_row && unit_of(c) < limits_.short_row);
   }
 
   // Wide sums that the CPU shares by column need no room for blocks.
@@ -350,7 +342,7 @@ class Fusion {
     }
     int64_t suffix = 1;
     for (size_t a = *leading; a < g.space.size(); ++a) suffix *= g.space[a].size;
-    return suffix >= kWideSuffix;
+    return suffix >= limits_.wide_suffix;
   }
 
   // How many elements one instruction of the CPU's program works on, where operands lie densely.
@@ -364,7 +356,7 @@ class Fusion {
       return t.rank() >= static_cast<int>(back) &&
              t.dim(-static_cast<int>(back)) == g.space[g.space.size() - back].size;
     };
-    for (size_t back = 2; back <= g.space.size() && unit < kPiece; ++back) {
+    for (size_t back = 2; back <= g.space.size() && unit < limits_.piece; ++back) {
       for (const BodyOutput& out : g.body.outputs) {
         if (out.summed_axes > static_cast<int>(g.space.size() - back)) return unit;
       }
@@ -473,7 +465,7 @@ class Fusion {
     for (int a = 0; a < *leading; ++a) rows *= g.space[a].size;
     for (size_t k = 0; k < g.outputs.size(); ++k) {
       if (!is_sum(g.body.outputs[k])) continue;
-      bytes += 4 * std::min(rows, kMaxBlocks) * scheme_[g.outputs[k]].type.num_elements();
+      bytes += 4 * std::min(rows, limits_.sum_blocks) * scheme_[g.outputs[k]].type.num_elements();
     }
     return bytes;
   }
@@ -633,6 +625,7 @@ class Fusion {
   }
 
   Scheme scheme_;
+  const FusionLimits& limits_;
   int64_t& matches_;
   std::vector<int> made_by_;
   std::vector<std::vector<int>> read_by_;
@@ -659,7 +652,9 @@ extern const Functor functor_fuse = {
     .may_match_none = true,
     .rules = {{FunctorPhase::kExact,
                [](Scheme scheme, Application& application) {
-                 return Fusion(std::move(scheme), application.matches).run();
+                 return Fusion(std::move(scheme), fusion_limits(application.options.target),
+                               application.matches)
+                     .run();
                }}},
 };
 

@@ -5,9 +5,10 @@
 // more than the same sums in another order.
 #include <algorithm>
 
+#include "body/facts.h"
 #include "functors/dropping.h"
 #include "functors/functor.h"
-#include "ops/product_then_map.h"
+#include "ops/op_def.h"
 
 namespace adjoint {
 

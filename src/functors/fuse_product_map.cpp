@@ -4,11 +4,12 @@
 // same sums, rounded elsewhere. After precision is realized, for epilogues are of 16 bits.
 #include <algorithm>
 
+#include "body/join.h"
 #include "functors/dropping.h"
 #include "functors/functor.h"
 #include "functors/only_reader.h"
-#include "ops/body_join.h"
-#include "ops/cuda_contraction.h"
+#include "ops/fusion_limits.h"
+#include "ops/op_def.h"
 
 namespace adjoint {
 
@@ -52,7 +53,7 @@ struct Pair {
   Behind behind;
 };
 
-std::vector<Pair> find_pairs(const Scheme& scheme) {
+std::vector<Pair> find_pairs(const Scheme& scheme, const FusionLimits& limits) {
   const Reading reading(scheme);
   std::vector<Pair> pairs;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
@@ -64,15 +65,17 @@ std::vector<Pair> find_pairs(const Scheme& scheme) {
     if (!reader) continue;
     if (scheme[product.inputs[0]].type.dtype != scheme[made].type.dtype) continue;
     auto found = behind(scheme, made, scheme.morphisms[*reader]);
-    if (!found || !product_epilogue_takes(found->body, scheme[made].type.dtype)) continue;
+    if (!found || !limits.product_end(found->body, scheme[made].type.dtype)) continue;
     pairs.push_back({.product = i, .map = *reader, .behind = *std::move(found)});
   }
   return pairs;
 }
 
 Scheme fuse_products(Scheme scheme, Application& application) {
-  if (application.options.deterministic) return scheme;  // whose products have no such epilogues
-  const std::vector<Pair> pairs = find_pairs(scheme);
+  const FusionLimits& limits = fusion_limits(application.options.target);
+  // Deterministic products have no such ends.
+  if (application.options.deterministic || !limits.product_end) return scheme;
+  const std::vector<Pair> pairs = find_pairs(scheme, limits);
   if (pairs.empty()) return scheme;
   std::vector<bool> gone(scheme.morphisms.size(), false);
   for (const Pair& pair : pairs) {

@@ -10,9 +10,10 @@
 #include <algorithm>
 #include <map>
 
+#include "body/facts.h"
 #include "functors/functor.h"
 #include "functors/gangs.h"
-#include "ops/body_readings.h"
+#include "ops/op_def.h"
 
 namespace adjoint {
 
@@ -63,7 +64,7 @@ class Sums {
  private:
   bool is_sum(const Morphism& m) const {
     const OpDef& def = op_named(m.op);
-    if (!def.body || def.cpu || def.infer || m.inputs.empty()) return false;
+    if (!is_row_op(def) || m.inputs.empty()) return false;
     const auto on_device = [&](Value v) { return scheme_[v].attributes.tier == Tier::kDevice; };
     return std::all_of(m.inputs.begin(), m.inputs.end(), on_device) &&
            std::all_of(m.outputs.begin(), m.outputs.end(), on_device) &&

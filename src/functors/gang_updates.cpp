@@ -15,9 +15,9 @@
 #include <map>
 #include <set>
 
+#include "body/facts.h"
 #include "functors/functor.h"
 #include "functors/gangs.h"
-#include "ops/body_layout.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -80,7 +80,7 @@ class Gangs {
   std::optional<Update> update_at(int i) const {
     const Morphism& m = scheme_.morphisms[i];
     const OpDef& def = op_named(m.op);
-    if (!def.body || def.cpu || def.infer || m.outputs.empty()) return std::nullopt;
+    if (!is_row_op(def) || m.outputs.empty()) return std::nullopt;
     for (const Value out : m.outputs) {
       const Value in = carried_to_[out];
       if (in < 0 || awaited_[out] || !on_device(out)) return std::nullopt;

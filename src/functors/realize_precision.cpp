@@ -259,7 +259,7 @@ class Realization {
       types = infer_types(call_of(after_, m));
     }
     // A body can store what is wanted at once; only a kernel needs a cast after it.
-    if (differs() && def.body && !def.cpu) {
+    if (differs() && def.body && !def.wide) {
       Body body = body_of(call_of(after_, m));
       for (size_t k = 0; k < want.size(); ++k) body.outputs[k].dtype = want[k];
       if (m.op != "map") m.attrs.clear();

@@ -36,7 +36,7 @@ void widen_attrs(Morphism& m) {
 void say_result_dtypes(const Scheme& scheme, Morphism& m) {
   const OpDef& def = op_named(m.op);
   const auto is_floating = [&](Value v) { return is_float(scheme[v].type.dtype); };
-  if (!def.body || def.cpu || m.inputs.empty() ||
+  if (!def.body || def.wide || m.inputs.empty() ||
       std::any_of(m.inputs.begin(), m.inputs.end(), is_floating)) {
     return;
   }
@@ -96,8 +96,7 @@ Scheme to_reference(const Scheme& scheme) {
   // Rounding first: what a kernel holds inside is not stored, so meanings round nothing there.
   Scheme result = with_rounding(scheme);
   widen(result);
-  result = expand_meanings(result,
-                           [](const OpDef& op) { return op.meaning && !op.reference && !op.body; });
+  result = expand_meanings(result, [](const OpDef& op) { return op.meaning && !op.body; });
   widen(result);
   verify(result);
   return result;

@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "analysis/totals.h"
+#include "body/join.h"
 #include "functors/functor.h"
-#include "ops/body_join.h"
 #include "ops/op_def.h"
 
 namespace adjoint {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "ops/body.h"
+#include "body/body.h"
 
 namespace adjoint {
 

@@ -6,7 +6,7 @@
 #include "base/philox.h"
 #include "device/parallel.h"
 #include "ops/builder.h"
-#include "ops/elements.h"
+#include "scheme/elements.h"
 #include "train/trainer.h"
 
 namespace adjoint {

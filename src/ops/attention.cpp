@@ -5,14 +5,15 @@
 #include "ops/attention.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
-#include "ops/attention_cuda.h"
-#include "ops/elements.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
 
 namespace adjoint {
+
+double AttentionShape::scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
 
 AttentionOperands::AttentionOperands(const OpCall& call, size_t count) {
   const int64_t heads = call.integer("heads"), kv = call.integer("kv_heads", heads);
@@ -49,25 +50,6 @@ AttentionOperands::AttentionOperands(const OpCall& call, size_t count) {
     }
   }
   lse_axes = {q.axes[0], {"kv_heads", kv}, {"group", heads / kv}, q.axes[1]};
-}
-
-Rows rows_of(const Strides& strides, void* data) {
-  CHECK(strides.size() == 3 && strides[2] == 1, "rows of attention have unit stride");
-  return {data, strides[0], strides[1]};
-}
-
-std::array<Rows, 3> AttentionOperands::rows(std::span<const Strides> strides,
-                                            std::span<void* const> pointers) const {
-  if (!packed) {
-    return {rows_of(strides[0], pointers[0]), rows_of(strides[1], pointers[1]),
-            rows_of(strides[2], pointers[2])};
-  }
-  const int64_t heads = shape.kv_heads * shape.group;
-  const int64_t element = size_of(shape.dtype).count;
-  const auto at = [&](int64_t first_head) {
-    return rows_of(strides[0], static_cast<char*>(pointers[0]) + first_head * shape.size * element);
-  };
-  return {at(0), at(heads), at(heads + shape.kv_heads)};
 }
 
 AttentionScores attention_scores(Builder& b, std::span<const Value> in, const Attrs& attrs) {
@@ -145,33 +127,6 @@ void grad(GradCall& g) {
   for (size_t i = 0; i < g.inputs.size(); ++i) g.input_grads[i] = made[i];
 }
 
-int workers_of(const KernelCall& k) {
-  const AttentionOperands operands(k.call, k.call.inputs.size());
-  return attention_workers(k.threads, operands.shape.forward_bytes_per_thread(), k.workspace_cap);
-}
-
-Launch cpu(const KernelCall& k, const Pointers& at) {
-  const AttentionOperands operands(k.call, k.call.inputs.size());
-  std::vector<void*> in;
-  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
-  const auto [q, key, v] = operands.rows(k.in_strides, in);
-  const Rows out = rows_of(k.out_strides[0], at.out[0]);
-  const int workers = workers_of(k);
-  return [=, shape = operands.shape] {
-    attention_forward(shape, workers, q, key, v, out, at.out[1], at.workspace);
-  };
-}
-
-Launch cuda(const KernelCall& k, const Pointers& at) {
-  const AttentionOperands operands(k.call, k.call.inputs.size());
-  std::vector<void*> in;
-  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
-  const auto [q, key, v] = operands.rows(k.in_strides, in);
-  return prepare_attention_cuda(
-      operands.shape, q, key, v, rows_of(k.out_strides[0], at.out[0]), at.out[1], at.workspace,
-      attention_way(operands.shape, k.workspace_cap), static_cast<CUstream_st*>(at.stream));
-}
-
 std::vector<Sample> samples() {
   const auto with = [](std::vector<Type> inputs, int64_t heads, int64_t kv, int64_t causal) {
     return Sample{.inputs = std::move(inputs),
@@ -229,18 +184,6 @@ extern const OpDef op_attention = {
     .output_names = {"lse"},
     .one_dtype = true,
     .meaning = meaning,
-    .cpu = cpu,
-    .cpu_workspace =
-        [](const KernelCall& k) {
-          const AttentionOperands operands(k.call, k.call.inputs.size());
-          return int64_t{workers_of(k)} * operands.shape.forward_bytes_per_thread();
-        },
-    .cuda = cuda,
-    .cuda_workspace =
-        [](const KernelCall& k) {
-          const AttentionOperands operands(k.call, k.call.inputs.size());
-          return attention_way(operands.shape, k.workspace_cap).workspace;
-        },
     .samples = samples,
     .refused = refused,
 };

@@ -1,6 +1,6 @@
 // What attention and its gradient share: how operands are read, and the meaning in smaller ops.
 #pragma once
-#include "ops/attention_kernel.h"
+#include "ops/attention_shape.h"
 #include "ops/builder.h"
 
 namespace adjoint {
@@ -13,9 +13,10 @@ struct AttentionOperands {
 
   // Checks the types of the leading `count` operands; Error.
   AttentionOperands(const OpCall& call, size_t count);
-  // The rows of q, k and v inside `pointers`, which are laid out by `strides`.
-  std::array<Rows, 3> rows(std::span<const Strides> strides, std::span<void* const> pointers) const;
 };
+
+// How many operands of attention_grad are those of attention; the others are its results and dout.
+size_t attention_operands(const OpCall& gradient);
 
 // q, k and v by heads, and their scores: [batch, i, kv, group, size], [batch, j, kv, size] twice,
 // [batch, kv, group, i, j].
@@ -25,6 +26,5 @@ struct AttentionScores {
 };
 AttentionScores attention_scores(Builder& builder, std::span<const Value> operands,
                                  const Attrs& attrs);
-Rows rows_of(const Strides& strides, void* data);
 
 }  // namespace adjoint

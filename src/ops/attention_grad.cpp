@@ -4,19 +4,18 @@
 
 #include "base/error.h"
 #include "ops/attention.h"
-#include "ops/attention_cuda.h"
 #include "ops/samples.h"
 
 namespace adjoint {
 
-namespace {
-
-size_t num_operands(const OpCall& call) {
+size_t attention_operands(const OpCall& call) {
   return call.inputs.size() >= 3 ? call.inputs.size() - 3 : 0;
 }
 
+namespace {
+
 std::vector<Type> infer(const OpCall& call) {
-  const size_t count = num_operands(call);
+  const size_t count = attention_operands(call);
   const AttentionOperands operands(call, count);
   const Type &out = call.inputs[count], &lse = call.inputs[count + 1],
              &dout = call.inputs[count + 2];
@@ -80,41 +79,6 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& a
   return {b.emit("sum_all", parts)};
 }
 
-int workers_of(const KernelCall& k) {
-  const AttentionOperands operands(k.call, num_operands(k.call));
-  return attention_workers(k.threads, operands.shape.backward_bytes_per_thread(), k.workspace_cap);
-}
-
-Launch cpu(const KernelCall& k, const Pointers& at) {
-  const size_t count = num_operands(k.call);
-  const AttentionOperands operands(k.call, count);
-  std::vector<void*> in;
-  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
-  const auto [q, key, v] = operands.rows(k.in_strides, in);
-  const auto [dq, dk, dv] = operands.rows(k.out_strides, at.out);
-  const Rows out = rows_of(k.in_strides[count], in[count]);
-  const Rows dout = rows_of(k.in_strides[count + 2], in[count + 2]);
-  const void* lse = in[count + 1];
-  const int workers = workers_of(k);
-  return [=, shape = operands.shape] {
-    attention_backward(shape, workers, q, key, v, out, lse, dout, dq, dk, dv, at.workspace);
-  };
-}
-
-Launch cuda(const KernelCall& k, const Pointers& at) {
-  const size_t count = num_operands(k.call);
-  const AttentionOperands operands(k.call, count);
-  std::vector<void*> in;
-  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
-  const auto [q, key, v] = operands.rows(k.in_strides, in);
-  const auto [dq, dk, dv] = operands.rows(k.out_strides, at.out);
-  return prepare_attention_grad_cuda(
-      operands.shape, q, key, v, rows_of(k.in_strides[count], in[count]), in[count + 1],
-      rows_of(k.in_strides[count + 2], in[count + 2]), dq, dk, dv, at.workspace,
-      attention_grad_way(operands.shape, k.deterministic, k.workspace_cap), k.deterministic,
-      static_cast<CUstream_st*>(at.stream));
-}
-
 }  // namespace
 
 extern const OpDef op_attention_grad = {
@@ -123,7 +87,7 @@ extern const OpDef op_attention_grad = {
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
-          const size_t count = num_operands(call);
+          const size_t count = attention_operands(call);
           IndexMap map{std::vector<std::string>(call.inputs.size(), "bs."),
                        std::vector<std::string>(count, "bs."), "s"};
           map.inputs[count + 1] = "b..s";
@@ -132,7 +96,7 @@ extern const OpDef op_attention_grad = {
     .flops =
         [](const OpCall& call) {
           // Five products where forward has two.
-          const AttentionShape s = AttentionOperands(call, num_operands(call)).shape;
+          const AttentionShape s = AttentionOperands(call, attention_operands(call)).shape;
           const double length = static_cast<double>(s.length);
           const double pairs = s.causal ? length * (length + 1) / 2 : length * length;
           const double count =
@@ -142,19 +106,8 @@ extern const OpDef op_attention_grad = {
     .differentiable = false,
     .one_dtype = true,
     .meaning = meaning,
-    .cpu = cpu,
-    .cpu_workspace =
-        [](const KernelCall& k) {
-          const AttentionOperands operands(k.call, num_operands(k.call));
-          return int64_t{workers_of(k)} * operands.shape.backward_bytes_per_thread();
-        },
-    .cuda = cuda,
-    .cuda_workspace =
-        [](const KernelCall& k) {
-          const AttentionOperands operands(k.call, num_operands(k.call));
-          return attention_grad_way(operands.shape, k.deterministic, k.workspace_cap).workspace;
-        },
-    .samples = nullptr,  // driven by attention's: out and lse must be those of q, k and v
+    .samples = nullptr,
+    // driven by attention's: out and lse must be those of q, k and v
     .refused =
         [] {
           // q, k and v in one object of rows of 6.

@@ -1,26 +1,9 @@
-// What can be said of a body op without running it.
+// What an op with a body leaves out, derived from the body.
+#include "ops/body_facts.h"
+
 #include <algorithm>
 
-#include "ops/body_readings.h"
-
 namespace adjoint {
-
-Strides stretch(const Strides& strides, const Type& type, const std::vector<Axis>& space) {
-  Strides result(space.size(), 0);
-  for (size_t back = 1; back <= strides.size() && back <= space.size(); ++back) {
-    const Axis& axis = type.axes[type.axes.size() - back];
-    if (axis.size > 1) result[space.size() - back] = strides[strides.size() - back];
-  }
-  return result;
-}
-
-Strides stretch_output(const Strides& strides, const BodyOutput& output, size_t space_rank) {
-  Strides result(space_rank, 0);
-  if (output.row == BodyOutput::Row::kDropped) return result;
-  for (size_t i = 0; i < strides.size(); ++i) result[i + output.summed_axes] = strides[i];
-  if (output.row == BodyOutput::Row::kOne && space_rank > 0) result.back() = 0;
-  return result;
-}
 
 IndexMap body_index_map(const OpCall& call) {
   const Body body = body_of(call);
@@ -64,29 +47,6 @@ IndexMap body_index_map(const OpCall& call) {
     if (map.whole.find(letter(i)) == std::string::npos) map.whole += letter(i);
   }
   return map;
-}
-
-bool makes_single_numbers(const Body& body) {
-  return std::all_of(body.outputs.begin(), body.outputs.end(),
-                     [](const BodyOutput& o) { return o.row == BodyOutput::Row::kDropped; }) &&
-         std::none_of(body.nodes.begin(), body.nodes.end(),
-                      [](const ExprNode& n) { return n.kind == ExprKind::kRandom; });
-}
-
-bool adds_elements(const Body& body) {
-  const auto is_sum_of_row = [&](int node) { return body.nodes[node].kind == ExprKind::kRowSum; };
-  const auto knows_others = [&](const ExprNode& n) {
-    bool reads_a_sum = false;
-    for (int a = 0; a < facts(n.kind).arity; ++a) {
-      reads_a_sum = reads_a_sum || is_sum_of_row(n.args[a]);
-    }
-    return reads_a_sum || n.kind == ExprKind::kRowMax || n.kind == ExprKind::kRotate ||
-           n.kind == ExprKind::kIndex;
-  };
-  return makes_single_numbers(body) &&
-         std::none_of(body.nodes.begin(), body.nodes.end(), knows_others) &&
-         std::all_of(body.outputs.begin(), body.outputs.end(),
-                     [&](const BodyOutput& o) { return is_sum_of_row(o.node); });
 }
 
 std::vector<std::pair<int, int>> body_may_overwrite(const OpCall& call) {

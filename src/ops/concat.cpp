@@ -2,9 +2,8 @@
 // [n+m, ...]. The plan lays what it can straight into its part of the result, so that there is
 // nothing to run; the kernel copies the rest.
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/builder.h"
-#include "ops/cuda_kernels.h"
-#include "ops/movement.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -47,27 +46,6 @@ void grad(GradCall& g) {
   }
 }
 
-Launch copy(const KernelCall& call, const Pointers& at) {
-  const int axis = axis_attr(call.call, 0);
-  const int64_t element = size_of(call.outputs[0].dtype).count;
-  std::vector<Launch> moves;
-  auto* to = static_cast<char*>(at.out[0]);
-  for (size_t i = 0; i < at.in.size(); ++i) {
-    const Type& type = call.call.inputs[i];
-    if (at.in[i] != to) {  // else it was laid there
-      moves.push_back(
-          call.target == Target::kCpu
-              ? prepare_copy(type, call.in_strides[i], at.in[i], type, call.out_strides[0], to)
-              : copy_cuda(type, call.in_strides[i], at.in[i], type, call.out_strides[0], to,
-                          at.stream));
-    }
-    to += type.dim(axis) * call.out_strides[0][axis] * element;
-  }
-  return [moves] {
-    for (const Launch& move : moves) move();
-  };
-}
-
 }  // namespace
 
 std::optional<std::vector<std::vector<int64_t>>> operand_starts(const Scheme& scheme,
@@ -96,9 +74,6 @@ extern const OpDef op_concat = {
     .flops = [](const OpCall&) { return int64_t{0}; },
     .grad = grad,
     .one_dtype = true,
-    .reference = copy,
-    .cpu = copy,
-    .cuda = copy,
     .samples =
         [] {
           return std::vector<Sample>{

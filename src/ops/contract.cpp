@@ -6,9 +6,7 @@
 
 #include "base/error.h"
 #include "ops/builder.h"
-#include "ops/cuda_contraction.h"
-#include "ops/matmul.h"
-#include "ops/movement.h"
+#include "ops/product_letters.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -107,34 +105,6 @@ IndexMap index_map(const OpCall& call) {
   return map;
 }
 
-std::optional<Product> product_of(const KernelCall& k) {
-  auto product = product_on_cpu(k.call.text("map"), k);
-  if (product) product->accumulate = k.call.inputs.size() > 2;
-  return product;
-}
-
-Launch cpu(const KernelCall& k, const Pointers& at) {
-  const auto product = product_of(k);
-  if (!product) return prepare_naive_contract(k.call.text("map"), k, at);
-  const Launch multiply =
-      prepare_product(*product, at.in[0], at.in[1], nullptr, at.out[0], at.workspace);
-  if (!product->accumulate || at.in[2] == at.out[0]) return multiply;
-  const Launch begin = prepare_copy(k.outputs[0], k.in_strides[2], at.in[2], k.outputs[0],
-                                    k.out_strides[0], at.out[0]);
-  return [=] {
-    begin();
-    multiply();
-  };
-}
-
-Launch cuda(const KernelCall& k, const Pointers& at) {
-  return contraction_cuda(k.call.text("map"), k, at);
-}
-
-Launch reference(const KernelCall& k, const Pointers& at) {
-  return prepare_naive_contract(k.call.text("map"), k, at);
-}
-
 std::vector<Sample> samples() {
   const auto with = [](Type a, Type b, const char* map) {
     return Sample{.inputs = {std::move(a), std::move(b)}, .attrs = {{"map", std::string(map)}}};
@@ -185,19 +155,6 @@ extern const OpDef op_contract = {
     .says_dtype = true,
     .multiplies = true,
     .may_overwrite = {{0, 2}},
-    .reference = reference,
-    .cpu = cpu,
-    .cpu_workspace =
-        [](const KernelCall& k) {
-          const auto product = product_of(k);
-          return product ? product_workspace(*product)
-                         : naive_contract_workspace(k.call.text("map"), k);
-        },
-    .cuda = cuda,
-    .cuda_workspace =
-        [](const KernelCall& k) { return contraction_cuda_workspace(k.call.text("map"), k); },
-    .cuda_products =
-        [](const KernelCall& k) { return contraction_cuda_products(k.call.text("map"), k); },
     .samples = samples,
     .refused = refused,
 };

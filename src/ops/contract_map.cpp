@@ -3,9 +3,10 @@
 // linear map: f(p, x) = p gelu'(x), p the product of the gradient that arrives and the weight. The
 // CPU runs the product and then f. A device with an epilogue for f does it in one launch.
 #include "base/error.h"
+#include "body/facts.h"
 #include "ops/builder.h"
-#include "ops/cuda_contraction.h"
-#include "ops/product_then_map.h"
+#include "ops/gelu.h"
+#include "ops/in_turn.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -74,31 +75,6 @@ void grad(GradCall& g) {
   }
 }
 
-std::shared_ptr<const ProductThenMap> in_turn(const KernelCall& k) {
-  return ProductThenMap::of(k, product_call(k.call), map_call(k.call));
-}
-
-// The epilogue reads what stands beside the product as it writes the result. It takes sums that are
-// not rounded yet, so whoever wants the bits that the two have apart gets the two in turn.
-bool has_epilogue(const KernelCall& k) {
-  return !k.deterministic && k.call.inputs.size() == 3 && k.in_strides[2] == k.out_strides[0] &&
-         product_epilogue_takes(body_of(map_call(k.call)), k.outputs[0].dtype);
-}
-
-Launch cuda(const KernelCall& k, const Pointers& at) {
-  const auto calls = in_turn(k);
-  if (has_epilogue(k)) {
-    const std::string map = k.call.text("map");
-    if (const auto one = gelu_grad_contraction_cuda(map, calls->product(), at)) return *one;
-  }
-  return calls->prepare(at);
-}
-
-std::vector<std::string> cuda_products(const KernelCall& k) {
-  if (!has_epilogue(k)) return {};
-  return gelu_grad_contraction_cuda_products(k.call.text("map"), in_turn(k)->product());
-}
-
 std::vector<Sample> samples() {
   const auto with = [](std::vector<Type> inputs, const char* map, const std::string& body) {
     return Sample{.inputs = std::move(inputs),
@@ -124,6 +100,8 @@ std::vector<Sample> refused() {
 
 }  // namespace
 
+InTurn contract_map_in_turn(const OpCall& call) { return {product_call(call), map_call(call)}; }
+
 extern const OpDef op_contract_map = {
     .name = "contract_map",
     .summary = "an elementwise function of a product and of operands beside it",
@@ -146,11 +124,6 @@ extern const OpDef op_contract_map = {
     .one_dtype = true,
     .multiplies = true,
     .meaning = meaning,
-    .cpu = [](const KernelCall& k, const Pointers& at) { return in_turn(k)->prepare(at); },
-    .cpu_workspace = [](const KernelCall& k) { return in_turn(k)->workspace(); },
-    .cuda = cuda,
-    .cuda_workspace = [](const KernelCall& k) { return in_turn(k)->workspace(); },
-    .cuda_products = cuda_products,
     .samples = samples,
     .refused = refused,
 };

@@ -2,12 +2,10 @@
 // scale that the sum's gradient is. The log-sums between the two are nobody else's. dlogits may
 // take the logits' place. A GPU then reads the logits once; the CPU runs the two one after the
 // other.
-#include <algorithm>
-#include <cstddef>
 
 #include "base/error.h"
 #include "ops/builder.h"
-#include "ops/cuda_kernels.h"
+#include "ops/in_turn.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -38,51 +36,6 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& a
   return {loss[0], loss[1], b.emit("cross_entropy_grad", {in[0], in[1], loss[2], in[2]}, attrs)};
 }
 
-// The two calls as they would be apart. Between them the log-sums lie at the workspace's beginning.
-struct Calls {
-  OpCall loss, gradient;
-  KernelCall first, second;
-  Bytes log_sums;  // in the workspace
-
-  explicit Calls(const KernelCall& k)
-      : loss(loss_call(k.call)),
-        gradient(gradient_call(k.call)),
-        first(loss, k),
-        second(gradient, k),
-        log_sums(round_up(lse().bytes(), Bytes{64})) {
-    const Strides dense = dense_strides(lse());
-    first.outputs = {k.outputs[0], k.outputs[1], lse()};
-    first.in_strides = {k.in_strides[0], k.in_strides[1]};
-    first.out_strides = {k.out_strides[0], k.out_strides[1], dense};
-    second.outputs = {k.outputs[2]};
-    second.in_strides = {k.in_strides[0], k.in_strides[1], dense, k.in_strides[2]};
-    second.out_strides = {k.out_strides[2]};
-  }
-
-  const Type& lse() const { return gradient.inputs[2]; }
-};
-
-Launch in_turn(const KernelCall& k, const Pointers& at) {
-  const Calls calls(k);
-  void* lse = at.workspace;
-  void* rest = static_cast<std::byte*>(at.workspace) + calls.log_sums.count;
-  const Launch lose = prepare_cpu(
-      calls.first,
-      {.in = {at.in[0], at.in[1]}, .out = {at.out[0], at.out[1], lse}, .workspace = rest});
-  const Launch go_back = prepare_cpu(
-      calls.second,
-      {.in = {at.in[0], at.in[1], lse, at.in[2]}, .out = {at.out[2]}, .workspace = rest});
-  return [lose, go_back] {
-    lose();
-    go_back();
-  };
-}
-
-Bytes workspace(const KernelCall& k) {
-  const Calls calls(k);
-  return calls.log_sums + std::max(workspace_bytes(calls.first), workspace_bytes(calls.second));
-}
-
 std::vector<Sample> samples() {
   const auto at = [](std::vector<int64_t> rows, int64_t classes, int64_t ignore) {
     Type targets = of(rows, Dtype::kI32), logits = of(rows);
@@ -98,6 +51,10 @@ std::vector<Sample> samples() {
 }
 
 }  // namespace
+
+InTurn cross_entropy_with_grad_in_turn(const OpCall& call) {
+  return {loss_call(call), gradient_call(call)};
+}
 
 extern const OpDef op_cross_entropy_with_grad = {
     .name = "cross_entropy_with_grad",
@@ -118,10 +75,6 @@ extern const OpDef op_cross_entropy_with_grad = {
     .takes_padding = true,
     .may_overwrite = {{2, 0}},
     .meaning = meaning,
-    .cpu = in_turn,
-    .cpu_workspace = workspace,
-    .cuda = cross_entropy_with_grad_cuda,
-    .cuda_workspace = cross_entropy_cuda_workspace,
     .samples = samples,
     .refused =
         [] {

@@ -1,12 +1,8 @@
 // y[..., :] = table[ids[...], :]. Ids outside the table read as its last row: what the data holds
 // is checked when it is loaded, and a kernel has no way to complain.
-#include <cstring>
 
 #include "base/error.h"
-#include "device/parallel.h"
 #include "ops/builder.h"
-#include "ops/cuda_kernels.h"
-#include "ops/elements.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
 
@@ -36,42 +32,6 @@ std::vector<Type> infer(const OpCall& call) {
   return {y};
 }
 
-Launch gather(const KernelCall& k, const Pointers& at) {
-  const Type &ids_type = k.call.inputs[0], &table_type = k.call.inputs[1];
-  CHECK(k.in_strides[0] == dense_strides(ids_type), "ids are dense");
-  const int64_t count = ids_type.num_elements(), rows = table_type.dim(0);
-  const int64_t element = size_of(table_type.dtype).count, width = table_type.dim(1) * element;
-  const int64_t from_step = k.in_strides[1][0] * element;
-  const int64_t to_step = k.outputs[0].axes.back().physical() * element;
-  const auto* ids = static_cast<const int32_t*>(at.in[0]);
-  const auto* table = static_cast<const char*>(at.in[1]);
-  auto* y = static_cast<char*>(at.out[0]);
-  return [=] {
-    parallel_for(count, 64, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = std::clamp<int64_t>(ids[i], 0, rows - 1);
-        std::memcpy(y + i * to_step, table + row * from_step, width);
-      }
-    });
-  };
-}
-
-// One element at a time, through the strides.
-Launch reference(const KernelCall& k, const Pointers& at) {
-  const Type ids = k.call.inputs[0], table = k.call.inputs[1], out = k.outputs[0];
-  const Strides from = k.in_strides[1],
-                to = dense_strides({out.dtype, {{"n", 1}, out.axes.back()}});
-  return [=] {
-    for (int64_t i = 0; i < ids.num_elements(); ++i) {
-      const auto row = static_cast<int64_t>(load_element(at.in[0], ids.dtype, i));
-      for (int64_t c = 0; c < table.dim(1); ++c) {
-        store_element(at.out[0], out.dtype, i * to[0] + c,
-                      load_element(at.in[1], table.dtype, row * from[0] + c * from[1]));
-      }
-    }
-  };
-}
-
 }  // namespace
 
 extern const OpDef op_embed = {
@@ -97,9 +57,6 @@ extern const OpDef op_embed = {
         },
     .wants_dense = true,
     .takes_padding = true,
-    .reference = reference,
-    .cpu = gather,
-    .cuda = embed_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

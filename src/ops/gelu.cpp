@@ -1,9 +1,20 @@
 // y = x * P(X <= x) for a standard normal X (Hendrycks and Gimpel, 2016). GPT-2 uses the tanh
 // approximation, which is the default here; approximate=none is the exact one.
+#include "ops/gelu.h"
+
 #include "base/error.h"
 #include "ops/samples.h"
 
 namespace adjoint {
+
+Body gelu_gradient() {
+  const OpCall gelu{.op = "gelu", .inputs = {{Dtype::kF32, {{"x", 1}}}}, .attrs = {}};
+  Body gradient = differentiate(body_of(gelu), space_of(gelu), gelu.inputs, {0}, {0});
+  gradient = without_dead_nodes(gradient);
+  drop_unused_inputs(gradient);
+  gradient.outputs[0].dtype = std::nullopt;  // the operands'
+  return gradient;
+}
 
 extern const OpDef op_gelu = {
     .name = "gelu",

@@ -10,8 +10,4 @@ bool lies_densely(const Type& type, const Strides& strides) {
   return true;
 }
 
-bool wants_dense(const OpDef& op, Target target) {
-  return op.wants_dense || (op.multiplies && target == Target::kCpu);
-}
-
 }  // namespace adjoint

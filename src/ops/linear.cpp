@@ -1,9 +1,7 @@
 // y[..., o] = sum over i of x[..., i] * w[o, i] (+ b[o]): a linear map by a parameter.
 #include "base/error.h"
 #include "ops/builder.h"
-#include "ops/cuda_contraction.h"
-#include "ops/elements.h"
-#include "ops/matmul.h"
+#include "ops/product_letters.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
 
@@ -25,18 +23,6 @@ std::vector<Value> surface(SurfaceCall& call) {
   if (call.flag("bias")) operands.push_back(call.parameter("bias", {out}, {}));
   return call.builder.emit_all("linear", operands);
 }
-
-std::string letters(int rank) {  // of x's axes but the last
-  return std::string("abcdefgh").substr(0, rank - 1);
-}
-
-}  // namespace
-
-std::string linear_map(const Type& x) {
-  return letters(x.rank()) + "i,oi->" + letters(x.rank()) + "o";
-}
-
-namespace {
 
 std::vector<Type> infer(const OpCall& call) {
   if (call.inputs.size() < 2 || call.inputs.size() > 3) {
@@ -64,7 +50,7 @@ std::vector<Type> infer(const OpCall& call) {
 }
 
 void grad(GradCall& g) {
-  const std::string in = letters(g.call.inputs[0].rank());
+  const std::string in = leading_letters_of(g.call.inputs[0]);
   const Value dy = g.dout();
   if (g.call.inputs.size() > 2 && g.wants[2]) {
     Body sum;
@@ -85,46 +71,6 @@ void grad(GradCall& g) {
 std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs&) {
   const Value y = b.emit("contract", {in[0], in[1]}, {{"map", linear_map(b.type(in[0]))}});
   return {in.size() > 2 ? b.emit("add", {y, in[2]}) : y};
-}
-
-// Nothing for float64, nor for padding between rows that no single stride reaches.
-std::optional<Product> product_of(const KernelCall& k) {
-  auto product = product_on_cpu(linear_map(k.call.inputs[0]), k);
-  if (product) product->bias = k.call.inputs.size() > 2;
-  return product;
-}
-
-// In plain loops, whatever the dtype and the strides.
-Launch naive(const KernelCall& k, const Pointers& at) {
-  const Launch multiply = prepare_naive_contract(linear_map(k.call.inputs[0]), k, at);
-  if (k.call.inputs.size() < 3) return multiply;
-  const void* bias = at.in[2];
-  void* y = at.out[0];
-  const Type type = k.outputs[0];
-  const Strides strides = k.out_strides[0];
-  return [=] {
-    multiply();
-    for (int64_t i = 0; i < type.num_elements(); ++i) {
-      int64_t rest = i, to = 0;
-      for (int a = type.rank(); a-- > 0;) {
-        to += rest % type.dim(a) * strides[a];
-        rest /= type.dim(a);
-      }
-      const double shift = load_element(bias, type.dtype, i % type.dim(-1));
-      store_element(y, type.dtype, to, load_element(y, type.dtype, to) + shift);
-    }
-  };
-}
-
-Launch cpu(const KernelCall& k, const Pointers& at) {
-  const auto product = product_of(k);
-  if (!product) return naive(k, at);
-  return prepare_product(*product, at.in[0], at.in[1],
-                         k.call.inputs.size() > 2 ? at.in[2] : nullptr, at.out[0], at.workspace);
-}
-
-Launch cuda(const KernelCall& k, const Pointers& at) {
-  return contraction_cuda(linear_map(k.call.inputs[0]), k, at);
 }
 
 std::vector<Sample> samples() {
@@ -156,7 +102,7 @@ extern const OpDef op_linear = {
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
-          const std::string in = letters(call.inputs[0].rank());
+          const std::string in = leading_letters_of(call.inputs[0]);
           IndexMap map{{in + "i", "oi"}, {in + "o"}};
           if (call.inputs.size() > 2) {
             // The bias must be added once, so nothing may be summed in pieces beside it.
@@ -173,22 +119,6 @@ extern const OpDef op_linear = {
     .one_dtype = true,
     .multiplies = true,
     .meaning = meaning,
-    .cpu = cpu,
-    .cpu_workspace =
-        [](const KernelCall& k) {
-          const auto product = product_of(k);
-          return product ? product_workspace(*product)
-                         : naive_contract_workspace(linear_map(k.call.inputs[0]), k);
-        },
-    .cuda = cuda,
-    .cuda_workspace =
-        [](const KernelCall& k) {
-          return contraction_cuda_workspace(linear_map(k.call.inputs[0]), k);
-        },
-    .cuda_products =
-        [](const KernelCall& k) {
-          return contraction_cuda_products(linear_map(k.call.inputs[0]), k);
-        },
     .samples = samples,
     .refused = refused,
 };

@@ -2,10 +2,9 @@
 // f is an elementwise body of one operand, written as text. The CPU runs the product and then f,
 // both as they would run apart: the same bits. A device with epilogues does it in one launch.
 #include "base/error.h"
+#include "body/facts.h"
 #include "ops/builder.h"
-#include "ops/cuda_contraction.h"
-#include "ops/matmul.h"
-#include "ops/product_then_map.h"
+#include "ops/in_turn.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -74,35 +73,6 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& a
   return both ? std::vector<Value>{y, pre} : std::vector<Value>{y};
 }
 
-// Without keep, the product is written where f then writes over it.
-std::shared_ptr<const ProductThenMap> in_turn(const KernelCall& k) {
-  return ProductThenMap::of(k, linear_call(k.call), act_call(k.call));
-}
-
-// One launch where f is gelu and both results are wanted, side by side. An epilogue takes sums that
-// are not rounded yet, and there is none without keep: whoever wants the same bits with and without
-// gets the two in turn.
-bool wants_gelu_beside(const KernelCall& k) {
-  if (k.deterministic || !keeps(k.call) || k.out_strides[0] != k.out_strides[1]) return false;
-  const OpCall act = act_call(k.call);
-  const OpCall gelu{.op = "gelu", .inputs = act.inputs, .attrs = {}};
-  return print(body_of(act)) == print(body_of(gelu));
-}
-
-Launch cuda(const KernelCall& k, const Pointers& at) {
-  const auto calls = in_turn(k);
-  if (wants_gelu_beside(k)) {
-    const std::string map = linear_map(k.call.inputs[0]);
-    if (const auto one = gelu_contraction_cuda(map, calls->product(), at)) return *one;
-  }
-  return calls->prepare(at);
-}
-
-std::vector<std::string> cuda_products(const KernelCall& k) {
-  if (!wants_gelu_beside(k)) return {};
-  return gelu_contraction_cuda_products(linear_map(k.call.inputs[0]), in_turn(k)->product());
-}
-
 std::vector<Sample> samples() {
   const auto with = [](std::vector<Type> inputs, const char* body, int64_t keep) {
     return Sample{.inputs = std::move(inputs),
@@ -128,6 +98,8 @@ std::vector<Sample> refused() {
 
 }  // namespace
 
+InTurn linear_act_in_turn(const OpCall& call) { return {linear_call(call), act_call(call)}; }
+
 extern const OpDef op_linear_act = {
     .name = "linear_act",
     .summary = "an elementwise function of a linear map, and the map itself with keep=1",
@@ -148,11 +120,6 @@ extern const OpDef op_linear_act = {
     .one_dtype = true,
     .multiplies = true,
     .meaning = meaning,
-    .cpu = [](const KernelCall& k, const Pointers& at) { return in_turn(k)->prepare(at); },
-    .cpu_workspace = [](const KernelCall& k) { return in_turn(k)->workspace(); },
-    .cuda = cuda,
-    .cuda_workspace = [](const KernelCall& k) { return in_turn(k)->workspace(); },
-    .cuda_products = cuda_products,
     .samples = samples,
     .refused = refused,
 };

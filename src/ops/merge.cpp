@@ -1,8 +1,7 @@
 // The last two axes in one: [..., parts, n] -> [..., parts*n]. A view where they are adjacent.
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/builder.h"
-#include "ops/cuda_kernels.h"
-#include "ops/movement.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -45,9 +44,6 @@ extern const OpDef op_merge = {
       out.push_back(in.back());
       return out;
     },
-    .reference = prepare_reshape,
-    .cpu = prepare_reshape,
-    .cuda = reshape_cuda,
     .samples =
         [] {
           return std::vector<Sample>{{.inputs = {of({2, 3, 5})}}, {.inputs = {of({4, 1})}}};

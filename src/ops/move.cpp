@@ -1,11 +1,8 @@
 // The same object in another tier: `tier` says in which its result lies. On a CPU both are memory,
 // so it is a copy.
-#include <cstring>
 
 #include "base/error.h"
-#include "device/parallel.h"
-#include "ops/cuda_kernels.h"
-#include "ops/movement.h"
+#include "ops/axes.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -19,19 +16,6 @@ std::vector<Type> infer(const OpCall& call) {
     fail("move: the tier must be host or device, found '", tier, "'");
   }
   return {call.inputs[0]};
-}
-
-Launch copy(const KernelCall& k, const Pointers& at) {
-  const Type& type = k.call.inputs[0];
-  const Strides dense = dense_strides(type);
-  if (k.in_strides[0] != dense || k.out_strides[0] != dense) return prepare_reshape(k, at);
-  const auto* from = static_cast<const char*>(at.in[0]);
-  auto* to = static_cast<char*>(at.out[0]);
-  return [=, bytes = type.bytes().count] {
-    parallel_for(bytes, 1 << 16, [&](int64_t begin, int64_t end, int) {
-      std::memcpy(to + begin, from + begin, end - begin);
-    });
-  };
 }
 
 std::vector<Sample> samples() {
@@ -60,9 +44,6 @@ extern const OpDef op_move = {
         },
     .flops = [](const OpCall&) { return int64_t{0}; },
     .differentiable = false,
-    .reference = copy,
-    .cpu = copy,
-    .cuda = move_cuda,
     .samples = samples,
     .refused = refused,
 };

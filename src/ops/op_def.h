@@ -7,9 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/bytes.h"
-#include "device/target.h"
-#include "ops/body.h"
+#include "body/body.h"
 #include "scheme/scheme.h"
 
 namespace adjoint {
@@ -41,41 +39,6 @@ std::string to_string(const IndexMap& map);  // bsi, oi -> bso; i summed
 // What a repetition of the op would do: nothing, draw the same bits again, choose again, or write.
 enum class Effect : uint8_t { kPure, kRandom, kChoosing, kWritesState };
 std::string_view name(Effect effect);
-
-constexpr Bytes kNoCap{INT64_MAX};
-
-// What a kernel is told beside its tensors: all calls of a step alike.
-struct KernelTerms {
-  int threads = 1;
-  // What the workspace may be at most: the kernel chooses a way that fits, and takes its smallest
-  // where none does. A plan's calls and their preparation say the same, or they would choose twice.
-  Bytes workspace_cap = kNoCap;
-  Target target = Target::kCpu;
-  // The same bits every time, at some cost of time and memory. On the CPU they always are.
-  bool deterministic = false;
-  // Kernels may be chosen by the clock, on memory that holds noise and nothing of worth.
-  bool may_time = true;
-};
-
-// One call as a kernel sees it: where each tensor's elements are.
-struct KernelCall : KernelTerms {
-  // The tensors are to follow. Of a call that is part of another, that other one has the terms.
-  KernelCall(const OpCall& call, const KernelTerms& terms) : KernelTerms(terms), call(call) {}
-  KernelCall(OpCall&& call, const KernelTerms& terms) = delete;  // it is not kept here
-
-  const OpCall& call;
-  std::vector<Type> outputs = {};
-  std::vector<Strides> in_strides = {}, out_strides = {};
-};
-struct Pointers {
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  void* workspace = nullptr;
-  void* stream = nullptr;  // where CUDA's launches go
-};
-
-// A prepared call: everything that can fail or allocate has done so; running it does neither.
-using Launch = std::function<void()>;
 
 class Builder;
 class GradCall;
@@ -116,6 +79,7 @@ struct OpDef {
       nullptr;                            // else: tensors are operands, the rest attrs
   Body (*body)(const OpCall&) = nullptr;  // elementwise and row ops
   std::vector<Axis> (*space)(const OpCall&) = nullptr;  // of a body without operands
+  bool wide = false;  // its body is computed in float64, and rounded at the end
   std::vector<Type> (*infer)(const OpCall&) = nullptr;  // throws Error
   IndexMap (*index_map)(const OpCall&) = nullptr;
   int64_t (*flops)(const OpCall&) = nullptr;
@@ -134,15 +98,6 @@ struct OpDef {
   std::vector<std::pair<int, int>> may_overwrite = {};                      // (output, operand)
   std::vector<std::pair<int, int>> (*overwrites)(const OpCall&) = nullptr;  // where calls differ
   std::vector<Value> (*meaning)(Builder&, std::span<const Value>, const Attrs&) = nullptr;
-  Launch (*reference)(const KernelCall&, const Pointers&) = nullptr;  // float64, plain loops
-  Launch (*cpu)(const KernelCall&, const Pointers&) = nullptr;
-  Bytes (*cpu_workspace)(const KernelCall&) = nullptr;
-  // As on the CPU; null where a body says it all. A binary without CUDA refuses before it is asked.
-  Launch (*cuda)(const KernelCall&, const Pointers&) = nullptr;
-  Bytes (*cuda_workspace)(const KernelCall&) = nullptr;  // known without a GPU
-  // The products that the call consists of on CUDA, as a table of tuned ones knows them; none where
-  // they are not all of it.
-  std::vector<std::string> (*cuda_products)(const KernelCall&) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;
   std::vector<Sample> (*refused)() = nullptr;  // calls that `infer` must refuse
 };
@@ -151,26 +106,18 @@ std::span<const OpDef* const> all_ops();
 const OpDef* find_op(std::string_view name);
 const OpDef& op_named(std::string_view name);  // CHECKs that there is one
 
+// An op that its body says all of: whatever runs bodies runs it, alone or joined to others.
+inline bool is_row_op(const OpDef& op) { return op.body && !op.infer && !op.wide; }
+
 // The fields, derived from the body where the op leaves them out.
 std::vector<Type> infer_types(const OpCall& call);
 int64_t count_flops(const OpCall& call);
 IndexMap index_map_of(const OpCall& call);
 std::vector<std::pair<int, int>> overwrites(const OpCall& call);
-Bytes workspace_bytes(const KernelCall& call);
-Launch prepare(const KernelCall& call, const Pointers& at);  // for its target
-// Waits for kernels of CUDA that are being compiled, all at the same time, since their calls were
-// prepared; before any launch. MachineError.
-void finish_kernels();
-Launch prepare_cpu(const KernelCall& call, const Pointers& at);
-Launch prepare_reference(const KernelCall& call, const Pointers& at);
 Body body_of(const OpCall& call);                // of an op that has one
 std::vector<Axis> space_of(const OpCall& call);  // what a body runs over
 
 OpCall call_of(const Scheme& scheme, const Morphism& morphism);
-// The same as a kernel sees it: `call` is what call_of gave, and is only referred to.
-KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism& morphism,
-                       const KernelTerms& terms, const std::function<Strides(Value)>& strides);
-
 // Every call's types are what its op infers. After verify_structure, after every transformation.
 void verify(const Scheme& scheme);
 

@@ -1,12 +1,9 @@
 // Zeros around the operand along an axis, the last unless `axis` is said: [..., n] -> [..., size],
 // the operand at `start`. The gradient of slice.
-#include <cstring>
 
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/builder.h"
-#include "ops/cuda_kernels.h"
-#include "ops/elements.h"
-#include "ops/movement.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -25,29 +22,6 @@ std::vector<Type> infer(const OpCall& call) {
   }
   axis = {axis.name, size};
   return {t};
-}
-
-Launch copy(const KernelCall& call, const Pointers& at) {
-  const Type out = call.outputs[0];
-  const Strides strides = call.out_strides[0];
-  const int64_t skip = call.call.integer("start") * strides[axis_of(call.call)];
-  auto* to = static_cast<char*>(at.out[0]);
-  const Launch move =
-      prepare_copy(call.call.inputs[0], call.in_strides[0], at.in[0], call.call.inputs[0], strides,
-                   to + skip * size_of(out.dtype).count);
-  if (strides == dense_strides(out)) {
-    return [move, to, bytes = out.bytes()] {
-      std::memset(to, 0, bytes.count);
-      move();
-    };
-  }
-  static constexpr double kZero = 0;  // all bits, whatever the dtype
-  const Launch clear =
-      prepare_copy(out, Strides(strides.size(), 0), &kZero, out, strides, at.out[0]);
-  return [clear, move] {
-    clear();
-    move();
-  };
 }
 
 }  // namespace
@@ -70,9 +44,6 @@ extern const OpDef op_pad = {
               g.builder.emit("slice", {g.dout()},
                              slice_attrs(x.rank(), axis, g.call.integer("start"), x.dim(axis)));
         },
-    .reference = copy,
-    .cpu = copy,
-    .cuda = pad_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

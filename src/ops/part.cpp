@@ -1,13 +1,9 @@
 // Part `index` of a batch: rows [index*size, index*size + size) of axis 0. Rows past the end of the
 // batch are `fill`, so that all parts have one size. The index is a tensor: one launch serves every
 // iteration of a step's body.
-#include <cstring>
 
 #include "base/error.h"
-#include "device/parallel.h"
-#include "ops/cuda_kernels.h"
-#include "ops/elements.h"
-#include "ops/movement.h"
+#include "ops/axes.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -28,31 +24,6 @@ std::vector<Type> infer(const OpCall& call) {
   Type t = call.inputs[0];
   t.axes[0] = {t.axes[0].name, size};
   return {t};
-}
-
-Launch kernel(const KernelCall& k, const Pointers& at) {
-  const Type &x = k.call.inputs[0], &y = k.outputs[0];
-  CHECK(k.in_strides[0] == dense_strides(x), "a batch is dense");
-  const int64_t samples = x.dim(0), size = y.dim(0);
-  const int64_t row = y.rank() > 1 ? y.num_physical() / size : 1;
-  const int64_t bytes = row * size_of(y.dtype).count;
-  const Dtype dtype = y.dtype;
-  const double fill = k.call.number("fill", 0);
-  const auto* from = static_cast<const char*>(at.in[0]);
-  const void* index = at.in[1];
-  auto* to = static_cast<char*>(at.out[0]);
-  return [=] {
-    const int64_t first = size * static_cast<int64_t>(load_element(index, Dtype::kI32, 0));
-    parallel_for(size, 16, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        if (first + i < samples) {
-          std::memcpy(to + i * bytes, from + (first + i) * bytes, bytes);
-        } else {
-          for (int64_t c = 0; c < row; ++c) store_element(to, dtype, i * row + c, fill);
-        }
-      }
-    });
-  };
 }
 
 std::vector<Sample> samples() {
@@ -86,9 +57,6 @@ extern const OpDef op_part = {
     .flops = [](const OpCall&) { return int64_t{0}; },
     .differentiable = false,
     .wants_dense = true,
-    .reference = kernel,
-    .cpu = kernel,
-    .cuda = part_cuda,
     .samples = samples,
     .refused = refused,
 };

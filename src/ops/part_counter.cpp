@@ -2,8 +2,6 @@
 // sample moved on by index*size. Masks are then those of the whole batch, however it is split.
 #include "base/error.h"
 #include "ops/builder.h"
-#include "ops/cuda_kernels.h"
-#include "ops/elements.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -22,17 +20,6 @@ std::vector<Type> infer(const OpCall& call) {
   return {call.inputs[0]};
 }
 
-Launch kernel(const KernelCall& k, const Pointers& at) {
-  const auto* from = static_cast<const int64_t*>(at.in[0]);
-  const void* index = at.in[1];
-  auto* to = static_cast<int64_t*>(at.out[0]);
-  return [=, size = k.call.integer("size")] {
-    to[0] = from[0];
-    to[1] = from[1];
-    to[2] = from[2] + size * static_cast<int64_t>(load_element(index, Dtype::kI32, 0));
-  };
-}
-
 }  // namespace
 
 extern const OpDef op_part_counter = {
@@ -46,9 +33,6 @@ extern const OpDef op_part_counter = {
     .flops = [](const OpCall&) { return int64_t{0}; },
     .differentiable = false,
     .wants_dense = true,
-    .reference = kernel,
-    .cpu = kernel,
-    .cuda = part_counter_cuda,
     .samples =
         [] {
           return std::vector<Sample>{{.inputs = {random_counter_type(), of({}, Dtype::kI32)},

@@ -42,8 +42,16 @@ bool fits(int64_t row, const CodeFormat& format);
 // The group nearest to the wanted one that divides the row (in whole bytes).
 int64_t nearest_group(int64_t row, const CodeFormat& format);
 
-// From `matrix`, dense, to codes and scales of the types above.
-void quantize(const float* matrix, const Type& type, const CodeFormat& format, void* codes,
-              float* scales);
+// How codes and scales of a call of dequantize fit together; Error.
+struct CodeShape {
+  bool packed = false;
+  int64_t rows = 1, row = 1, groups = 1;  // of elements; groups of a row
+  bool one_scale = false;
+
+  int64_t scale_at(int64_t r, int64_t group) const { return one_scale ? 0 : r * groups + group; }
+};
+
+struct OpCall;
+CodeShape code_shape(const OpCall& call);
 
 }  // namespace adjoint

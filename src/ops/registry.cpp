@@ -2,8 +2,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "device/library_threads.h"
-#include "ops/body_readings.h"
+#include "ops/body_facts.h"
 #include "ops/builder.h"
 #include "ops/op_def.h"
 
@@ -162,58 +161,10 @@ std::vector<std::pair<int, int>> overwrites(const OpCall& call) {
   return pairs;
 }
 
-Bytes workspace_bytes(const KernelCall& call) {
-  const LibraryThreads counted_on(call.threads);
-  const OpDef& def = op_named(call.call.op);
-  if (call.target == Target::kCuda) {
-    if (def.cuda_workspace) return def.cuda_workspace(call);
-    return def.body ? body_cuda_workspace(call) : Bytes{0};
-  }
-  if (def.cpu_workspace) return def.cpu_workspace(call);
-  return def.body ? body_workspace(call) : Bytes{0};
-}
-
-Launch prepare(const KernelCall& call, const Pointers& at) {
-  if (call.target == Target::kCpu) return prepare_cpu(call, at);
-  const OpDef& def = op_named(call.call.op);
-  if (def.cuda) return def.cuda(call, at);
-  CHECK(def.body, "an op has a CUDA kernel or a body: " + std::string(def.name));
-  return prepare_body_cuda(call, at);
-}
-
-Launch prepare_cpu(const KernelCall& call, const Pointers& at) {
-  const LibraryThreads counted_on(call.threads);
-  const OpDef& def = op_named(call.call.op);
-  if (def.cpu) return def.cpu(call, at);
-  CHECK(def.body, "an op has a CPU kernel or a body: " + std::string(def.name));
-  for (const Type& t : call.outputs) {
-    if (t.dtype == Dtype::kF64) return prepare_body_reference(call, at);
-  }
-  return prepare_body_cpu(call, at);
-}
-
-Launch prepare_reference(const KernelCall& call, const Pointers& at) {
-  const OpDef& def = op_named(call.call.op);
-  if (def.reference) return def.reference(call, at);
-  CHECK(def.body, "an op has a reference, a meaning or a body: " + std::string(def.name));
-  return prepare_body_reference(call, at);
-}
-
 OpCall call_of(const Scheme& scheme, const Morphism& morphism) {
   OpCall call{.op = op_named(morphism.op).name, .inputs = {}, .attrs = morphism.attrs};
   for (const Value in : morphism.inputs) call.inputs.push_back(scheme[in].type);
   return call;
-}
-
-KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism& morphism,
-                       const KernelTerms& terms, const std::function<Strides(Value)>& strides) {
-  KernelCall k(call, terms);
-  for (const Value in : morphism.inputs) k.in_strides.push_back(strides(in));
-  for (const Value out : morphism.outputs) {
-    k.outputs.push_back(scheme[out].type);
-    k.out_strides.push_back(strides(out));
-  }
-  return k;
 }
 
 void verify(const Scheme& scheme) {

@@ -2,7 +2,7 @@
 // same angles.
 #include <cmath>
 
-#include "ops/body_readings.h"
+#include "base/error.h"
 #include "ops/samples.h"
 #include "ops/shape_attr.h"
 
@@ -35,12 +35,10 @@ extern const OpDef op_rotary_table = {
     .summary = "cosines and sines of rotary angles",
     .body = body,
     .space = shape_attr,
+    .wide = true,  // made once a step, and angles reach thousands of radians
     .differentiable = false,
     .output_names = {"sin"},
     .says_dtype = true,
-    // Made once a step, and angles reach thousands of radians: in float64, rounded at the end.
-    .cpu = prepare_body_reference,
-    .cuda = prepare_wide_body_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

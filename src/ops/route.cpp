@@ -2,14 +2,9 @@
 // The choice (top_k's) is a constant: dscores = weights * (dweights - sum(dweights * weights)), the
 // softmax's gradient, whose zeros keep to the chosen by themselves. An expert that is chosen twice
 // counts once.
-#include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
-#include "device/parallel.h"
 #include "ops/builder.h"
-#include "ops/cuda_kernels.h"
-#include "ops/elements.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -27,84 +22,6 @@ std::vector<Type> infer(const OpCall& call) {
          ": i32 indices into the last axis are wanted, as top_k gives them");
   }
   return {scores};
-}
-
-template <class T>
-void weigh_row(const T* scores, int64_t n, const int32_t* choice, int64_t k, T* weights) {
-  using W = typename Wide<T>::type;
-  const auto chosen = [&](int64_t j) { return std::clamp<int64_t>(choice[j], 0, n - 1); };
-  const auto is_again = [&](int64_t j) {
-    for (int64_t earlier = 0; earlier < j; ++earlier) {
-      if (chosen(earlier) == chosen(j)) return true;
-    }
-    return false;
-  };
-  W highest = -INFINITY, sum = 0;
-  for (int64_t j = 0; j < k; ++j) highest = std::max(highest, static_cast<W>(scores[chosen(j)]));
-  for (int64_t j = 0; j < k; ++j) {
-    if (!is_again(j)) sum += std::exp(static_cast<W>(scores[chosen(j)]) - highest);
-  }
-  std::fill(weights, weights + n, static_cast<T>(W{0}));
-  for (int64_t j = 0; j < k; ++j) {
-    weights[chosen(j)] =
-        static_cast<T>(std::exp(static_cast<W>(scores[chosen(j)]) - highest) / sum);
-  }
-}
-
-template <class T>
-Launch prepare(const KernelCall& call, const Pointers& at) {
-  const Type &scores = call.call.inputs[0], &choice = call.call.inputs[1];
-  CHECK(call.in_strides[0] == dense_strides(scores), "scores are dense");
-  CHECK(call.in_strides[1] == dense_strides(choice), "the choice is dense");
-  const int64_t n = scores.dim(-1), k = choice.dim(-1), rows = scores.num_elements() / n;
-  const int64_t step = scores.axes.back().physical(), choice_step = choice.axes.back().physical();
-  const int64_t to_step = call.outputs[0].axes.back().physical();
-  const auto* from = static_cast<const T*>(at.in[0]);
-  const auto* chosen = static_cast<const int32_t*>(at.in[1]);
-  auto* to = static_cast<T*>(at.out[0]);
-  return [=] {
-    parallel_for(rows, 64, [&](int64_t begin, int64_t end, int) {
-      for (int64_t r = begin; r < end; ++r) {
-        weigh_row(from + r * step, n, chosen + r * choice_step, k, to + r * to_step);
-      }
-    });
-  };
-}
-
-Launch kernel(const KernelCall& call, const Pointers& at) {
-  return with_float_type(call.call.inputs[0].dtype,
-                         [&]<class T>() { return prepare<T>(call, at); });
-}
-
-// Every expert asks whether it was chosen.
-Launch reference(const KernelCall& call, const Pointers& at) {
-  const Type scores = call.call.inputs[0], choice = call.call.inputs[1], out = call.outputs[0];
-  const int64_t n = scores.dim(-1), k = choice.dim(-1), rows = scores.num_elements() / n;
-  const int64_t step = scores.axes.back().physical(), choice_step = choice.axes.back().physical();
-  const int64_t to_step = out.axes.back().physical();
-  return [=] {
-    for (int64_t r = 0; r < rows; ++r) {
-      const auto score = [&](int64_t e) {
-        return load_element(at.in[0], scores.dtype, r * step + e);
-      };
-      const auto is_chosen = [&](int64_t e) {
-        for (int64_t j = 0; j < k; ++j) {
-          const double id = load_element(at.in[1], Dtype::kI32, r * choice_step + j);
-          if (id == static_cast<double>(e)) return true;
-        }
-        return false;
-      };
-      double highest = -INFINITY, sum = 0;
-      for (int64_t e = 0; e < n; ++e) {
-        if (is_chosen(e)) highest = std::max(highest, score(e));
-      }
-      for (int64_t e = 0; e < n; ++e) sum += is_chosen(e) ? std::exp(score(e) - highest) : 0;
-      for (int64_t e = 0; e < n; ++e) {
-        const double weight = is_chosen(e) ? std::exp(score(e) - highest) / sum : 0;
-        store_element(at.out[0], out.dtype, r * to_step + e, weight);
-      }
-    }
-  };
 }
 
 void grad(GradCall& g) {
@@ -147,9 +64,6 @@ extern const OpDef op_route = {
     .constants = {1},
     .one_dtype = true,
     .wants_dense = true,
-    .reference = reference,
-    .cpu = kernel,
-    .cuda = route_cuda,
     .samples = samples,
     .refused =
         [] {

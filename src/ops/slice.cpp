@@ -1,8 +1,7 @@
 // Part of an axis, the last unless `axis` is said: [..., n] -> [..., size], from `start`. A view.
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/builder.h"
-#include "ops/cuda_kernels.h"
-#include "ops/movement.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -21,14 +20,6 @@ std::vector<Type> infer(const OpCall& call) {
   }
   axis = {axis.name, size};
   return {t};
-}
-
-Launch copy(const KernelCall& call, const Pointers& at) {
-  const int64_t skip = call.call.integer("start") * call.in_strides[0][axis_of(call.call)];
-  const auto* from =
-      static_cast<const char*>(at.in[0]) + skip * size_of(call.call.inputs[0].dtype).count;
-  return prepare_copy(call.outputs[0], call.in_strides[0], from, call.outputs[0],
-                      call.out_strides[0], at.out[0]);
 }
 
 }  // namespace
@@ -55,9 +46,6 @@ extern const OpDef op_slice = {
       offset = call.integer("start") * in[axis_of(call)];
       return in;
     },
-    .reference = copy,
-    .cpu = copy,
-    .cuda = slice_cuda,
     .samples =
         [] {
           return std::vector<Sample>{

@@ -1,8 +1,7 @@
 // The last axis in two: [..., parts*n] -> [..., parts, n]. A view.
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/builder.h"
-#include "ops/cuda_kernels.h"
-#include "ops/movement.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -43,9 +42,6 @@ extern const OpDef op_split = {
       out.push_back(in.back());
       return out;
     },
-    .reference = prepare_reshape,
-    .cpu = prepare_reshape,
-    .cuda = reshape_cuda,
     .samples =
         [] {
           return std::vector<Sample>{{.inputs = {of({2, 6})}, .attrs = {{"parts", int64_t{3}}}},

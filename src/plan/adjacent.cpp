@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/buffer.h"
+#include "kernels/backend.h"
 #include "ops/layout.h"
 
 namespace adjoint {
@@ -121,7 +122,8 @@ class Finder {
     if (lies_densely(scheme_[v].type, strides)) return true;
     // With holes between its rows it is nobody else's business, and no sum, which kernels write at
     // the end in one piece.
-    if (read_by_[v].size() != 1 || wants_dense(op_named(maker.op), options_.target)) return false;
+    if (read_by_[v].size() != 1 || backend_of(options_.target).wants_dense(op_named(maker.op)))
+      return false;
     if (!op_named(maker.op).body) return true;
     const Body body = body_of(call_of(scheme_, maker));
     return std::all_of(body.outputs.begin(), body.outputs.end(), [](const BodyOutput& out) {

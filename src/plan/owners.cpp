@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "ops/movement.h"
+#include "ops/axes.h"
 #include "plan/region.h"
 
 namespace adjoint {

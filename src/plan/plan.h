@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "kernels/kernel.h"
 #include "ops/op_def.h"
 #include "scheme/scheme.h"
 

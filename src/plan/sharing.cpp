@@ -7,6 +7,7 @@
 #include "analysis/accumulators.h"
 #include "base/error.h"
 #include "cost/cost.h"
+#include "kernels/backend.h"
 #include "ops/layout.h"
 
 namespace adjoint {
@@ -94,7 +95,7 @@ class Finder {
     const std::vector<std::vector<int>> read_by = readers(scheme_);
     std::vector<bool> read_densely(scheme_.objects.size(), false);
     for (const Morphism& m : scheme_.morphisms) {
-      if (!wants_dense(op_named(m.op), options_.target)) continue;
+      if (!backend_of(options_.target).wants_dense(op_named(m.op))) continue;
       for (const Value in : m.inputs) read_densely[in] = true;
     }
     const Sharing start = found_;
@@ -169,7 +170,7 @@ class Finder {
     const Morphism& m = scheme_.morphisms[i];
     const Value out = m.outputs[0];
     if (within(out) >= 0 || read_densely[out] || found_.is_carried[out]) return;
-    if (wants_dense(op_named(m.op), options_.target)) return;
+    if (backend_of(options_.target).wants_dense(op_named(m.op))) return;
     for (size_t k = 0; k < m.inputs.size(); ++k) {
       const Value in = m.inputs[k];
       if (found_.view_of[in] < 0 || scheme_[in].type != scheme_[out].type) continue;

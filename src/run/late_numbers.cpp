@@ -1,7 +1,7 @@
 #include "run/late_numbers.h"
 
 #include "base/error.h"
-#include "ops/elements.h"
+#include "scheme/elements.h"
 
 namespace adjoint {
 

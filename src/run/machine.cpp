@@ -12,8 +12,8 @@
 #include "device/buffer.h"
 #include "device/gpu.h"
 #include "device/parallel.h"
-#include "ops/elements.h"
 #include "run/run.h"
+#include "scheme/elements.h"
 
 namespace adjoint {
 

@@ -8,7 +8,7 @@
 
 #include "base/philox.h"
 #include "ops/builder.h"
-#include "ops/elements.h"
+#include "scheme/elements.h"
 
 namespace adjoint {
 

@@ -12,10 +12,11 @@
 #include "base/philox.h"
 #include "device/limits.h"
 #include "device/parallel.h"
-#include "ops/elements.h"
-#include "ops/product_table.h"
-#include "ops/quantize.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/cublaslt/product_table.h"
+#include "kernels/quantize.h"
 #include "run/initial_values.h"
+#include "scheme/elements.h"
 
 namespace adjoint {
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "ops/product_table.h"
+#include "kernels/cuda/cublaslt/product_table.h"
 #include "run/machine.h"
 #include "train/save.h"
 

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/philox.h"
 #include "functors/functor.h"
-#include "ops/elements.h"
+#include "scheme/elements.h"
 #include "train/save.h"
 #include "train/trainer.h"
 

@@ -12,8 +12,8 @@
 #include "base/philox.h"
 #include "data/safetensors.h"
 #include "device/parallel.h"
-#include "ops/elements.h"
-#include "ops/product_table.h"
+#include "kernels/cuda/cublaslt/product_table.h"
+#include "scheme/elements.h"
 
 namespace adjoint {
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/harness.h"
+#include "kernels/harness.h"
 #include "ops/samples.h"
 
 namespace adjoint {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/backend.h"
+
 namespace adjoint {
 namespace {
 
@@ -37,8 +39,10 @@ TEST(Costs, AProductTakesWhatItTookInItsContest) {
   const Scheme wide = product("bf16", 4096), other = product("bf16", 2048);
   const OpCall call = call_of(wide, wide.morphisms[0]);
   const auto dense = [&](Value v) { return dense_strides(wide[v].type); };
-  const auto keys = op_named("linear").cuda_products(
-      kernel_call(call, wide, wide.morphisms[0], {.target = Target::kCuda}, dense));
+  const auto keys =
+      backend_of(Target::kCuda)
+          .find("linear")
+          ->products(kernel_call(call, wide, wide.morphisms[0], {.target = Target::kCuda}, dense));
   ASSERT_EQ(keys.size(), 1u);
   EXPECT_NE(keys[0].find("m=4096 n=100 k=100"), std::string::npos) << keys[0];
   TunedProducts table;
@@ -65,8 +69,9 @@ TEST(Costs, ADeterministicStepHasNoContestOfAnEpilogue) {
   s[1].type.axes[0].size = 128;
   const OpCall call = call_of(s, m);
   const auto dense = [&](Value v) { return dense_strides(s[v].type); };
-  const auto keys =
-      op_named(m.op).cuda_products(kernel_call(call, s, m, {.target = Target::kCuda}, dense));
+  const auto keys = backend_of(Target::kCuda)
+                        .find(m.op)
+                        ->products(kernel_call(call, s, m, {.target = Target::kCuda}, dense));
   ASSERT_EQ(keys.size(), 1u);
   Costs costs = round_costs();
   costs.tuned[keys[0]] = 7e-6;

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "functors/functor.h"
+#include "kernels/harness.h"
 #include "models/test_models.h"
-#include "ops/harness.h"
 
 namespace adjoint {
 namespace {

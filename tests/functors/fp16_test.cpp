@@ -4,7 +4,7 @@
 #include <set>
 
 #include "functors/functor_named.h"
-#include "ops/harness.h"
+#include "kernels/harness.h"
 
 namespace adjoint {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "analysis/roles.h"
 #include "functors/functor.h"
+#include "kernels/harness.h"
 #include "models/test_models.h"
-#include "ops/harness.h"
 #include "scheme/canonical.h"
 
 namespace adjoint {

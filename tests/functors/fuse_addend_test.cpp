@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "functors/functor_named.h"
+#include "kernels/harness.h"
 #include "models/small_models.h"
-#include "ops/harness.h"
 #include "plan/plan.h"
 
 namespace adjoint {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "functors/functor_named.h"
-#include "ops/harness.h"
+#include "kernels/harness.h"
 
 namespace adjoint {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "functors/functor_named.h"
 #include "functors/left_behind.h"
+#include "kernels/harness.h"
 #include "models/small_models.h"
-#include "ops/harness.h"
 #include "plan/plan.h"
 
 namespace adjoint {

@@ -6,8 +6,9 @@
 
 #include "functors/functor_named.h"
 #include "functors/left_behind.h"
+#include "kernels/cuda/contraction.h"
 #include "models/small_models.h"
-#include "ops/cuda_contraction.h"
+#include "ops/gelu.h"
 
 namespace adjoint {
 namespace {

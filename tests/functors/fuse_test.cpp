@@ -5,7 +5,7 @@
 
 #include "functors/functor_named.h"
 #include "functors/random_chain.h"
-#include "ops/harness.h"
+#include "kernels/harness.h"
 #include "ops/samples.h"
 
 namespace adjoint {

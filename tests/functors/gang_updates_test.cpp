@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "functors/functor_named.h"
+#include "kernels/harness.h"
 #include "models/small_models.h"
-#include "ops/harness.h"
 #include "plan/plan.h"
 
 namespace adjoint {

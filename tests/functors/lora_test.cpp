@@ -5,9 +5,9 @@
 
 #include "base/error_text.h"
 #include "functors/functor_named.h"
+#include "kernels/harness.h"
 #include "models/small_models.h"
 #include "models/test_models.h"
-#include "ops/harness.h"
 
 namespace adjoint {
 namespace {

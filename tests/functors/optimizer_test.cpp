@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "functors/functor.h"
-#include "ops/harness.h"
+#include "kernels/harness.h"
 
 namespace adjoint {
 namespace {

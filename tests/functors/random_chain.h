@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "ops/harness.h"
+#include "kernels/harness.h"
 #include "ops/samples.h"
 
 namespace adjoint {

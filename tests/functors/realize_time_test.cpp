@@ -5,8 +5,8 @@
 #include "base/error_text.h"
 #include "device/parallel.h"
 #include "functors/functor.h"
+#include "kernels/harness.h"
 #include "models/small_models.h"
-#include "ops/harness.h"
 
 namespace adjoint {
 namespace {

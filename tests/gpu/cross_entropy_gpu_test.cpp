@@ -1,6 +1,6 @@
 // The loss and its gradient in one kernel give the bits of the two. Skipped where there is no GPU.
 #include "device/gpu.h"
-#include "ops/cross_entropy_calls.h"
+#include "kernels/cross_entropy_calls.h"
 
 namespace adjoint {
 namespace {

@@ -8,8 +8,8 @@
 #include "device/gpu.h"
 #include "device/parallel.h"
 #include "functors/functor.h"
+#include "kernels/cuda/library_room.h"
 #include "models/small_models.h"
-#include "ops/library_room.h"
 #include "run/random_steps.h"
 
 namespace adjoint {

@@ -1,6 +1,6 @@
 // Every op's CUDA kernels, held to the same contract as the CPU's. Skipped where there is no GPU.
 #include "device/gpu.h"
-#include "ops/kernel_contract.h"
+#include "kernels/kernel_contract.h"
 
 namespace adjoint {
 

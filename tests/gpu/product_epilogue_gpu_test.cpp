@@ -7,8 +7,8 @@
 #include "base/philox.h"
 #include "device/buffer.h"
 #include "device/gpu.h"
-#include "ops/cublaslt_product.h"
-#include "ops/elements.h"
+#include "kernels/cuda/cublaslt/product.h"
+#include "scheme/elements.h"
 
 namespace adjoint {
 namespace {

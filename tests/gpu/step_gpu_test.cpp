@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "device/gpu.h"
+#include "kernels/cuda/cublaslt/product_table.h"
+#include "kernels/harness.h"
 #include "laws/verify.h"
 #include "models/small_models.h"
-#include "ops/harness.h"
-#include "ops/product_table.h"
 #include "run/machine.h"
 #include "run/profile.h"
 #include "run/random_steps.h"

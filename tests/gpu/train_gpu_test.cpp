@@ -1,7 +1,7 @@
 // Runs and what is made of them, on the GPU. Skipped where there is none.
 #include "device/gpu.h"
 #include "device/parallel.h"
-#include "ops/product_table.h"
+#include "kernels/cuda/cublaslt/product_table.h"
 #include "run/machine.h"
 #include "train/fitting.h"
 #include "train/generate.h"

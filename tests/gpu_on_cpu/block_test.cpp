@@ -7,8 +7,9 @@
 
 #include "base/error.h"
 #include "gpu_on_cpu/compiler.h"
-#include "ops/cuda_body_prelude.h"
-#include "ops/kernel_cache.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/codegen/body_prelude.h"
+#include "kernels/cuda/codegen/kernel_cache.h"
 #include "ops/op_def.h"
 
 namespace adjoint {

@@ -7,8 +7,9 @@
 #include "gpu_on_cpu/block.h"
 #include "gpu_on_cpu/compiler.h"
 #include "gpu_on_cpu/scheme_on_cpu.h"
-#include "ops/cuda_body.h"
-#include "ops/kernel_contract.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/codegen/body.h"
+#include "kernels/kernel_contract.h"
 #include "ops/samples.h"
 
 namespace adjoint {

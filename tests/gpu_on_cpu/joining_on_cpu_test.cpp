@@ -4,6 +4,7 @@
 #include "functors/random_chain.h"
 #include "gpu_on_cpu/compiler.h"
 #include "gpu_on_cpu/scheme_on_cpu.h"
+#include "kernels/backend.h"
 
 namespace adjoint {
 namespace {

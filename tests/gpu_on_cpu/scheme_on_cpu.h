@@ -5,7 +5,8 @@
 #include <deque>
 #include <memory>
 
-#include "ops/harness.h"
+#include "kernels/backend.h"
+#include "kernels/harness.h"
 
 namespace adjoint {
 

@@ -10,7 +10,7 @@
 #include <cpuid.h>
 #endif
 
-#include "ops/onednn_engine.h"
+#include "kernels/cpu/onednn_engine.h"
 
 namespace adjoint {
 namespace {

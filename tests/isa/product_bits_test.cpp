@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "ops/harness.h"
-#include "ops/movement.h"
+#include "kernels/harness.h"
+#include "ops/axes.h"
 
 namespace adjoint {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <set>
 
+#include "kernels/harness.h"
 #include "models/test_models.h"
-#include "ops/harness.h"
 #include "plan/plan.h"
 
 namespace adjoint {

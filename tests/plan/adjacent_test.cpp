@@ -3,7 +3,7 @@
 // freed too soon, or written by two, shows as a NaN or a wrong number.
 #include <gtest/gtest.h>
 
-#include "ops/harness.h"
+#include "kernels/harness.h"
 #include "plan/plan.h"
 
 namespace adjoint {

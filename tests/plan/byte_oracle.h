@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/movement.h"
+#include "ops/axes.h"
 #include "plan/plan.h"
 
 namespace adjoint {

@@ -7,7 +7,8 @@
 #include <set>
 
 #include "functors/functor.h"
-#include "ops/harness.h"
+#include "kernels/backend.h"
+#include "kernels/harness.h"
 #include "plan/byte_oracle.h"
 #include "plan/random_scheme.h"
 

@@ -7,8 +7,8 @@
 #include <bit>
 
 #include "base/error_text.h"
+#include "kernels/harness.h"
 #include "models/small_models.h"
-#include "ops/harness.h"
 #include "run/machine.h"
 
 namespace adjoint {

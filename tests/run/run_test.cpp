@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "ops/harness.h"
+#include "kernels/harness.h"
 
 namespace adjoint {
 namespace {

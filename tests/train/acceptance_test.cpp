@@ -4,9 +4,9 @@
 
 #include "analysis/roles.h"
 #include "base/error_text.h"
+#include "kernels/harness.h"
 #include "models/small_models.h"
 #include "models/test_models.h"
-#include "ops/harness.h"
 #include "train/same_steps.h"
 
 namespace adjoint {

@@ -4,8 +4,8 @@
 
 #include "device/parallel.h"
 #include "functors/functor.h"
+#include "kernels/harness.h"
 #include "models/test_models.h"
-#include "ops/harness.h"
 #include "train/bound_model.h"
 #include "train/trainer.h"
 

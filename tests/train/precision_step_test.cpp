@@ -8,9 +8,9 @@
 
 #include "device/parallel.h"
 #include "functors/functor.h"
+#include "kernels/harness.h"
+#include "kernels/quantize.h"
 #include "ops/builder.h"
-#include "ops/harness.h"
-#include "ops/quantize.h"
 #include "train/bound_model.h"
 #include "train/trainer.h"
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "data/safetensors.h"
-#include "ops/product_table.h"
+#include "kernels/cuda/cublaslt/product_table.h"
 #include "train/train_folder.h"
 
 namespace adjoint {

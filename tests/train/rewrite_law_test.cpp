@@ -5,8 +5,8 @@
 
 #include "device/parallel.h"
 #include "functors/functor.h"
+#include "kernels/harness.h"
 #include "ops/builder.h"
-#include "ops/harness.h"
 #include "train/bound_model.h"
 #include "train/trainer.h"
 

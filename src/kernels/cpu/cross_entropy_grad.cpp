@@ -1,0 +1,75 @@
+#include <cmath>
+
+#include "device/parallel.h"
+#include "kernels/cpu/body_loops.h"
+#include "kernels/cpu/cross_entropy_rows.h"
+#include "scheme/elements.h"
+
+namespace adjoint {
+
+namespace {
+
+// y may be x.
+ADJOINT_SIMD void scaled_softmax(float* y, const float* x, int64_t n, float lse, float scale) {
+  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) y[i] = scale * softmax_exp(x[i] - lse);
+}
+template <class T>
+void scaled_softmax(T* y, const T* x, int64_t n, float lse, float scale) {
+  float block[kClassBlock];
+  for (int64_t first = 0; first < n; first += kClassBlock) {
+    const int64_t size = std::min(kClassBlock, n - first);
+    gather_any(block, x, kNarrow<T>, first, 1, size);
+    scaled_softmax(block, block, size, lse, scale);
+    scatter_any(y, kNarrow<T>, block, first, 1, size);
+  }
+}
+void scaled_softmax(double* y, const double* x, int64_t n, double lse, double scale) {
+  for (int64_t i = 0; i < n; ++i) y[i] = scale * std::exp(x[i] - lse);
+}
+
+template <class T>
+Launch prepare(const KernelCall& k, const Pointers& at) {
+  const CrossEntropyRows rows(k.call, k.in_strides[0]);
+  const auto* logits = static_cast<const T*>(at.in[0]);
+  const auto* targets = static_cast<const int32_t*>(at.in[1]);
+  const Dtype lse_dtype = k.call.inputs[2].dtype, scale_dtype = k.call.inputs[3].dtype;
+  const void *lse = at.in[2], *dsum = at.in[3];
+  auto* out = static_cast<T*>(at.out[0]);
+  return [=] {
+    const double scale = load_element(dsum, scale_dtype, 0);
+    parallel_for(rows.count, 4, [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) {
+        T* y = out + r * rows.step;
+        if (targets[r] == rows.ignore) {
+          std::fill(y, y + rows.classes, T(0.0f));
+          continue;
+        }
+        using W = typename Wide<T>::type;
+        const T* x = logits + r * rows.step;
+        const int64_t target = std::clamp<int64_t>(targets[r], 0, rows.classes - 1);
+        const double row_lse = load_element(lse, lse_dtype, r);
+        // Of 16 bits, p - 1 must be taken before p is rounded: near 1 nothing would be left of it.
+        const double hit = scale * (std::exp(static_cast<double>(x[target]) - row_lse) - 1);
+        scaled_softmax(y, x, rows.classes, static_cast<W>(row_lse), static_cast<W>(scale));
+        if constexpr (std::is_same_v<T, W>) {
+          y[target] -= static_cast<W>(scale);
+        } else {
+          y[target] = T(static_cast<float>(hit));
+        }
+      }
+    });
+  };
+}
+
+Launch kernel(const KernelCall& k, const Pointers& at) {
+  return with_float_type(k.call.inputs[0].dtype, [&]<class T>() { return prepare<T>(k, at); });
+}
+
+}  // namespace
+
+extern const Kernel cpu_cross_entropy_grad = {
+    .op = "cross_entropy_grad",
+    .prepare = kernel,
+};
+
+}  // namespace adjoint

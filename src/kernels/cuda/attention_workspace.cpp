@@ -1,0 +1,81 @@
+// How much memory attention on CUDA works in, from the shape alone: plans are made where there is
+// no GPU and no cuDNN to ask. The bounds are what cuDNN 9.19 said of its plans for Ampere, Hopper
+// and Blackwell (its plans can be made for a device that is not there), rounded up.
+#include <functional>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/cuda/attention.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr Bytes kAnyPlan{64 << 10};        // said: 256 at most, where a plan keeps nothing large
+constexpr int64_t kTile = 128;             // cuDNN's tiles of queries and keys have so many at most
+constexpr Bytes kScoresAtOnce{256 << 20};  // of a deterministic gradient; a launch fills an H200
+
+int64_t heads(const AttentionShape& s) { return s.kv_heads * s.group; }
+int64_t padded(int64_t length) { return (length + kTile - 1) / kTile * kTile; }
+
+// 16-bit, of the queries that share one head of keys.
+Bytes scores_bytes(const AttentionShape& s) {
+  return (s.group * padded(s.length) * padded(s.length)) * Bytes{2};
+}
+
+// Parts of equal size, the largest first: fewer samples, and then fewer heads of keys of one.
+std::vector<AttentionShape> parts_of(const AttentionShape& shape) {
+  std::vector<AttentionShape> parts;
+  AttentionShape part = shape;
+  for (int64_t& size : {std::ref(part.samples), std::ref(part.kv_heads)}) {
+    const int64_t whole = size;
+    for (; size > 0; --size) {
+      if (whole % size == 0) parts.push_back(part);
+    }
+    size = 1;
+  }
+  return parts;
+}
+
+// What cuDNN keeps of the gradient of a part.
+Bytes cudnn_grad_bytes(const AttentionShape& part, bool deterministic) {
+  const int64_t elements = part.samples * heads(part) * part.length * part.size;
+  Bytes bytes = kAnyPlan;
+  // dk and dv by head of queries, before their sum.
+  if (part.group > 1) bytes += (2 * elements) * Bytes{2};
+  if (deterministic) return bytes + (part.samples * part.kv_heads) * scores_bytes(part);
+  // The sums of dq that we lend, and others that all generations but Hopper keep beside them.
+  const int64_t padded_elements = part.samples * heads(part) * padded(part.length) * part.size;
+  return bytes + (elements + padded_elements) * Bytes{4};
+}
+
+}  // namespace
+
+bool cudnn_takes(const AttentionShape& s) {
+  // Below 64 there is nothing to win, and a single position has no backward.
+  return (s.dtype == Dtype::kBF16 || s.dtype == Dtype::kF16) && s.size % 8 == 0 && s.size <= 256 &&
+         s.length >= 64;
+}
+
+AttentionWay attention_way(const AttentionShape& shape, Bytes cap) {
+  const bool cudnn = cudnn_takes(shape) && kAnyPlan <= cap;
+  return {.cudnn = cudnn, .part = shape, .workspace = cudnn ? kAnyPlan : Bytes{0}};
+}
+
+AttentionWay attention_grad_way(const AttentionShape& shape, bool deterministic, Bytes cap) {
+  // Sums per query, which our own kernels want too, and of the whole shape.
+  const Bytes row_sums = (shape.samples * heads(shape) * shape.length) * size_of(shape.wide());
+  const AttentionWay own{.cudnn = false, .part = shape, .workspace = row_sums};
+  if (!cudnn_takes(shape)) return own;
+  for (const AttentionShape& part : parts_of(shape)) {
+    const int64_t heads_of_keys = part.samples * part.kv_heads;
+    if (deterministic && heads_of_keys > 1 && heads_of_keys * scores_bytes(part) > kScoresAtOnce) {
+      continue;
+    }
+    const Bytes workspace = row_sums + cudnn_grad_bytes(part, deterministic);
+    if (workspace <= cap) return {.cudnn = true, .part = part, .workspace = workspace};
+  }
+  return own;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,33 @@
+// The list of CUDA's kernels by hand (kernels.inc), and its reading of bodies.
+#include "kernels/backend.h"
+
+#include "kernels/body_readings.h"
+#include "kernels/cuda/contraction.h"
+
+namespace adjoint {
+
+#define KERNEL(name) extern const Kernel cuda_##name;
+#include "kernels/cuda/kernels.inc"
+#undef KERNEL
+
+namespace {
+
+const Kernel* const kKernels[] = {
+#define KERNEL(name) &cuda_##name,
+#include "kernels/cuda/kernels.inc"
+#undef KERNEL
+};
+
+Launch prepare_body(const KernelCall& call, const Pointers& at) {
+  const bool wide = op_named(call.call.op).wide;
+  return wide ? prepare_wide_body_cuda(call, at) : prepare_body_cuda(call, at);
+}
+
+}  // namespace
+
+extern const Backend cuda_backend = {.kernels = kKernels,
+                                     .prepare_body = prepare_body,
+                                     .body_workspace = body_cuda_workspace,
+                                     .limits = {.product_end = product_epilogue_takes}};
+
+}  // namespace adjoint

@@ -1,0 +1,28 @@
+// The CUDA kernels that are functions of their own in .cu files.
+#include "kernels/cuda/kernels.h"
+
+namespace adjoint {
+
+extern const Kernel cuda_cross_entropy = {.op = "cross_entropy",
+                                          .prepare = cross_entropy_cuda,
+                                          .workspace = cross_entropy_cuda_workspace};
+extern const Kernel cuda_cross_entropy_grad = {.op = "cross_entropy_grad",
+                                               .prepare = cross_entropy_grad_cuda};
+extern const Kernel cuda_cross_entropy_with_grad = {.op = "cross_entropy_with_grad",
+                                                    .prepare = cross_entropy_with_grad_cuda,
+                                                    .workspace = cross_entropy_cuda_workspace};
+extern const Kernel cuda_dequantize = {.op = "dequantize", .prepare = dequantize_cuda};
+extern const Kernel cuda_embed = {.op = "embed", .prepare = embed_cuda};
+extern const Kernel cuda_embed_grad = {
+    .op = "embed_grad", .prepare = embed_grad_cuda, .workspace = embed_grad_cuda_workspace};
+extern const Kernel cuda_merge = {.op = "merge", .prepare = reshape_cuda};
+extern const Kernel cuda_move = {.op = "move", .prepare = move_cuda};
+extern const Kernel cuda_pad = {.op = "pad", .prepare = pad_cuda};
+extern const Kernel cuda_part = {.op = "part", .prepare = part_cuda};
+extern const Kernel cuda_part_counter = {.op = "part_counter", .prepare = part_counter_cuda};
+extern const Kernel cuda_route = {.op = "route", .prepare = route_cuda};
+extern const Kernel cuda_slice = {.op = "slice", .prepare = slice_cuda};
+extern const Kernel cuda_split = {.op = "split", .prepare = reshape_cuda};
+extern const Kernel cuda_top_k = {.op = "top_k", .prepare = top_k_cuda};
+
+}  // namespace adjoint

@@ -1,0 +1,39 @@
+#include "kernels/cuda/contraction.h"
+#include "kernels/product_then_map.h"
+#include "ops/in_turn.h"
+
+namespace adjoint {
+
+namespace {
+
+// The epilogue reads what stands beside the product as it writes the result. It takes sums that are
+// not rounded yet, so whoever wants the bits that the two have apart gets the two in turn.
+bool has_epilogue(const KernelCall& k) {
+  return !k.deterministic && k.call.inputs.size() == 3 && k.in_strides[2] == k.out_strides[0] &&
+         product_epilogue_takes(body_of(contract_map_in_turn(k.call).second), k.outputs[0].dtype);
+}
+
+Launch cuda(const KernelCall& k, const Pointers& at) {
+  const auto calls = contract_map_calls(k);
+  if (has_epilogue(k)) {
+    const std::string map = k.call.text("map");
+    if (const auto one = gelu_grad_contraction_cuda(map, calls->product(), at)) return *one;
+  }
+  return calls->prepare(at);
+}
+
+std::vector<std::string> cuda_products(const KernelCall& k) {
+  if (!has_epilogue(k)) return {};
+  return gelu_grad_contraction_cuda_products(k.call.text("map"), contract_map_calls(k)->product());
+}
+
+}  // namespace
+
+extern const Kernel cuda_contract_map = {
+    .op = "contract_map",
+    .prepare = cuda,
+    .workspace = [](const KernelCall& k) { return contract_map_calls(k)->workspace(); },
+    .products = cuda_products,
+};
+
+}  // namespace adjoint

@@ -1,0 +1,39 @@
+// The CUDA kernels of the ops that have no body, each prepared as its op's CPU kernel is. Pointers
+// are to device memory, except those of `move`, which may be to pinned host memory as well; every
+// launch goes to the stream of its Pointers, allocates nothing and waits for nothing.
+#pragma once
+#include <string>
+
+#include "kernels/kernel.h"
+
+namespace adjoint {
+
+Launch cross_entropy_cuda(const KernelCall& call, const Pointers& at);
+Launch cross_entropy_grad_cuda(const KernelCall& call, const Pointers& at);
+Launch cross_entropy_with_grad_cuda(const KernelCall& call, const Pointers& at);
+Launch embed_cuda(const KernelCall& call, const Pointers& at);
+Launch embed_grad_cuda(const KernelCall& call, const Pointers& at);
+Launch pad_cuda(const KernelCall& call, const Pointers& at);
+Launch slice_cuda(const KernelCall& call, const Pointers& at);
+Launch move_cuda(const KernelCall& call, const Pointers& at);
+Launch reshape_cuda(const KernelCall& call, const Pointers& at);  // split and merge
+Launch part_cuda(const KernelCall& call, const Pointers& at);
+Launch part_counter_cuda(const KernelCall& call, const Pointers& at);
+Launch top_k_cuda(const KernelCall& call, const Pointers& at);
+Launch route_cuda(const KernelCall& call, const Pointers& at);
+Launch dequantize_cuda(const KernelCall& call, const Pointers& at);
+
+// Any index map, dtypes and strides, a thread for each result: what no library takes. A third
+// operand is contract's addend, or the bias of any other op.
+Launch naive_contract_cuda(const std::string& map, const KernelCall& call, const Pointers& at);
+
+// As prepare_copy (movement.h); and all bits of an object to 0.
+Launch copy_cuda(const Type& from_type, const Strides& from_strides, const void* from,
+                 const Type& to_type, const Strides& to_strides, void* to, void* stream);
+Launch clear_cuda(const Type& type, const Strides& strides, void* to, void* stream);
+
+// What they need beside their operands, from shapes alone: these are built without CUDA too.
+Bytes cross_entropy_cuda_workspace(const KernelCall& call);  // with its gradient or without
+Bytes embed_grad_cuda_workspace(const KernelCall& call);
+
+}  // namespace adjoint

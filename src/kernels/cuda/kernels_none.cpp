@@ -1,0 +1,50 @@
+// A binary without CUDA: whoever opens the GPU was refused before any of these is asked for.
+#include "base/error.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/cublaslt/product.h"
+#include "kernels/cuda/kernels.h"
+
+namespace adjoint {
+
+namespace {
+[[noreturn]] void refuse() { throw MachineError("this adjoint was built without CUDA"); }
+}  // namespace
+
+#define REFUSED(kernel) \
+  Launch kernel(const KernelCall&, const Pointers&) { refuse(); }
+REFUSED(cross_entropy_cuda)
+REFUSED(cross_entropy_grad_cuda)
+REFUSED(cross_entropy_with_grad_cuda)
+REFUSED(embed_cuda)
+REFUSED(embed_grad_cuda)
+REFUSED(pad_cuda)
+REFUSED(slice_cuda)
+REFUSED(move_cuda)
+REFUSED(reshape_cuda)
+REFUSED(part_cuda)
+REFUSED(part_counter_cuda)
+REFUSED(top_k_cuda)
+REFUSED(route_cuda)
+REFUSED(dequantize_cuda)
+#undef REFUSED
+Launch naive_contract_cuda(const std::string&, const KernelCall&, const Pointers&) { refuse(); }
+Launch copy_cuda(const Type&, const Strides&, const void*, const Type&, const Strides&, void*,
+                 void*) {
+  refuse();
+}
+Launch clear_cuda(const Type&, const Strides&, void*, void*) { refuse(); }
+std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&, const Pointers&,
+                                         bool, bool) {
+  refuse();
+}
+Launch prepare_attention_cuda(const AttentionShape&, Rows, Rows, Rows, Rows, void*, void*,
+                              const AttentionWay&, CUstream_st*) {
+  refuse();
+}
+Launch prepare_attention_grad_cuda(const AttentionShape&, Rows, Rows, Rows, Rows, const void*, Rows,
+                                   Rows, Rows, Rows, void*, const AttentionWay&, bool,
+                                   CUstream_st*) {
+  refuse();
+}
+
+}  // namespace adjoint

@@ -1,0 +1,49 @@
+// The bytes that CUDA kernels want, said without CUDA.
+#include <algorithm>
+#include <cstdint>
+
+#include "base/error.h"
+#include "kernels/cuda/embed_grad_layout.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/library_room.h"
+#include "kernels/cuda/plain_sort.h"
+
+namespace adjoint {
+
+namespace {
+Bytes g_library_room{INT64_MAX};
+}
+
+void set_library_room(Bytes most) { g_library_room = most; }
+Bytes library_room(Bytes planned) { return std::min(planned, g_library_room); }
+
+Bytes cross_entropy_cuda_workspace(const KernelCall& call) {  // one loss a row
+  return call.call.inputs[1].num_elements() * size_of(call.outputs[0].dtype);
+}
+
+EmbedGradLayout::EmbedGradLayout(const KernelCall& call)
+    : places(call.call.inputs[0].num_elements()),
+      rows(call.call.integer("rows")),
+      width(call.call.inputs[1].dim(-1)),
+      // A run longer than a piece begins in at most every second block of places, so two slots for
+      // each block are enough (embed_grad.cu).
+      slots(places > kPiecePlaces ? 2 * ((places + kPiecePlaces - 1) / kPiecePlaces) : 0),
+      // CUB's sort keeps a few KiB of counts, and 1 KiB more for each tile of thousands of places.
+      // embed_grad.cu asks it, and sorts by itself if that is not so.
+      sort_size{32768 + places} {
+  CHECK(plain_sort_workspace(places) <= sort_size, "there is room for a sort of our own");
+  const auto take = [&](int64_t bytes) {
+    const Bytes begin = total;
+    total += round_up(Bytes{bytes}, Bytes{256});
+    return begin;
+  };
+  for (Bytes& buffer : ids) buffer = take(4 * places);
+  for (Bytes& buffer : sources) buffer = take(4 * places);
+  starts = take(4 * (rows + 1));
+  sums = take(slots * width * (call.outputs[0].dtype == Dtype::kF64 ? 8 : 4));
+  sort = take(sort_size.count);
+}
+
+Bytes embed_grad_cuda_workspace(const KernelCall& call) { return EmbedGradLayout(call).total; }
+
+}  // namespace adjoint

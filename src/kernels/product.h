@@ -1,0 +1,50 @@
+// A matrix product as libraries take it, for whatever op needs one.
+#pragma once
+#include <optional>
+
+#include "kernels/kernel.h"
+
+namespace adjoint {
+
+// c[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n] (+ bias[n]), any strides,
+// or the same added to c.
+struct Product {
+  // What a device may do with the sums before they leave its registers; the CPU has none of these.
+  // gelu is the tanh approximation. `aux` lies as c does and has its dtype; so have the vectors.
+  enum class Epilogue : uint8_t {
+    kNone,
+    kGelu,              // aux = a b (+ bias), c = gelu(aux)
+    kGeluGrad,          // c = a b * gelu'(aux)
+    kGeluGradBiasGrad,  // and bias_grad[n] = the sum of c over m
+    kBiasGradA,         // bias_grad[m] = the sum of a over k
+    kBiasGradB,         // bias_grad[n] = the sum of b over k
+  };
+  // Axes that do not merge into one m, n or k, as those of a slice: a product for each step of
+  // them.
+  struct Outer {
+    int64_t size, a, b, c;  // strides
+    bool summed;
+  };
+  std::vector<Outer> outer = {};
+  std::vector<int64_t> batch;
+  int64_t m = 1, n = 1, k = 1;
+  std::vector<int64_t> a_batch, b_batch, c_batch;  // strides
+  int64_t a_m = 0, a_k = 0, b_k = 0, b_n = 0, c_m = 0, c_n = 0;
+  Dtype dtype = Dtype::kF32;      // of a and b
+  Dtype out_dtype = Dtype::kF32;  // of c
+  bool bias = false;
+  bool accumulate = false;  // c += a b
+  bool tf32 = false;        // float32 operands may be rounded to 10 bits of mantissa, on CUDA
+  Epilogue epilogue = Epilogue::kNone;
+  // A workspace above this is avoided: by another implementation, or piece by piece.
+  Bytes workspace_cap = kNoCap;
+};
+
+// The product that an index map such as "bsi,oi->bso" asks for, or nothing when its axes merge so
+// badly that it would be too many. With `padding`, axes are as long as they are physically in all
+// that have them: what is made of padding goes to padding, and of a summed axis it must be 0.
+std::optional<Product> as_product(const std::string& map, const Type& a, const Strides& a_strides,
+                                  const Type& b, const Strides& b_strides, const Type& c,
+                                  const Strides& c_strides, bool padding = false);
+
+}  // namespace adjoint

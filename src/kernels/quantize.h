@@ -1,0 +1,11 @@
+// A matrix turned into codes and scales (ops/quantize.h has the formats).
+#pragma once
+#include "ops/quantize.h"
+
+namespace adjoint {
+
+// From `matrix`, dense, to codes and scales of the types above.
+void quantize(const float* matrix, const Type& type, const CodeFormat& format, void* codes,
+              float* scales);
+
+}  // namespace adjoint

@@ -1,0 +1,287 @@
+// The blocked attention and its gradient against their meaning in float64, at lengths around the
+// block's edges and head sizes around the vector's; and that the causal kernel does not see ahead.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "device/parallel.h"
+#include "kernels/harness.h"
+
+namespace adjoint {
+namespace {
+
+struct Case {
+  int64_t samples, length, size, kv_heads, group;
+  bool packed, causal;
+
+  int64_t heads() const { return kv_heads * group; }
+  Attrs attrs() const {
+    return {{"heads", heads()}, {"kv_heads", kv_heads}, {"causal", int64_t{causal}}};
+  }
+  std::string text() const {
+    return "samples=" + std::to_string(samples) + " length=" + std::to_string(length) +
+           " size=" + std::to_string(size) + " kv_heads=" + std::to_string(kv_heads) +
+           " group=" + std::to_string(group) + (packed ? " packed" : "") +
+           (causal ? " causal" : "");
+  }
+};
+
+Type rows(const Case& c, int64_t width, Dtype dtype) {
+  return {dtype, {{"batch", c.samples}, {"seq", c.length}, {"width", width}}};
+}
+
+// Inputs: q, k, v (or all three in one), then the gradient of the result. Outputs: the result, its
+// log-sums, then the gradients of the operands.
+Scheme with_gradients(const Case& c, Dtype dtype) {
+  Scheme s;
+  const int64_t q = c.heads() * c.size, kv = c.kv_heads * c.size;
+  std::vector<Value> operands;
+  for (const int64_t width :
+       c.packed ? std::vector<int64_t>{q + 2 * kv} : std::vector<int64_t>{q, kv, kv}) {
+    operands.push_back(s.add_input({.type = rows(c, width, dtype),
+                                    .source = {"x" + std::to_string(operands.size())},
+                                    .role = Role::kInput}));
+  }
+  const Value dout =
+      s.add_input({.type = rows(c, q, dtype), .source = {"dout"}, .role = Role::kInput});
+  Builder builder(s);
+  builder.at({"attention"}, Phase::kForward, Role::kActivation);
+  s.outputs = builder.emit_all("attention", operands, c.attrs());
+  const std::pair<Value, Value> seeds[] = {{s.outputs[0], dout}};
+  for (const auto& g : backpropagate(builder, 0, 1, seeds, operands)) s.outputs.push_back(*g);
+  verify(s);
+  return s;
+}
+
+std::vector<Numbers> random_numbers(const Scheme& s, unsigned seed, double scale = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(0, scale);
+  std::vector<Numbers> numbers;
+  for (const Value in : s.inputs) {
+    Numbers x(s[in].type.num_elements());
+    // Numbers of bf16 are numbers of every dtype, so one reference judges them all.
+    for (double& value : x) value = round_element(normal(random), Dtype::kBF16);
+    numbers.push_back(std::move(x));
+  }
+  return numbers;
+}
+
+double norm(const Numbers& x) {
+  double sum = 0;
+  for (const double value : x) sum += value * value;
+  return std::sqrt(sum);
+}
+
+void expect_near(const std::vector<Numbers>& got, const std::vector<Numbers>& want,
+                 double tolerance) {
+  ASSERT_EQ(got.size(), want.size());
+  EXPECT_LT(relative_error(got[0], want[0]), tolerance) << "the result";
+  EXPECT_LT(relative_error(got[1], want[1]), tolerance) << "the log-sums";
+  // A gradient may cancel to nothing (one position: the weight is 1 whatever q and k are), so each
+  // is held to the size of all of them.
+  double all = 0;
+  for (size_t k = 2; k < want.size(); ++k) all = std::hypot(all, norm(want[k]));
+  for (size_t k = 2; k < want.size(); ++k) {
+    Numbers difference = got[k];
+    for (size_t i = 0; i < difference.size(); ++i) difference[i] -= want[k][i];
+    EXPECT_LT(norm(difference), 4 * tolerance * all) << "the gradient of operand " << k - 2;
+  }
+}
+
+void check(const Case& c, double scale = 1) {
+  SCOPED_TRACE(c.text());
+  const Scheme f32 = with_gradients(c, Dtype::kF32), bf16 = with_gradients(c, Dtype::kBF16);
+  const std::vector<Numbers> x = random_numbers(f32, static_cast<unsigned>(c.length), scale);
+  const std::vector<Numbers> want = run_scheme(f32, x, true);
+  {
+    SCOPED_TRACE("f32");
+    expect_near(run_scheme(f32, x, false), want, 2e-6 * std::max(1.0, scale));
+  }
+  {
+    SCOPED_TRACE("bf16");  // the result, rounded to 8 bits, is read again by the gradient
+    expect_near(run_scheme(bf16, x, false), want, 1e-2);
+  }
+}
+
+// All lengths with all head sizes, and with all groups where that is fast. Packed or not and causal
+// or not change with every case, so that each length and each size sees all four.
+TEST(Attention, KernelsAgreeWithTheMeaning) {
+  int number = 0;
+  for (const int64_t length : {1, 47, 48, 49, 96, 97, 130, 195}) {
+    for (const int64_t size : {1, 3, 16, 17, 64}) {
+      for (const int64_t group : {1, 2, 4}) {
+        const int mixture = number++;
+        if (length * size > 1000 && group != int64_t{1} << mixture % 3) continue;
+        check({.samples = 1 + (length == 1),
+               .length = length,
+               .size = size,
+               .kv_heads = 1 + (length * size < 200),
+               .group = group,
+               .packed = mixture % 2 == 1,
+               .causal = mixture / 2 % 2 == 0});
+      }
+    }
+  }
+}
+
+TEST(Attention, EveryMixtureAtTheEdgeOfABlock) {
+  for (const bool packed : {false, true}) {
+    for (const bool causal : {false, true}) {
+      for (const int64_t length : {48, 49}) {
+        check({.samples = 2,
+               .length = length,
+               .size = 17,
+               .kv_heads = 2,
+               .group = 2,
+               .packed = packed,
+               .causal = causal});
+      }
+    }
+  }
+}
+
+TEST(Attention, ThreadsChangeNoBit) {
+  const int before = num_threads();
+  for (const int64_t samples : {1, 2}) {
+    const Case c{.samples = samples,
+                 .length = 101,
+                 .size = 24,
+                 .kv_heads = 1,
+                 .group = 3,
+                 .packed = true,
+                 .causal = true};
+    const Scheme s = with_gradients(c, Dtype::kF32);
+    const std::vector<Numbers> x = random_numbers(s, 1);
+    set_num_threads(1);
+    const std::vector<Numbers> want = run_scheme(s, x, false);
+    for (const int threads : {2, 3, 5}) {
+      set_num_threads(threads);
+      EXPECT_EQ(run_scheme(s, x, false), want) << threads << " threads";
+    }
+  }
+  set_num_threads(before);
+}
+
+// Scores of several hundreds: without the shift by the row's largest, exp would overflow.
+TEST(Attention, LargeScoresStayFinite) {
+  check({.samples = 1,
+         .length = 49,
+         .size = 16,
+         .kv_heads = 1,
+         .group = 2,
+         .packed = false,
+         .causal = true},
+        10);
+}
+
+// Slices of one object are views: the kernel walks q, k and v inside it by strides.
+TEST(Attention, SlicesOfOneObjectGiveThePackedBits) {
+  const Case c{.samples = 2,
+               .length = 50,
+               .size = 3,
+               .kv_heads = 2,
+               .group = 2,
+               .packed = true,
+               .causal = true};
+  const int64_t q = c.heads() * c.size, kv = c.kv_heads * c.size;
+  Scheme packed, sliced;
+  for (Scheme* s : {&packed, &sliced}) {
+    const Value x = s->add_input(
+        {.type = rows(c, q + 2 * kv, Dtype::kF32), .source = {"x"}, .role = Role::kInput});
+    Builder builder(*s);
+    std::vector<Value> operands = {x};
+    if (s == &sliced) {
+      operands.clear();
+      for (const auto& [start, size] : {std::pair{int64_t{0}, q}, {q, kv}, {q + kv, kv}}) {
+        operands.push_back(builder.emit("slice", {x}, {{"start", start}, {"size", size}}));
+      }
+    }
+    s->outputs = builder.emit_all("attention", operands, c.attrs());
+  }
+  const std::vector<Numbers> x = random_numbers(packed, 3);
+  EXPECT_EQ(run_scheme(packed, x, false), run_scheme(sliced, x, false));
+}
+
+// The rows [from, to) of every sample.
+Numbers positions(const Numbers& x, const Case& c, int64_t from, int64_t to) {
+  const int64_t width = static_cast<int64_t>(x.size()) / (c.samples * c.length);
+  Numbers part;
+  for (int64_t sample = 0; sample < c.samples; ++sample) {
+    const auto begin = x.begin() + sample * c.length * width;
+    part.insert(part.end(), begin + from * width, begin + to * width);
+  }
+  return part;
+}
+
+Numbers changed(Numbers x, const Case& c, int64_t from, int64_t to) {
+  const int64_t width = static_cast<int64_t>(x.size()) / (c.samples * c.length);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int64_t position = static_cast<int64_t>(i) / width % c.length;
+    if (position >= from && position < to) x[i] = 3 - 2 * x[i];
+  }
+  return x;
+}
+
+TEST(Attention, CausalDoesNotSeeAhead) {
+  const Case c{.samples = 2,
+               .length = 97,
+               .size = 17,
+               .kv_heads = 2,
+               .group = 2,
+               .packed = false,
+               .causal = true};
+  const Scheme s = with_gradients(c, Dtype::kF32);
+  const std::vector<Numbers> x = random_numbers(s, 11);
+  const std::vector<Numbers> before = run_scheme(s, x, false);
+  for (const int64_t from : {1, 5, 47, 48, 49, 96}) {
+    std::vector<Numbers> later = x;
+    for (const int operand : {0, 1, 2}) later[operand] = changed(x[operand], c, from, c.length);
+    const std::vector<Numbers> after = run_scheme(s, later, false);
+    EXPECT_EQ(positions(before[0], c, 0, from), positions(after[0], c, 0, from)) << from;
+    EXPECT_NE(positions(before[0], c, from, c.length), positions(after[0], c, from, c.length));
+  }
+}
+
+// Nor does a key hear of the gradients of positions before its own.
+TEST(Attention, CausalGradientsDoNotLookBack) {
+  const Case c{.samples = 1,
+               .length = 97,
+               .size = 3,
+               .kv_heads = 1,
+               .group = 2,
+               .packed = false,
+               .causal = true};
+  const Scheme s = with_gradients(c, Dtype::kF32);
+  std::vector<Numbers> x = random_numbers(s, 12);
+  const std::vector<Numbers> before = run_scheme(s, x, false);
+  for (const int64_t to : {1, 47, 48, 49, 96}) {
+    std::vector<Numbers> earlier = x;
+    earlier[3] = changed(x[3], c, 0, to);
+    const std::vector<Numbers> after = run_scheme(s, earlier, false);
+    EXPECT_EQ(positions(before[2], c, to, c.length), positions(after[2], c, to, c.length)) << to;
+    for (const int gradient : {3, 4}) {
+      EXPECT_EQ(positions(before[gradient], c, to, c.length),
+                positions(after[gradient], c, to, c.length))
+          << to;
+    }
+    EXPECT_NE(positions(before[4], c, 0, to), positions(after[4], c, 0, to));
+  }
+}
+
+TEST(Attention, WithoutTheMaskTheFutureCounts) {
+  const Case c{.samples = 1,
+               .length = 49,
+               .size = 3,
+               .kv_heads = 1,
+               .group = 1,
+               .packed = false,
+               .causal = false};
+  const Scheme s = with_gradients(c, Dtype::kF32);
+  const std::vector<Numbers> x = random_numbers(s, 13);
+  std::vector<Numbers> later = x;
+  later[2] = changed(x[2], c, 48, 49);
+  EXPECT_NE(positions(run_scheme(s, x, false)[0], c, 0, 1),
+            positions(run_scheme(s, later, false)[0], c, 0, 1));
+}
+
+}  // namespace
+}  // namespace adjoint

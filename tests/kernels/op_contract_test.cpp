@@ -1,0 +1,341 @@
+// One test for every op, driven by its samples: shapes, every gradient against finite differences
+// in float64, kernels against the reference in every dtype, padding, the index map, refused calls.
+// An op is under test the moment its line stands in ops.inc.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "kernels/backend.h"
+#include "kernels/harness.h"
+#include "kernels/kernel_contract.h"
+
+namespace adjoint {
+
+void PrintTo(const OpDef* op, std::ostream* out) { *out << op->name; }
+
+namespace {
+
+class OpContract : public testing::TestWithParam<const OpDef*> {
+ protected:
+  const OpDef& op() const { return *GetParam(); }
+  std::vector<Sample> samples() const {
+    return op().samples ? op().samples() : std::vector<Sample>{};
+  }
+};
+
+TEST_P(OpContract, StatesWhatItMust) {
+  EXPECT_FALSE(op().summary.empty());
+  EXPECT_TRUE(op().body || (op().infer && op().index_map && op().flops));
+  EXPECT_TRUE(op().body || op().grad || !op().differentiable);
+  for (const Target target : {Target::kCpu, Target::kCuda}) {
+    EXPECT_TRUE(op().body || backend_of(target).find(op().name)) << name(target);
+  }
+  EXPECT_TRUE(op().body || op().meaning || reference_backend().find(op().name));
+  EXPECT_TRUE(op().samples || op().name == "attention_grad") << "driven by attention's samples";
+  EXPECT_TRUE(op().refused);
+}
+
+TEST_P(OpContract, PrintsAndParsesBack) {
+  for (const Sample& sample : samples()) {
+    const Scheme s = sample_scheme(op().name, sample, Dtype::kF32);
+    verify(s);
+    EXPECT_EQ(parse_scheme(print(s)), s) << print(s);
+  }
+}
+
+TEST_P(OpContract, GradientsAreFiniteDifferences) {
+  if (!op().differentiable) GTEST_SKIP() << "no gradient";
+  for (const Sample& sample : samples()) {
+    const GradientScheme g = gradient_scheme(op(), sample, Dtype::kF64);
+    if (g.of.empty()) continue;
+    const Scheme forward = sample_scheme(op().name, sample, Dtype::kF64);
+    // What is rounded has no slope; its gradient goes straight through.
+    const Dtype made = forward[forward.outputs[0]].type.dtype;
+    if (made == Dtype::kBF16 || made == Dtype::kF16) continue;
+    std::vector<Numbers> x = sample_numbers(sample, Dtype::kF64, 1);
+    const std::vector<Numbers> weights = weights_for(g, x.size(), Dtype::kF64);
+    std::vector<Numbers> all = x;
+    all.insert(all.end(), weights.begin(), weights.end());
+    const std::vector<Numbers> gradients = run_scheme(g.scheme, all, true);
+    const auto loss = [&] {
+      const std::vector<Numbers> out = run_scheme(forward, x, true);
+      double sum = 0;
+      for (size_t k = 0; k < weights.size(); ++k) {
+        for (size_t i = 0; i < weights[k].size(); ++i) sum += weights[k][i] * out[g.weighted[k]][i];
+      }
+      return sum;
+    };
+    for (size_t k = 0; k < g.of.size(); ++k) {
+      Numbers& xs = x[g.of[k]];
+      const size_t step = std::max<size_t>(1, xs.size() / 17);  // 17 elements of a large operand
+      for (size_t i = 0; i < xs.size(); i += step) {
+        const double at = xs[i], h = 1e-5;
+        double size = 0;  // of the sums whose last places the differences lose
+        const auto slope_over = [&](double step) {
+          xs[i] = at + step;
+          const double up = loss();
+          xs[i] = at - step;
+          const double down = loss();
+          xs[i] = at;
+          size = std::max({size, std::abs(up), std::abs(down)});
+          return (up - down) / (2 * step);
+        };
+        const double slope = slope_over(h);
+        // What is small is held to its own size; a difference is no better than what a longer one
+        // tells of the curve.
+        double allowed = 1e-6 * std::abs(slope) + 0x1p-48 * size / h;
+        if (std::abs(gradients[k][i] - slope) > allowed) {
+          allowed += std::abs(slope_over(2 * h) - slope);
+        }
+        EXPECT_NEAR(gradients[k][i], slope, allowed)
+            << op().name << " by operand " << g.of[k] << ", element " << i << "\n"
+            << print(g.scheme);
+      }
+    }
+  }
+}
+
+TEST_P(OpContract, KernelsAgreeWithTheReference) { expect_kernels_agree(op(), Target::kCpu); }
+
+TEST_P(OpContract, ReadsTheDtypesThatItTakes) {
+  RecordProperty("calls", expect_reads_what_it_takes(op(), Target::kCpu));
+}
+
+TEST_P(OpContract, PaddingChangesNothing) { expect_padding_changes_nothing(op(), Target::kCpu); }
+
+TEST_P(OpContract, ThreadsDoNotChangeBits) {
+  const int threads = num_threads();
+  for (const Sample& sample : samples()) {
+    const Scheme s = sample_scheme(op().name, sample, Dtype::kF32);
+    const std::vector<Numbers> x = sample_numbers(sample, Dtype::kF32, 3);
+    set_num_threads(1);
+    const auto one = run_scheme(s, x, false);
+    set_num_threads(3);
+    set_grain(1);
+    const auto three = run_scheme(s, x, false);
+    set_grain(0);
+    set_num_threads(threads);
+    // oneDNN's own split of a product is the exception; everything of ours is fixed by the shape.
+    if (op().name.starts_with("linear") || op().name == "contract") continue;
+    EXPECT_EQ(one, three) << op().name;
+  }
+}
+
+// What the index map promises: along a parallel axis the halves of the operands give the halves of
+// the result, along a summed axis they give results that add up.
+Numbers half(const Numbers& x, Type& type, const std::string& letters, char letter, int part) {
+  const size_t axis = letters.find(letter);
+  if (axis == std::string::npos) return x;
+  int64_t inner = 1, outer = 1;
+  for (size_t a = axis + 1; a < type.axes.size(); ++a) inner *= type.axes[a].size;
+  for (size_t a = 0; a < axis; ++a) outer *= type.axes[a].size;
+  const int64_t size = type.axes[axis].size, cut = size / 2;
+  const int64_t from = part == 0 ? 0 : cut, count = part == 0 ? cut : size - cut;
+  type.axes[axis].size = count;
+  Numbers result;
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t i = from; i < from + count; ++i) {
+      for (int64_t k = 0; k < inner; ++k) result.push_back(x[(o * size + i) * inner + k]);
+    }
+  }
+  return result;
+}
+
+// An op with its operands.
+struct Call {
+  std::string op;
+  std::vector<Type> types;
+  Attrs attrs;
+  std::vector<Numbers> x;
+
+  Scheme scheme() const {
+    return sample_scheme(op, {.inputs = types, .attrs = attrs}, Dtype::kF64);
+  }
+  std::vector<Numbers> run() const { return run_scheme(scheme(), x, true); }
+};
+
+Call half_of(const Call& whole, const IndexMap& map, char letter, int64_t size, int part) {
+  Call cut = whole;
+  for (size_t i = 0; i < cut.x.size(); ++i) {
+    cut.x[i] = half(cut.x[i], cut.types[i], map.inputs[i], letter, part);
+  }
+  // A body that says its space has a letter for each axis of it, from a on.
+  if (const auto shape = cut.attrs.find("shape"); shape != cut.attrs.end()) {
+    auto& sizes = std::get<std::vector<int64_t>>(shape->second);
+    sizes[letter - 'a'] = part == 0 ? size / 2 : size - size / 2;
+  }
+  // The second half begins with a later sample.
+  for (size_t i = 0; i < cut.x.size(); ++i) {
+    if (cut.types[i] != random_counter_type()) continue;
+    EXPECT_EQ(letter, 'a') << "only samples are known to the random counter";
+    if (part == 1) cut.x[i][2] += static_cast<double>(size / 2);
+  }
+  return cut;
+}
+
+void expect_close(const Numbers& got, const Numbers& want, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  double difference = 0, size = 1;
+  for (size_t i = 0; i < want.size(); ++i) {
+    difference = std::max(difference, std::abs(got[i] - want[i]));
+    size = std::max(size, std::abs(want[i]));
+  }
+  EXPECT_LE(difference, 1e-12 * size) << what;
+}
+
+// The sizes of all letters, each of which has one.
+std::map<char, int64_t> sizes_of(const IndexMap& map, const std::vector<Type>& inputs,
+                                 const std::vector<Type>& outputs) {
+  std::map<char, int64_t> sizes;
+  const auto collect = [&](const std::string& letters, const Type& type) {
+    ASSERT_EQ(static_cast<int>(letters.size()), type.rank()) << to_string(map);
+    for (size_t i = 0; i < letters.size(); ++i) {
+      if (!std::isalpha(letters[i])) continue;
+      const auto [at, fresh] = sizes.emplace(letters[i], type.axes[i].size);
+      EXPECT_EQ(at->second, type.axes[i].size) << to_string(map) << " letter " << letters[i];
+    }
+  };
+  for (size_t i = 0; i < map.inputs.size(); ++i) collect(map.inputs[i], inputs[i]);
+  for (size_t k = 0; k < map.outputs.size(); ++k) collect(map.outputs[k], outputs[k]);
+  return sizes;
+}
+
+// Returns along how many letters it was split.
+int expect_splits(const Call& call) {
+  const Scheme s = call.scheme();
+  const IndexMap map = index_map_of(call_of(s, s.morphisms[0]));
+  EXPECT_EQ(map.inputs.size(), call.types.size());
+  EXPECT_EQ(map.outputs.size(), s.outputs.size());
+  std::vector<Type> made;
+  for (const Value out : s.outputs) made.push_back(s[out].type);
+  const std::vector<Numbers> whole = call.run();
+  int splits = 0;
+  for (const auto& [letter, size] : sizes_of(map, call.types, made)) {
+    const auto has = [&](const std::string& letters) {
+      return letters.find(letter) != std::string::npos;
+    };
+    if (size < 2 || has(map.whole)) continue;
+    ++splits;
+    std::vector<Numbers> parts[2];
+    for (const int part : {0, 1}) parts[part] = half_of(call, map, letter, size, part).run();
+    const std::string what = to_string(map) + ": " + letter;
+    for (size_t k = 0; k < whole.size(); ++k) {
+      if (has(map.outputs[k])) {
+        for (const int part : {0, 1}) {
+          Type type = made[k];
+          expect_close(parts[part][k], half(whole[k], type, map.outputs[k], letter, part),
+                       what + " is parallel\n" + print(s));
+        }
+        continue;
+      }
+      Numbers sum = parts[0][k];
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += parts[1][k][i];
+      expect_close(sum, whole[k], what + " is summed\n" + print(s));
+    }
+  }
+  return splits;
+}
+
+// Every call of a scheme, on the operands that it has there.
+int expect_all_split(Scheme scheme, const std::vector<Numbers>& inputs) {
+  std::map<Value, Numbers> values;
+  for (size_t i = 0; i < inputs.size(); ++i) values[scheme.inputs[i]] = inputs[i];
+  scheme.outputs.clear();
+  for (const Morphism& m : scheme.morphisms) {
+    scheme.outputs.insert(scheme.outputs.end(), m.outputs.begin(), m.outputs.end());
+  }
+  const std::vector<Numbers> made = run_scheme(scheme, inputs, true);
+  for (size_t k = 0; k < made.size(); ++k) values[scheme.outputs[k]] = made[k];
+  int splits = 0;
+  for (const Morphism& m : scheme.morphisms) {
+    Call call{m.op, {}, m.attrs, {}};
+    for (const Value in : m.inputs) {
+      call.types.push_back(scheme[in].type);
+      call.x.push_back(values[in]);
+    }
+    splits += expect_splits(call);
+  }
+  return splits;
+}
+
+TEST_P(OpContract, IndexMapTellsHowWorkSplits) {
+  int splits = 0;
+  for (const Sample& sample : samples()) {
+    std::vector<Numbers> x = sample_numbers(sample, Dtype::kF64, 6);
+    splits += expect_all_split(sample_scheme(op().name, sample, Dtype::kF64), x);
+    if (!op().differentiable) continue;
+    // The gradient's morphisms too, which is all that is seen of some ops (attention_grad).
+    const GradientScheme g = gradient_scheme(op(), sample, Dtype::kF64);
+    for (const Numbers& w : weights_for(g, x.size(), Dtype::kF64)) x.push_back(w);
+    splits += expect_all_split(g.scheme, x);
+  }
+  // One number cannot be split, nor what is made from nothing; a matrix can, one way or another.
+  bool has_matrix = false;
+  for (const Sample& sample : samples()) {
+    for (const Type& type : sample.inputs) has_matrix = has_matrix || type.rank() > 1;
+  }
+  EXPECT_TRUE(splits > 0 || !has_matrix);
+}
+
+bool draws_random_numbers(const Body& body) {
+  return std::any_of(body.nodes.begin(), body.nodes.end(),
+                     [](const ExprNode& n) { return n.kind == ExprKind::kRandom; });
+}
+
+// What the declared effect means for whoever repeats, drops or moves a call.
+TEST_P(OpContract, EffectIsWhatItDoes) {
+  for (const Sample& sample : samples()) {
+    const Scheme s = sample_scheme(op().name, sample, Dtype::kF32);
+    const std::vector<Numbers> x = sample_numbers(sample, Dtype::kF32, 7);
+    const auto once = run_scheme(s, x, false);
+    EXPECT_EQ(run_scheme(s, x, false), once) << "a repetition gives the same bits";
+    const OpCall call = call_of(s, s.morphisms[0]);
+    EXPECT_EQ(op().effect == Effect::kRandom, op().body && draws_random_numbers(body_of(call)));
+    if (op().effect == Effect::kRandom) {
+      const auto counter = std::find(call.inputs.begin(), call.inputs.end(), random_counter_type());
+      ASSERT_NE(counter, call.inputs.end());
+      for (const int entry : {0, 1, 2}) {  // seed, step, first sample
+        std::vector<Numbers> other = x;
+        other[counter - call.inputs.begin()][entry] += 1;
+        EXPECT_NE(run_scheme(s, other, false), once) << "entry " << entry << " of the counter";
+      }
+    }
+    if (op().effect == Effect::kChoosing) {
+      EXPECT_FALSE(op().differentiable);
+      for (const Value out : s.outputs) EXPECT_FALSE(is_float(s[out].type.dtype));
+    }
+    // A gang is held to what its calls do.
+    const OpDef* of = op().name == "gang" ? find_op(call.text("op")) : &op();
+    if (of->effect == Effect::kWritesState) {
+      // The new state takes the place of the old one.
+      std::set<int> written;
+      for (const auto& [output, operand] : overwrites(call)) written.insert(output);
+      EXPECT_EQ(written.size(), s.outputs.size());
+    }
+  }
+}
+
+TEST_P(OpContract, RefusesWhatDoesNotFit) {
+  ASSERT_TRUE(op().refused);
+  ASSERT_FALSE(op().refused().empty());
+  for (const Sample& sample : op().refused()) {
+    try {
+      sample_scheme(op().name, sample, Dtype::kF32);
+      ADD_FAILURE() << op().name << " took a call that it must refuse";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()), "");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllOps, OpContract, testing::ValuesIn(all_ops().begin(), all_ops().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+TEST(Ops, NamesAreUnique) {
+  std::set<std::string_view> names;
+  for (const OpDef* op : all_ops()) EXPECT_TRUE(names.insert(op->name).second) << op->name;
+}
+
+}  // namespace
+}  // namespace adjoint
