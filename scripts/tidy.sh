@@ -9,7 +9,7 @@ cmake --preset tidy >/dev/null
 
 files=("$@")
 [[ ${#files[@]} == 0 ]] && files=('src/.*')
-not_clang='(?!.*/ops/(attention|attention_grad|attention_rows|small_product)\.cpp$)'
+not_clang='(?!.*/kernels/cpu/(attention|attention_grad|attention_rows|small_product)\.cpp$)'
 patterns=()
 for file in "${files[@]}"; do
   [[ $file == *.cu || $file == *.cuh || $file == *.h ]] || patterns+=("^$not_clang$PWD/${file%.cpp}\\.cpp$")

@@ -1,5 +1,5 @@
 // Whole steps of training, timed as the trainer runs them: random tokens, the optimizer, clipping,
-// no disk and nothing filled in between. What the plan foretold stands beside what was touched.
+// no disk and nothing filled in between. What the plan predicted stands beside what was touched.
 #pragma once
 #include <functional>
 #include <nlohmann/json.hpp>

@@ -12,7 +12,7 @@
 #include "device/gpu.h"
 #include "device/parallel.h"
 #include "train/fitting.h"
-#include "train/patience.h"
+#include "train/late_progress.h"
 
 namespace adjoint {
 
@@ -67,10 +67,10 @@ int run_ops(const BenchFlags& flags) {
   const BuiltStep built = flags.step.built(model);
   OpBench bench;
   {
-    Patience patience;
+    LateProgress progress;
     bench = bench_ops(
         described(flags.step, model), built.scheme, planned(flags.step, built.scheme),
-        {.steps = static_cast<int>(flags.steps), .filter = flags.filter, .told = patience.told()});
+        {.steps = static_cast<int>(flags.steps), .filter = flags.filter, .told = progress.told()});
   }
   if (flags.json) {
     print_json(op_bench_json(bench));
@@ -83,12 +83,12 @@ int run_ops(const BenchFlags& flags) {
 StepBench benched(const BenchFlags& flags, bool touched) {
   const BoundModel model = flags.step.bound();
   const BuiltStep built = flags.step.built(model);
-  Patience patience;
+  LateProgress progress;
   return bench_step(described(flags.step, model), built.scheme, planned(flags.step, built.scheme),
                     {.steps = static_cast<int>(flags.steps),
                      .warmup = static_cast<int>(flags.warmup),
                      .touched = touched,
-                     .told = patience.told()});
+                     .told = progress.told()});
 }
 
 int run_step(const BenchFlags& flags) {

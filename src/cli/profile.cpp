@@ -1,4 +1,4 @@
-// adjoint profile: a few steps of training, measured beside what was foretold of them.
+// adjoint profile: a few steps of training, measured beside what was predicted of them.
 #include <fmt/format.h>
 
 #include <iostream>
@@ -16,7 +16,7 @@
 #include "report/profile_page.h"
 #include "report/trace.h"
 #include "run/machine.h"
-#include "train/patience.h"
+#include "train/late_progress.h"
 #include "train/save.h"
 
 namespace adjoint {
@@ -60,9 +60,9 @@ int run(ProfileFlags flags) {
   const Plan plan = make_plan(step, flags.step.device.plan_options());
   Measured measured;
   {
-    Patience patience;
+    LateProgress progress;
     measured =
-        measure_step(step, plan, {.steps = static_cast<int>(flags.steps), .told = patience.told()});
+        measure_step(step, plan, {.steps = static_cast<int>(flags.steps), .told = progress.told()});
   }
   const MachinePeak peak = measure_machine(plan.target);
   Costs costs = costs_on(measured_sheet(peak), peak.threads, product_table());

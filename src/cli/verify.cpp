@@ -10,7 +10,7 @@
 #include "laws/composition.h"
 #include "run/machine.h"
 #include "train/config.h"
-#include "train/patience.h"
+#include "train/late_progress.h"
 
 namespace adjoint {
 
@@ -29,8 +29,8 @@ struct VerifyFlags {
 int print_matrix(const VerifyFlags& flags) {
   CompositionOptions options{.models = {find_model("char"), find_model("llama-tiny")}};
   for (const std::string& model : flags.with) options.models.push_back(find_model(model));
-  Patience patience;
-  const Composition composition = compose_all(options, patience.told());
+  LateProgress progress;
+  const Composition composition = compose_all(options, progress.told());
   std::cout << to_markdown(composition);
   return composition.ok() ? kDone : kBadInput;
 }
@@ -134,8 +134,8 @@ int run(VerifyFlags flags) {
   try {
     const ModelText text = find_model(flags.model);
     const Stack stack = parse_stack(flags.stack);
-    Patience patience;
-    report = verify_model(text, stack, options, patience.told());
+    LateProgress progress;
+    report = verify_model(text, stack, options, progress.told());
   } catch (const Error& e) {
     if (!flags.json) throw;
     report = {.ok = false, .refused = true, .reason = e.what()};

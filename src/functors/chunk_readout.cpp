@@ -44,9 +44,9 @@ bool is_unary(const Morphism& m) { return op_named(m.op).body && m.inputs.size()
 // A product that adds to its third operand.
 bool has_addend(const Morphism& m) { return m.op == "contract" && m.inputs.size() > 2; }
 
-class Finder {
+class ReadoutFinder {
  public:
-  explicit Finder(const Scheme& scheme)
+  explicit ReadoutFinder(const Scheme& scheme)
       : scheme_(scheme),
         made_by_(producers(scheme)),
         read_by_(readers(scheme)),
@@ -399,7 +399,7 @@ Scheme rewrite(const Scheme& scheme, const Readout& r, const Cut& cut, int& plac
 Scheme chunk_readouts(Scheme scheme, Application& application) {
   for (int i = 0; i < static_cast<int>(scheme.morphisms.size()); ++i) {
     if (scheme.morphisms[i].op != "cross_entropy") continue;
-    const Finder finder(scheme);
+    const ReadoutFinder finder(scheme);
     auto readout = finder.at(i);
     if (!readout) continue;
     auto place = finder.place(*readout);

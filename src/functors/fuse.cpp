@@ -7,8 +7,9 @@
 // What the backward computes again joins the gradient that reads it, or that reads the same:
 //   h = mul(silu(g), u) again; dW = contract(dy, h); dh = contract(dy, W); dg, du = ...(dh, g, u)
 //   ->  dh = contract(dy, W); h, dg, du = map(dh, g, u); dW = contract(dy, h)
-// so g and u are read once. Who reads h has to wait for it, which no other group asks of anybody,
-// and orders that a plan could have chosen are gone; so such a group must leave room besides.
+// so g and u are read once. Readers of h are moved behind the group, which no other group does to
+// its readers, and the plan loses orders that it could have chosen; so such a group is made only
+// where memory is left over.
 //
 // Groups grow in the order of the scheme. Each has one place in that order, after all that it reads
 // and before all that reads it, so groups never form a cycle. A group may hold more at once than

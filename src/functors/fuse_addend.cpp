@@ -3,7 +3,7 @@
 // a second table as large is neither written nor read.
 #include <set>
 
-#include "functors/dropping.h"
+#include "functors/remove_morphisms.h"
 #include "functors/functor.h"
 #include "functors/only_reader.h"
 #include "ops/op_def.h"

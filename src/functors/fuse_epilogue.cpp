@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "body/facts.h"
-#include "functors/dropping.h"
+#include "functors/remove_morphisms.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
 

@@ -4,7 +4,7 @@
 // gradient takes the place of the logits earlier than before, hence nobody else may read them.
 #include <algorithm>
 
-#include "functors/dropping.h"
+#include "functors/remove_morphisms.h"
 #include "functors/functor.h"
 #include "functors/only_reader.h"
 #include "ops/op_def.h"
@@ -13,9 +13,9 @@ namespace adjoint {
 
 namespace {
 
-class Finder {
+class LossPairs {
  public:
-  explicit Finder(const Scheme& scheme)
+  explicit LossPairs(const Scheme& scheme)
       : scheme_(scheme), made_by_(producers(scheme)), reading_(scheme) {}
 
   // The gradient that belongs to a loss.
@@ -52,7 +52,7 @@ class Finder {
 
 Scheme fuse_losses(Scheme scheme, Application& application) {
   std::vector<std::pair<size_t, int>> found;  // a loss and its gradient
-  const Finder finder(scheme);
+  const LossPairs finder(scheme);
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     if (const auto grad = finder.gradient_of(static_cast<int>(i))) found.emplace_back(i, *grad);
   }

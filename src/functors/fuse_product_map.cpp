@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "body/join.h"
-#include "functors/dropping.h"
+#include "functors/remove_morphisms.h"
 #include "functors/functor.h"
 #include "functors/only_reader.h"
 #include "ops/fusion_limits.h"

@@ -10,7 +10,7 @@
 
 #include "analysis/structure.h"
 #include "base/error.h"
-#include "functors/entering.h"
+#include "functors/stretch_inputs.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
 
@@ -221,7 +221,7 @@ class Residing {
     m.phase = Phase::kBackward;
     m.epoch = epoch.number;
     m.section = epoch.section;
-    if (begins) m.after = entering(before_, made_by_, epoch.begins_at);
+    if (begins) m.after = stretch_inputs(before_, made_by_, epoch.begins_at);
     clones_[key(i, epoch)] = m.outputs;
     result_.morphisms.push_back(std::move(m));
   }

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "analysis/structure.h"
-#include "functors/entering.h"
+#include "functors/stretch_inputs.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
 
@@ -197,7 +197,7 @@ class Tiering {
 
   int place_ahead(Value v, int i, std::vector<Value>& after) const {
     const int place = std::max(stretches_.ahead_of(i), made_by_[v] + 1);
-    after = entering(before_, made_by_, place);
+    after = stretch_inputs(before_, made_by_, place);
     if (after.empty() && place > 0) {
       const Morphism& previous = before_.morphisms[place - 1];
       if (previous.section == before_.morphisms[i].section) after = {previous.outputs[0]};

@@ -200,7 +200,8 @@ extern const OpDef op_gang = {
     .index_map = index_map,
     .flops = flops,
     .differentiable = false,
-    // As its calls at worst. It is made after all that repeats calls, so none is kept from it.
+    // The strongest effect that any of its calls may have. No functor that repeats calls acts after
+    // gangs are made, so this keeps none from repeating one.
     .effect = Effect::kWritesState,
     .takes_padding = true,
     .overwrites = may_overwrite,

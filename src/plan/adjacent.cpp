@@ -22,9 +22,9 @@ std::vector<bool> used_outside(const Scheme& scheme) {
   return used;
 }
 
-class Finder {
+class AdjacentFinder {
  public:
-  Finder(const Scheme& scheme, const PlanOptions& options)
+  AdjacentFinder(const Scheme& scheme, const PlanOptions& options)
       : scheme_(scheme),
         options_(options),
         made_by_(producers(scheme)),
@@ -142,7 +142,7 @@ class Finder {
 }  // namespace
 
 Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options) {
-  return Finder(scheme, options).run();
+  return AdjacentFinder(scheme, options).run();
 }
 
 std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<int>& made_by,

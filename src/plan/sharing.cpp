@@ -20,9 +20,9 @@ struct Over {
   Value slice;
 };
 
-class Finder {
+class SharingFinder {
  public:
-  Finder(const Scheme& scheme, const PlanOptions& options) : scheme_(scheme), options_(options) {}
+  SharingFinder(const Scheme& scheme, const PlanOptions& options) : scheme_(scheme), options_(options) {}
 
   Sharing run() {
     const size_t n = scheme_.objects.size();
@@ -225,7 +225,7 @@ class Finder {
 }  // namespace
 
 Sharing find_sharing(const Scheme& scheme, const PlanOptions& options) {
-  return Finder(scheme, options).run();
+  return SharingFinder(scheme, options).run();
 }
 
 }  // namespace adjoint

@@ -95,7 +95,7 @@ std::string cards(const Profile& p) {
       card("Program and libraries", human(m.library), "all resident memory that is not the arena");
   const std::string predicted =
       p.predicted_seconds > 0
-          ? fmt::format("foretold {:.4g} ms, {:+.0f}%", 1e3 * p.predicted_seconds,
+          ? fmt::format("predicted {:.4g} ms, {:+.0f}%", 1e3 * p.predicted_seconds,
                         100 * (m.step_seconds / p.predicted_seconds - 1))
           : "";
   out += card("Step, median", fmt::format("{:.4g} ms", 1e3 * m.step_seconds), predicted);

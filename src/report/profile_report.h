@@ -1,4 +1,4 @@
-// A profile: what was foretold of a step beside what a run of it found, for people and machines.
+// A profile: what was predicted of a step beside what a run of it found, for people and machines.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

@@ -15,7 +15,7 @@
 #include "ops/builder.h"
 #include "run/late_numbers.h"
 #include "run/machine.h"
-#include "train/patience.h"
+#include "train/late_progress.h"
 #include "train/saver.h"
 
 namespace adjoint {
@@ -199,8 +199,8 @@ Trainer::Trainer(ResolvedConfig resolved)
     if (cpu) room_to_save_ = budget - needed;  // a copy to save is in the host's memory
   }
   if (config_.resume && !cpu && !config_.deterministic) load_products(paths_);
-  Patience patience;
-  run_ = std::make_unique<Run>(step, train_plan, RunOptions{.told = patience.told()});
+  LateProgress progress;
+  run_ = std::make_unique<Run>(step, train_plan, RunOptions{.told = progress.told()});
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
   rate_ = input_named(step, "rate");
   counter_ = input_named(step, kRandomCounter);

@@ -61,7 +61,8 @@ void borrow_products(const TunedProducts& others) {
 }
 
 namespace {
-// What was known or learnt here. Of what was borrowed, what stood in the file before.
+// The products that this process may write to its table: those that it timed or read from there.
+// Where a borrowed time hides one that was read, the one that was read.
 TunedProducts own_products(const Table& t) {
   TunedProducts own;
   for (const std::string& machine : t.now->machines()) {

@@ -1,4 +1,4 @@
-// What a functor leaves when it has put one morphism in the place of several.
+// Removing morphisms that a functor has replaced by another one.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -17,8 +17,8 @@ inline Scheme without(Scheme scheme, const std::vector<bool>& gone) {
   return compact(std::move(scheme));
 }
 
-// `into` stands for `gone`, too: it waits for what that waits for by now, and whoever waited for
-// `made`, a result that is no more, waits for `instead`.
+// `into` replaces `gone`: it takes over the objects that `gone` has to wait for. Morphisms that had
+// to wait for `made`, a result that no longer exists, wait for `instead`.
 inline void take_over_waits(Scheme& scheme, Morphism& into, const Morphism& gone, Value made,
                             Value instead) {
   into.after.insert(into.after.end(), gone.after.begin(), gone.after.end());

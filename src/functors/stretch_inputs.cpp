@@ -1,10 +1,10 @@
-#include "functors/entering.h"
+#include "functors/stretch_inputs.h"
 
 #include <algorithm>
 
 namespace adjoint {
 
-std::vector<Value> entering(const Scheme& scheme, const std::vector<int>& made_by, int at) {
+std::vector<Value> stretch_inputs(const Scheme& scheme, const std::vector<int>& made_by, int at) {
   const Morphism& first = scheme.morphisms[at];
   std::vector<Value> values;
   for (const Value in : first.inputs) {

@@ -10,6 +10,6 @@ namespace adjoint {
 // What enters the stretch that begins with morphism `at`: its operands that its own phase makes, in
 // the backward the gradients. Where there are none (the backward's beginning), the last that the
 // earlier phases make before it.
-std::vector<Value> entering(const Scheme& scheme, const std::vector<int>& made_by, int at);
+std::vector<Value> stretch_inputs(const Scheme& scheme, const std::vector<int>& made_by, int at);
 
 }  // namespace adjoint

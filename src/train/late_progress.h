@@ -6,7 +6,7 @@
 
 namespace adjoint {
 
-class Patience {
+class LateProgress {
  public:
   // How much of how much is done, and what is being done.
   auto told() {
