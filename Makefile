@@ -50,6 +50,7 @@ demo: build
 # What takes a second to find wrong is looked at before what takes minutes.
 check: setup
 	@scripts/check_includes.py
+	@scripts/check_names.py
 	@scripts/check_format.sh
 
 format:

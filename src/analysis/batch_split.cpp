@@ -13,22 +13,6 @@ namespace adjoint {
 
 namespace {
 
-bool is_wider(Dtype a, Dtype b) { return size_of(a) > size_of(b); }
-
-// Whether the op is linear in all of its operands together, so that the results of parts of sums
-// add up to the result of the sums. Casts only to what holds as much: sums are rounded once.
-bool is_linear(const OpCall& call) {
-  const OpDef& def = op_named(call.op);
-  if (def.view) return true;
-  if (def.name == "scale") return call.number("plus", 0) == 0;
-  if (def.name == "cast") {
-    const auto to = dtype_named(call.text("dtype"));
-    return to && is_float(*to) && !is_wider(call.inputs[0].dtype, *to);
-  }
-  constexpr std::string_view linear[] = {"add", "concat", "move", "pad", "sub", "sum_all"};
-  return std::count(std::begin(linear), std::end(linear), def.name) > 0;
-}
-
 class Splitter {
  public:
   Splitter(const Scheme& scheme, std::string_view who, bool padded)
@@ -78,7 +62,7 @@ class Splitter {
     const bool all_partial =
         !m.inputs.empty() && std::all_of(m.inputs.begin(), m.inputs.end(),
                                          [&](Value v) { return is(v, Batchwise::kPartial); });
-    if (all_partial && is_linear(call_of(scheme_, m))) {
+    if (all_partial && is_linear_together(call_of(scheme_, m))) {
       for (const Value out : m.outputs) split_.kinds[out] = Batchwise::kPartial;
       return Section::kBody;
     }
@@ -94,7 +78,7 @@ class Splitter {
 
   // A contract adds its third operand to a sum: right when that is a part of the same sum.
   bool is_addend(const Morphism& m, size_t operand) const {
-    return m.op == "contract" && operand == 2;
+    return static_cast<int>(operand) == op_named(m.op).addend;
   }
 
   void follow_samples(const Morphism& m) {
@@ -121,7 +105,7 @@ class Splitter {
         continue;
       }
       split_.kinds[m.outputs[k]] = Batchwise::kPartial;
-      if (padded_ && m.phase == Phase::kForward && m.op != "cross_entropy") {
+      if (padded_ && m.phase == Phase::kForward && !op_named(m.op).loss) {
         refuse(at(m),
                " sums over all samples, and the last part has some that do not count; "
                "choose a number of parts that divides the batch");
@@ -131,7 +115,7 @@ class Splitter {
 
   void check_letter(const Morphism& m, const IndexMap& map, Value in, char letter) const {
     const Axis& axis = scheme_[in].type.axes[split_.axes[in]];
-    const bool added_to = m.op == "contract" && m.inputs.size() == 3 &&
+    const bool added_to = has_addend(op_named(m.op), m.inputs.size()) &&
                           map.outputs[0].find(letter) == std::string::npos;
     const bool whole = map.whole.find(letter) != std::string::npos && !added_to;
     if (whole || !std::isalpha(static_cast<unsigned char>(letter))) {

@@ -176,17 +176,18 @@ void Roles::find_uses() {
   std::vector<bool> from_attention(count, false);
   const std::vector<bool> alone = from_parameters_alone(scheme_);
   // A model that is sampled from has no loss; its logits are what it gives.
-  const auto is_loss = [](const Morphism& m) { return m.op == "cross_entropy"; };
+  const auto is_loss = [](const Morphism& m) { return op_named(m.op).loss; };
   if (std::none_of(scheme_.morphisms.begin(), scheme_.morphisms.end(), is_loss)) {
     for (const Value out : scheme_.outputs) to_loss[out] = true;
   }
   const auto by_parameter = [&](const Morphism& m) {
-    return m.op == "linear" && m.inputs.size() > 1 && alone[m.inputs[1]];
+    const int weight = op_named(m.op).weight;
+    return weight >= 0 && alone[m.inputs[weight]];
   };
   for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
     const Morphism& m = scheme_.morphisms[i];
     if (m.phase != Phase::kForward || by_parameter(m)) continue;
-    const bool attends = m.op == "attention", loses = is_loss(m);
+    const bool attends = op_named(m.op).attends, loses = is_loss(m);
     const bool chooses = op_named(m.op).effect == Effect::kChoosing;
     const auto any = [&](const std::vector<bool>& flags) {
       return std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) { return flags[v]; });
@@ -201,7 +202,7 @@ void Roles::find_uses() {
     const Morphism& m = scheme_.morphisms[i];
     if (m.phase != Phase::kForward) continue;
     const bool linear = by_parameter(m);
-    bool comes = m.op == "attention", reads_parameter = false, table = false;
+    bool comes = op_named(m.op).attends, reads_parameter = false, table = false;
     for (const Value in : m.inputs) {
       comes = comes || from_attention[in];
       reads_parameter = reads_parameter || alone[in];
@@ -222,7 +223,7 @@ void Roles::find_uses() {
     if (!reads_parameter || alone[m.outputs[0]]) continue;
     const OpDef& def = op_named(m.op);
     const bool norm = def.body && body_of(call_of(scheme_, m)).needs_whole_rows();
-    uses_[i] = m.op == "embed" || table ? Use::kEmbedding : norm ? Use::kNorm : Use::kOther;
+    uses_[i] = def.table >= 0 || table ? Use::kEmbedding : norm ? Use::kNorm : Use::kOther;
   }
 }
 
@@ -267,7 +268,7 @@ void Roles::find_attention_insides() {
   for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
     const Morphism& m = scheme_.morphisms[i];
     if (m.phase != Phase::kForward || is_linear(uses_[i])) continue;
-    const bool leads = m.op == "attention" || in_attention_[m.outputs[0]];
+    const bool leads = op_named(m.op).attends || in_attention_[m.outputs[0]];
     if (!leads) continue;
     for (const Value out : m.outputs) in_attention_[out] = from_data_[out];
     for (const Value in : m.inputs) {
@@ -290,7 +291,7 @@ bool Roles::is(Value v, std::string_view word) const {
     return o.role == Role::kActivation && from_data_[v] && is_float(o.type.dtype) &&
            o.type.rank() > 0 && made_by_[v] >= 0 &&
            scheme_.morphisms[made_by_[v]].outputs[0] == v &&
-           scheme_.morphisms[made_by_[v]].op != "cross_entropy";
+           !op_named(scheme_.morphisms[made_by_[v]].op).loss;
   }
   if (word == "gradient") return o.role == Role::kGradient && is_float(o.type.dtype);
   if (word == "parameter") return parameter;

@@ -28,7 +28,7 @@ std::vector<bool> depends_on_data(const Scheme& scheme) {
 }
 
 Value before_moves(const Scheme& scheme, const std::vector<int>& made_by, Value v) {
-  while (made_by[v] >= 0 && scheme.morphisms[made_by[v]].op == "move") {
+  while (made_by[v] >= 0 && op_named(scheme.morphisms[made_by[v]].op).moves) {
     v = scheme.morphisms[made_by[v]].inputs[0];
   }
   return v;

@@ -13,7 +13,7 @@ int64_t num_parameters(const Scheme& scheme) {
   std::map<Value, int64_t> encoded;
   const std::vector<int> made_by = producers(scheme);
   for (const Morphism& m : scheme.morphisms) {
-    if (m.op != "dequantize") continue;
+    if (!op_named(m.op).decodes) continue;
     encoded[before_moves(scheme, made_by, m.inputs[0])] = scheme[m.outputs[0]].type.num_elements();
     encoded[before_moves(scheme, made_by, m.inputs[1])] = 0;
   }

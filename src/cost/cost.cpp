@@ -30,7 +30,7 @@ double bytes_moved(const Scheme& scheme, const Morphism& m) {
   for (const Value in : m.inputs) {
     const auto bytes = static_cast<double>(scheme[in].type.bytes().count);
     // A table gives the rows that are asked for, and no more.
-    read += m.op == "embed" ? std::min(bytes, written) : bytes;
+    read += op_named(m.op).table >= 0 ? std::min(bytes, written) : bytes;
   }
   return read + written;
 }
@@ -51,16 +51,15 @@ double product_rate(const DeviceSheet& sheet, const Scheme& scheme, const Morphi
 double Costs::by_sheet(const Scheme& scheme, const Morphism& m) const {
   const double cores = sheet.per_core ? threads : 1;
   const double bytes = bytes_moved(scheme, m);
-  if (m.op == "move") {
+  const OpDef& op = op_named(m.op);
+  if (op.moves) {
     const double link = sheet.link > 0 ? sheet.link : sheet.most_bandwidth / 2;
     return bytes / 2 / link + sheet.launch;  // what is read is written on the other side
   }
   double rate = sheet.arithmetic * cores;
-  if (is_product(m.op)) rate = product_rate(sheet, scheme, m) * cores;
-  if (m.op == "attention") rate = product_rate(sheet, scheme, m) * cores * sheet.attention;
-  if (m.op == "attention_grad") {
-    rate = product_rate(sheet, scheme, m) * cores * sheet.attention_backward;
-  }
+  if (op.cost != CostClass::kRows) rate = product_rate(sheet, scheme, m) * cores;
+  if (op.cost == CostClass::kAttention) rate *= sheet.attention;
+  if (op.cost == CostClass::kAttentionGrad) rate *= sheet.attention_backward;
   const double flops = static_cast<double>(count_flops(call_of(scheme, m)));
   const double bandwidth = std::min(sheet.bandwidth * cores, sheet.most_bandwidth);
   return std::max(flops / rate, bytes / bandwidth) + sheet.launch;

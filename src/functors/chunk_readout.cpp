@@ -42,7 +42,15 @@ struct Readout {
 bool is_unary(const Morphism& m) { return op_named(m.op).body && m.inputs.size() == 1; }
 
 // A product that adds to its third operand.
-bool has_addend(const Morphism& m) { return m.op == "contract" && m.inputs.size() > 2; }
+bool has_addend(const Morphism& m) {
+  const OpDef& op = op_named(m.op);
+  return op.multiplies && has_addend(op, m.inputs.size());
+}
+
+bool takes_addend(const Morphism& m) {
+  const OpDef& op = op_named(m.op);
+  return op.multiplies && op.addend >= 0;
+}
 
 class ReadoutFinder {
  public:
@@ -57,7 +65,7 @@ class ReadoutFinder {
 
   std::optional<Readout> at(int loss) const {
     const Morphism& ce = scheme_.morphisms[loss];
-    if (ce.op != "cross_entropy") return std::nullopt;
+    if (op_named(ce.op).loss_grad.empty()) return std::nullopt;
     const Value logits = ce.inputs[0], lse = ce.outputs[2];
     Readout r{.loss = loss, .lead = scheme_[ce.inputs[1]].type.rank()};
     if (r.lead < 1 || !take_linear(r, logits)) return std::nullopt;
@@ -118,7 +126,7 @@ class ReadoutFinder {
       const int maker = made_by_[v];
       if (maker < 0 || outside_[v] || (v != logits && read_by_[v].size() != 1)) return false;
       r.before.insert(r.before.begin(), maker);
-      if (scheme_.morphisms[maker].op == "linear") return true;
+      if (op_named(scheme_.morphisms[maker].op).weight >= 0) return true;
       if (!is_unary(scheme_.morphisms[maker])) return false;
       // A row by itself: not so where it must know its place among the others, as behind a mask.
       const IndexMap map = index_map_of(call_of(scheme_, scheme_.morphisms[maker]));
@@ -131,7 +139,7 @@ class ReadoutFinder {
   bool take_gradient(Readout& r) const {
     const Morphism& grad = scheme_.morphisms[r.loss_grad];
     const Morphism& ce = scheme_.morphisms[r.loss];
-    if (grad.op != "cross_entropy_grad" || grad.inputs[0] != ce.inputs[0] ||
+    if (grad.op != op_named(ce.op).loss_grad || grad.inputs[0] != ce.inputs[0] ||
         grad.inputs[1] != ce.inputs[1] || grad.inputs[2] != ce.outputs[2]) {
       return false;
     }
@@ -244,7 +252,7 @@ class Writer {
         if (stays_inside(out)) continue;
         if (is_rows(m, out)) {
           join(m, out);
-        } else if (scheme_.morphisms[m].op != "contract") {
+        } else if (!takes_addend(scheme_.morphisms[m])) {
           add_up(m, out);
         }
       }
@@ -317,7 +325,7 @@ class Writer {
       inputs.push_back(is_rows(m, in) ? rows_of(morphism, in) : in);
     }
     // A product that sums over rows goes on from where the last chunk left it.
-    const bool adds = morphism.op == "contract" && !is_rows(m, morphism.outputs[0]);
+    const bool adds = takes_addend(morphism) && !is_rows(m, morphism.outputs[0]);
     if (adds && chunk_ > 0) {
       inputs.resize(2);
       inputs.push_back(pieces_[morphism.outputs[0]].back());
@@ -398,7 +406,7 @@ Scheme rewrite(const Scheme& scheme, const Readout& r, const Cut& cut, int& plac
 
 Scheme chunk_readouts(Scheme scheme, Application& application) {
   for (int i = 0; i < static_cast<int>(scheme.morphisms.size()); ++i) {
-    if (scheme.morphisms[i].op != "cross_entropy") continue;
+    if (op_named(scheme.morphisms[i].op).loss_grad.empty()) continue;
     const ReadoutFinder finder(scheme);
     auto readout = finder.at(i);
     if (!readout) continue;

@@ -3,9 +3,9 @@
 // a second table as large is neither written nor read.
 #include <set>
 
-#include "functors/remove_morphisms.h"
 #include "functors/functor.h"
 #include "functors/only_reader.h"
+#include "functors/remove_morphisms.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -24,7 +24,9 @@ std::vector<Addend> find_addends(const Scheme& scheme) {
   std::set<int> taken;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& sums = scheme.morphisms[i];
-    if (sums.op != "embed_grad" || sums.inputs.size() != 2) continue;
+    const OpDef& op = op_named(sums.op);
+    // Sums of rows, which cost little beside the table that they are sums in.
+    if (op.multiplies || op.addend != static_cast<int>(sums.inputs.size())) continue;
     const Value made = sums.outputs[0];
     const auto reader = reading.only_reader(sums, made);
     if (!reader) continue;

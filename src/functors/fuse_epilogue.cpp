@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "body/facts.h"
-#include "functors/remove_morphisms.h"
 #include "functors/functor.h"
+#include "functors/remove_morphisms.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -43,7 +43,7 @@ std::vector<Epilogue> find_epilogues(const Scheme& scheme) {
   std::vector<Epilogue> found;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& linear = scheme.morphisms[i];
-    if (linear.op != "linear") continue;
+    if (op_named(linear.op).weight < 0) continue;
     const Value pre = linear.outputs[0];
     for (const int reader : read_by[pre]) {
       const Morphism& act = scheme.morphisms[reader];

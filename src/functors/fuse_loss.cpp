@@ -4,9 +4,9 @@
 // gradient takes the place of the logits earlier than before, hence nobody else may read them.
 #include <algorithm>
 
-#include "functors/remove_morphisms.h"
 #include "functors/functor.h"
 #include "functors/only_reader.h"
+#include "functors/remove_morphisms.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -21,12 +21,13 @@ class LossPairs {
   // The gradient that belongs to a loss.
   std::optional<int> gradient_of(int loss) const {
     const Morphism& ce = scheme_.morphisms[loss];
-    if (ce.op != "cross_entropy") return std::nullopt;
+    const OpDef& op = op_named(ce.op);
+    if (op.loss_with_grad.empty()) return std::nullopt;
     const Value logits = ce.inputs[0], targets = ce.inputs[1], lse = ce.outputs[2];
     const auto found = reading_.only_reader(ce, lse);
     if (!found) return std::nullopt;
     const Morphism& grad = scheme_.morphisms[*found];
-    if (grad.op != "cross_entropy_grad" || grad.inputs[0] != logits || grad.inputs[1] != targets ||
+    if (grad.op != op.loss_grad || grad.inputs[0] != logits || grad.inputs[1] != targets ||
         grad.inputs[2] != lse || ignored(ce) != ignored(grad)) {
       return std::nullopt;
     }
@@ -43,7 +44,7 @@ class LossPairs {
   }
 
  private:
-  int64_t ignored(const Morphism& m) const { return call_of(scheme_, m).integer("ignore", -1); }
+  int64_t ignored(const Morphism& m) const { return ignored_target(call_of(scheme_, m)); }
 
   const Scheme& scheme_;
   std::vector<int> made_by_;

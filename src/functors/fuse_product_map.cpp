@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "body/join.h"
-#include "functors/remove_morphisms.h"
 #include "functors/functor.h"
 #include "functors/only_reader.h"
+#include "functors/remove_morphisms.h"
 #include "ops/fusion_limits.h"
 #include "ops/op_def.h"
 
@@ -58,7 +58,7 @@ std::vector<Pair> find_pairs(const Scheme& scheme, const FusionLimits& limits) {
   std::vector<Pair> pairs;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& product = scheme.morphisms[i];
-    if (product.op != "contract" || product.inputs.size() != 2) continue;
+    if (!may_take_addend(op_named(product.op), product.inputs.size())) continue;
     if (summed(scheme, product) < kLongSums) continue;
     const Value made = product.outputs[0];
     const auto reader = reading.only_reader(product, made);

@@ -78,7 +78,7 @@ class Sums {
     if (written_over_[v]) return true;
     if (made_by_[v] < 0) return false;
     const Morphism& m = scheme_.morphisms[made_by_[v]];
-    if (!op_named(m.op).view && m.op != "concat") return false;
+    if (!op_named(m.op).view && op_named(m.op).lies != LiesWithin::kJoins) return false;
     return std::any_of(m.inputs.begin(), m.inputs.end(), [&](Value in) { return is_old(in); });
   }
 

@@ -140,7 +140,8 @@ class Gangs {
         if (reader == u.morphism) continue;
         if (!before[reader]) return false;
         const Morphism& other = scheme_.morphisms[reader];
-        if (op_named(other.op).view || other.op == "concat") old.push_back(other.outputs[0]);
+        if (op_named(other.op).view || op_named(other.op).lies == LiesWithin::kJoins)
+          old.push_back(other.outputs[0]);
       }
     }
     return true;

@@ -19,7 +19,7 @@ using Readers = std::vector<std::vector<int>>;
 
 // A linear map by parameters of its own, whose result nothing but other morphisms wants whole.
 bool is_projection(const Scheme& scheme, const Readers& read_by, const Morphism& m) {
-  if (m.op != "linear") return false;
+  if (op_named(m.op).weight < 0) return false;
   for (size_t k = 1; k < m.inputs.size(); ++k) {
     const Object& p = scheme[m.inputs[k]];
     if (p.role != Role::kParameter || read_by[m.inputs[k]].size() != 1) return false;  // tied
@@ -31,7 +31,7 @@ bool is_projection(const Scheme& scheme, const Readers& read_by, const Morphism&
   if (std::count(scheme.outputs.begin(), scheme.outputs.end(), out)) return false;
   return std::none_of(read_by[out].begin(), read_by[out].end(), [&](int reader) {
     const Morphism& r = scheme.morphisms[reader];
-    return r.op == "cross_entropy" && r.inputs[0] == out;
+    return op_named(r.op).loss && r.inputs[0] == out;
   });
 }
 

@@ -1,6 +1,8 @@
 // loss and gradients  ->  the whole step: norm, clipping, one division, and every parameter updated
 // or, when nothing was counted or the gradient is not finite, left as it was.
 // Parameters, moments and the count of steps go in and come out in one place (carries).
+#include <map>
+
 #include "analysis/roles.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -11,42 +13,33 @@ namespace adjoint {
 
 namespace {
 
-struct Rule {
-  std::string_view name;
-  std::vector<std::string_view> states;  // per parameter, zeros at first
-  bool counts_steps;
-};
-const std::vector<Rule>& rules() {
-  static const std::vector<Rule> all = {
-      {"sgd", {}, false}, {"momentum", {"v"}, false}, {"adamw", {"m", "v"}, true}};
-  return all;
-}
-
-const Rule& rule_named(const std::string& name) {
+// The op that updates parameters, by its name.
+const OpDef& rule_named(const std::string& name) {
   std::vector<std::string> names;
-  for (const Rule& rule : rules()) {
-    if (rule.name == name) return rule;
-    names.emplace_back(rule.name);
+  for (const OpDef* op : all_ops()) {
+    if (!op->update) continue;
+    if (op->name == name) return *op;
+    names.emplace_back(op->name);
   }
   fail("optimizer '", name, "' is not known (there are ", join(names, ", "), ")",
        did_you_mean(name, names));
 }
 
-Attrs attrs_for(const Rule& rule, const StepOptions& options, bool decays) {
+Attrs attrs_for(const UpdateRule& rule, const StepOptions& options, bool decays) {
+  const std::map<std::string_view, double> numbers = {{"beta1", options.beta1},
+                                                      {"beta2", options.beta2},
+                                                      {"eps", options.eps},
+                                                      {"momentum", options.momentum}};
   Attrs attrs = {{"decay", decays ? options.weight_decay : 0.0}};
-  if (rule.name == "momentum") attrs["momentum"] = options.momentum;
-  if (rule.name == "adamw") {
-    attrs["beta1"] = options.beta1;
-    attrs["beta2"] = options.beta2;
-    attrs["eps"] = options.eps;
-  }
+  for (const std::string_view name : rule.numbers) attrs[std::string(name)] = numbers.at(name);
   return attrs;
 }
 
 }  // namespace
 
 Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options) {
-  const Rule& rule = rule_named(options.optimizer);
+  const OpDef& op = rule_named(options.optimizer);
+  const UpdateRule& rule = *op.update;
   const std::vector<ParameterKind> kinds = parameter_kinds(with_gradients);
   Scheme step = with_gradients;
   const Value sum = step.outputs[0], count = step.outputs[1];
@@ -92,14 +85,14 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
   const Value rate = builder.control("rate", {Dtype::kF32, {}});
   const auto state = [&](const std::string& path, std::string_view facet, Type type) {
     return step.add_input({.type = std::move(type),
-                           .source = {path, std::string(rule.name) + "." + std::string(facet)},
+                           .source = {path, std::string(op.name) + "." + std::string(facet)},
                            .role = Role::kState,
                            .init = Init{}});
   };
   std::optional<Value> steps_taken;
   if (rule.counts_steps) {
     const Value before = state("optimizer", "steps", {Dtype::kF32, {}});
-    at("optimizer", Role::kState, std::string(rule.name) + ".steps");
+    at("optimizer", Role::kState, std::string(op.name) + ".steps");
     steps_taken = builder.emit("add", {before, ok});
     step.carries.push_back({before, *steps_taken});
   }
@@ -118,7 +111,7 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
     if (steps_taken) operands.push_back(*steps_taken);
     at(path, Role::kState);
     const bool decays = kinds[p] != ParameterKind::kVector;
-    const auto updated = builder.emit_all(rule.name, operands, attrs_for(rule, options, decays));
+    const auto updated = builder.emit_all(op.name, operands, attrs_for(rule, options, decays));
     for (size_t k = 0; k < updated.size(); ++k) {
       step[updated[k]].source = step[carried_in[k]].source;
       step[updated[k]].role = step[carried_in[k]].role;

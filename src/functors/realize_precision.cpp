@@ -194,7 +194,7 @@ class Realization {
         if (before_[in].role == Role::kParameter) like_[in] = in;
       }
     }
-    if (m.op != "concat" && !def.view) return;
+    if (def.lies != LiesWithin::kJoins && !def.view) return;
     const bool all =
         std::all_of(m.inputs.begin(), m.inputs.end(), [&](Value in) { return like_[in] >= 0; });
     if (all) like_[m.outputs[0]] = like_[m.inputs[0]];
@@ -205,19 +205,20 @@ class Realization {
     note_parameters(m, def);
     for (const Value out : m.outputs) check_made(out);
     // Codes that are joined are joined anew, like codes, by every phase that reads them.
-    if (m.op == "concat" && std::any_of(m.inputs.begin(), m.inputs.end(),
-                                        [&](Value in) { return codes_.count(in) > 0; })) {
+    if (def.lies == LiesWithin::kJoins &&
+        std::any_of(m.inputs.begin(), m.inputs.end(),
+                    [&](Value in) { return codes_.count(in) > 0; })) {
       joined_codes_[m.outputs[0]] = m;
       return;
     }
-    if (before_[m.outputs[0]].attributes.precision == "tf32" &&
-        (m.op == "linear" || m.op == "linear_act" || m.op == "contract")) {
+    if (before_[m.outputs[0]].attributes.precision == "tf32" && def.rounds_operands) {
       m.attrs["math"] = std::string("tf32");
     }
     const Dtype operands = def.one_dtype ? operand_dtype(m, def) : wanted(m, 0);
     for (size_t k = 0; k < m.inputs.size(); ++k) {
       Value& in = m.inputs[k];
-      if (m.op == "contract" && k == 2) {  // what is added to is as the result is
+      if (def.multiplies &&
+          static_cast<int>(k) == def.addend) {  // what is added to is as the result is
         in = as(in, wanted(m, 0), m);
         continue;
       }

@@ -10,8 +10,8 @@
 
 #include "analysis/structure.h"
 #include "base/error.h"
-#include "functors/stretch_inputs.h"
 #include "functors/functor.h"
+#include "functors/stretch_inputs.h"
 #include "ops/op_def.h"
 
 namespace adjoint {

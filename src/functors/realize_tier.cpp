@@ -8,8 +8,8 @@
 #include <map>
 
 #include "analysis/structure.h"
-#include "functors/stretch_inputs.h"
 #include "functors/functor.h"
+#include "functors/stretch_inputs.h"
 #include "ops/op_def.h"
 
 namespace adjoint {

@@ -127,16 +127,16 @@ class Realization {
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme_.morphisms[i];
       const OpDef& def = op_named(m.op);
-      if (m.op == "cross_entropy" || m.op == "cross_entropy_grad") {
-        fills_[m.inputs[1]] = call_of(scheme_, m).integer("ignore", -1);
+      if (def.targets >= 0) {
+        fills_[m.inputs[def.targets]] = ignored_target(call_of(scheme_, m));
       } else if (def.view && fills_[m.outputs[0]]) {
         fills_[m.inputs[0]] = fills_[m.outputs[0]];
       }
     }
   }
   int64_t fill_for(const Morphism& m, size_t operand) const {
-    const bool targets = (m.op == "cross_entropy" || m.op == "cross_entropy_grad") && operand == 1;
-    if (targets) return call_of(scheme_, m).integer("ignore", -1);
+    const bool targets = static_cast<int>(operand) == op_named(m.op).targets;
+    if (targets) return ignored_target(call_of(scheme_, m));
     return op_named(m.op).view ? fills_[m.inputs[operand]].value_or(0) : 0;
   }
 
@@ -264,7 +264,7 @@ class Realization {
   // The matrix product that may begin with the sum so far: whoever makes v, or one of its terms.
   Morphism* adder_of(Value v) {
     Morphism& maker = maker_of(v);
-    if (maker.op == "contract" && maker.inputs.size() == 2) return &maker;
+    if (may_take_addend(op_named(maker.op), maker.inputs.size())) return &maker;
     if (maker.op != "add") return nullptr;
     for (const Value term : maker.inputs) {
       if (!is_own_term(term) || result_[term].type != result_[v].type) continue;

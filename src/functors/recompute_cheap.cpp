@@ -308,7 +308,7 @@ class Choices {
   // them.
   void add_joined() {
     for (const Morphism& m : scheme_.morphisms) {
-      if (m.op != "concat" || m.phase != Phase::kForward) continue;
+      if (op_named(m.op).lies != LiesWithin::kJoins || m.phase != Phase::kForward) continue;
       const bool away = std::all_of(m.inputs.begin(), m.inputs.end(), [&](Value in) {
         return scheme_[in].role == Role::kParameter && scheme_[in].attributes.tier == Tier::kHost;
       });

@@ -106,7 +106,7 @@ Scheme logits_of(const Scheme& forward) {
   Scheme result = forward;
   result.outputs.clear();
   for (const Morphism& m : forward.morphisms) {
-    if (m.op == "cross_entropy") result.outputs.push_back(m.inputs[0]);
+    if (op_named(m.op).loss) result.outputs.push_back(m.inputs[0]);
   }
   if (result.outputs.size() != 1) {
     fail("a model to sample from has one cross_entropy, this one has ", result.outputs.size());

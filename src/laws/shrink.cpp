@@ -79,10 +79,11 @@ Tables tables_of(const Scheme& forward) {
     if (forward[in].role == Role::kInput) ids.insert(in);
   }
   for (const Morphism& m : forward.morphisms) {
-    if (m.op == "cross_entropy") tables.rows.insert(forward[m.inputs[0]].type.axes.back().name);
-    if (m.op != "embed" || !ids.count(m.inputs[0])) continue;
-    tables.rows.insert(forward[m.inputs[1]].type.axes[0].name);
-    tables.width = std::max(tables.width, forward[m.inputs[1]].type.dim(-1));
+    if (op_named(m.op).loss) tables.rows.insert(forward[m.inputs[0]].type.axes.back().name);
+    const int table = op_named(m.op).table;
+    if (table < 0 || !ids.count(m.inputs[0])) continue;
+    tables.rows.insert(forward[m.inputs[table]].type.axes[0].name);
+    tables.width = std::max(tables.width, forward[m.inputs[table]].type.dim(-1));
   }
   return tables;
 }

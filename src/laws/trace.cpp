@@ -261,10 +261,11 @@ InputRanges input_ranges(const Scheme& forward) {
     }
   };
   for (const Morphism& m : forward.morphisms) {
-    if (m.op == "embed") bound(m.inputs[0], forward[m.inputs[1]].type.dim(0), std::nullopt);
-    if (m.op == "cross_entropy") {
-      bound(m.inputs[1], forward[m.inputs[0]].type.dim(-1),
-            call_of(forward, m).integer("ignore", -1));
+    const OpDef& op = op_named(m.op);
+    if (op.table >= 0) bound(m.inputs[0], forward[m.inputs[op.table]].type.dim(0), std::nullopt);
+    if (op.loss) {
+      bound(m.inputs[op.targets], forward[m.inputs[0]].type.dim(-1),
+            ignored_target(call_of(forward, m)));
     }
     for (const Value out : m.outputs) {
       if (is_float(forward[out].type.dtype)) continue;

@@ -34,6 +34,9 @@ Body body(const OpCall& call) {
 
 }  // namespace
 
+static const UpdateRule kRule = {
+    .states = {"m", "v"}, .counts_steps = true, .numbers = {"beta1", "beta2", "eps"}};
+
 extern const OpDef op_adamw = {
     .name = "adamw",
     .summary = "a step of AdamW: p, g, m, v, rate, factor, ok, t -> p, m, v",
@@ -41,6 +44,7 @@ extern const OpDef op_adamw = {
     .differentiable = false,
     .effect = Effect::kWritesState,
     .output_names = {"m", "v"},
+    .update = &kRule,
     .samples =
         [] {
           return update_samples(4, 4,

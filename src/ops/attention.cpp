@@ -184,6 +184,8 @@ extern const OpDef op_attention = {
     .output_names = {"lse"},
     .one_dtype = true,
     .meaning = meaning,
+    .cost = CostClass::kAttention,
+    .attends = true,
     .samples = samples,
     .refused = refused,
 };

@@ -106,6 +106,7 @@ extern const OpDef op_attention_grad = {
     .differentiable = false,
     .one_dtype = true,
     .meaning = meaning,
+    .cost = CostClass::kAttentionGrad,
     .samples = nullptr,
     // driven by attention's: out and lse must be those of q, k and v
     .refused =

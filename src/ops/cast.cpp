@@ -16,6 +16,13 @@ extern const OpDef op_cast = {
           return body;
         },
     .says_dtype = true,
+    // Only to what holds as much: a sum is rounded once.
+    .linear =
+        [](const OpCall& call) {
+          const auto to = dtype_named(call.text("dtype"));
+          const bool holds = to && is_float(*to) && size_of(call.inputs[0].dtype) <= size_of(*to);
+          return holds ? Linear::kTogether : Linear::kNo;
+        },
     .samples =
         [] {
           return std::vector<Sample>{

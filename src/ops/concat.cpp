@@ -74,6 +74,8 @@ extern const OpDef op_concat = {
     .flops = [](const OpCall&) { return int64_t{0}; },
     .grad = grad,
     .one_dtype = true,
+    .linear = [](const OpCall&) { return Linear::kTogether; },
+    .lies = LiesWithin::kJoins,
     .samples =
         [] {
           return std::vector<Sample>{

@@ -155,6 +155,11 @@ extern const OpDef op_contract = {
     .says_dtype = true,
     .multiplies = true,
     .may_overwrite = {{0, 2}},
+    .linear =
+        [](const OpCall& call) { return call.inputs.size() == 2 ? Linear::kEach : Linear::kNo; },
+    .cost = CostClass::kProducts,
+    .addend = 2,
+    .rounds_operands = true,
     .samples = samples,
     .refused = refused,
 };

@@ -124,6 +124,7 @@ extern const OpDef op_contract_map = {
     .one_dtype = true,
     .multiplies = true,
     .meaning = meaning,
+    .cost = CostClass::kProducts,
     .samples = samples,
     .refused = refused,
 };

@@ -74,6 +74,10 @@ extern const OpDef op_cross_entropy = {
     .output_names = {"count", "lse"},
     .wants_dense = true,
     .takes_padding = true,
+    .targets = 1,
+    .loss = true,
+    .loss_grad = "cross_entropy_grad",
+    .loss_with_grad = "cross_entropy_with_grad",
     .samples =
         [] {
           const auto at = [](std::vector<int64_t> rows, int64_t classes, int64_t ignore) {

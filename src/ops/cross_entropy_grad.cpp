@@ -46,6 +46,7 @@ extern const OpDef op_cross_entropy_grad = {
     .wants_dense = true,
     .takes_padding = true,
     .may_overwrite = {{0, 0}},
+    .targets = 1,
     .samples =
         [] {
           return std::vector<Sample>{

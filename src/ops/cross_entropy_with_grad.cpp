@@ -75,6 +75,8 @@ extern const OpDef op_cross_entropy_with_grad = {
     .takes_padding = true,
     .may_overwrite = {{2, 0}},
     .meaning = meaning,
+    .targets = 1,
+    .loss = true,
     .samples = samples,
     .refused =
         [] {

@@ -89,6 +89,7 @@ extern const OpDef op_dequantize = {
     .differentiable = false,
     .says_dtype = true,
     .wants_dense = true,
+    .decodes = true,
     .samples =
         [] {
           return std::vector<Sample>{

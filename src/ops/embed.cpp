@@ -57,6 +57,7 @@ extern const OpDef op_embed = {
         },
     .wants_dense = true,
     .takes_padding = true,
+    .table = 1,
     .samples =
         [] {
           return std::vector<Sample>{

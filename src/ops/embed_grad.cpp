@@ -60,6 +60,7 @@ extern const OpDef op_embed_grad = {
     .wants_dense = true,
     .takes_padding = true,
     .may_overwrite = {{0, 2}},
+    .addend = 2,
     .samples =
         [] {
           return std::vector<Sample>{

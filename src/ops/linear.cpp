@@ -119,6 +119,11 @@ extern const OpDef op_linear = {
     .one_dtype = true,
     .multiplies = true,
     .meaning = meaning,
+    .linear =
+        [](const OpCall& call) { return call.inputs.size() == 2 ? Linear::kEach : Linear::kNo; },
+    .cost = CostClass::kProducts,
+    .weight = 1,
+    .rounds_operands = true,
     .samples = samples,
     .refused = refused,
 };

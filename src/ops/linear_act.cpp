@@ -120,6 +120,8 @@ extern const OpDef op_linear_act = {
     .one_dtype = true,
     .multiplies = true,
     .meaning = meaning,
+    .cost = CostClass::kProducts,
+    .rounds_operands = true,
     .samples = samples,
     .refused = refused,
 };

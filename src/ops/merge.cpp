@@ -44,6 +44,7 @@ extern const OpDef op_merge = {
       out.push_back(in.back());
       return out;
     },
+    .lies = LiesWithin::kMerges,
     .samples =
         [] {
           return std::vector<Sample>{{.inputs = {of({2, 3, 5})}}, {.inputs = {of({4, 1})}}};

@@ -3,6 +3,8 @@
 
 namespace adjoint {
 
+static const UpdateRule kRule = {.states = {"v"}, .numbers = {"momentum"}};
+
 extern const OpDef op_momentum = {
     .name = "momentum",
     .summary = "a step of gradient descent with momentum: p, g, v, rate, factor, ok -> p, v",
@@ -21,6 +23,7 @@ extern const OpDef op_momentum = {
     .differentiable = false,
     .effect = Effect::kWritesState,
     .output_names = {"v"},
+    .update = &kRule,
     .samples =
         [] {
           return update_samples(3, 3, {{"momentum", 0.9}, {"decay", 0.1}});

@@ -44,6 +44,8 @@ extern const OpDef op_move = {
         },
     .flops = [](const OpCall&) { return int64_t{0}; },
     .differentiable = false,
+    .linear = [](const OpCall&) { return Linear::kTogether; },
+    .moves = true,
     .samples = samples,
     .refused = refused,
 };

@@ -40,6 +40,30 @@ std::string to_string(const IndexMap& map);  // bsi, oi -> bso; i summed
 enum class Effect : uint8_t { kPure, kRandom, kChoosing, kWritesState };
 std::string_view name(Effect effect);
 
+// In which operands an op is linear: in none, in all of them together (a sum), or in each by itself
+// while the others stay (a product).
+enum class Linear : uint8_t { kNo, kTogether, kEach };
+
+// What a predicted time is reckoned by, beside bytes: FLOPs at the rate of row ops, of matrix
+// products, or at the share of that which attention reaches, forward and backward.
+enum class CostClass : uint8_t { kRows, kProducts, kAttention, kAttentionGrad };
+
+// How results lie in operand 0, or operands in the result, without being copied.
+enum class LiesWithin : uint8_t {
+  kNo,
+  kJoins,   // operands side by side in the result, along the attribute `axis`
+  kSlice,   // the result is a slice of operand 0, along `axis`
+  kSplits,  // the last axis of operand 0 as two
+  kMerges,  // the last two axes of operand 0 as one
+};
+
+// What an op that updates a parameter keeps from step to step, and which numbers it is told.
+struct UpdateRule {
+  std::vector<std::string_view> states = {};  // per parameter, zeros at first
+  bool counts_steps = false;
+  std::vector<std::string_view> numbers = {};  // attributes that the optimizer's settings say
+};
+
 class Builder;
 class GradCall;
 class SurfaceCall;
@@ -98,6 +122,22 @@ struct OpDef {
   std::vector<std::pair<int, int>> may_overwrite = {};                      // (output, operand)
   std::vector<std::pair<int, int>> (*overwrites)(const OpCall&) = nullptr;  // where calls differ
   std::vector<Value> (*meaning)(Builder&, std::span<const Value>, const Attrs&) = nullptr;
+  // ---- facts, which functors, plans and costs ask for instead of names ----
+  Linear (*linear)(const OpCall&) = nullptr;  // null: in none; views are linear
+  LiesWithin lies = LiesWithin::kNo;
+  CostClass cost = CostClass::kRows;
+  int addend = -1;    // the operand that is added to the result, where a call has it
+  int weight = -1;    // the operand that is the matrix of a linear map of operand 0
+  int table = -1;     // the operand whose rows the ids of operand 0 choose
+  int targets = -1;   // the operand of class ids; the one that `ignore` says counts for nothing
+  bool loss = false;  // (sum, count, ...) of a loss of the rows of operand 0
+  std::string_view loss_grad = {};       // of a loss: the op that is its gradient,
+  std::string_view loss_with_grad = {};  // and the one that is both
+  bool attends = false;          // positions read other positions by softmax of their products
+  bool moves = false;            // a copy from one tier to another
+  bool decodes = false;          // codes and scales become a matrix
+  bool rounds_operands = false;  // may multiply float32 operands as tf32
+  const UpdateRule* update = nullptr;  // of an optimizer
   std::vector<Sample> (*samples)() = nullptr;
   std::vector<Sample> (*refused)() = nullptr;  // calls that `infer` must refuse
 };
@@ -108,6 +148,17 @@ const OpDef& op_named(std::string_view name);  // CHECKs that there is one
 
 // An op that its body says all of: whatever runs bodies runs it, alone or joined to others.
 inline bool is_row_op(const OpDef& op) { return op.body && !op.infer && !op.wide; }
+
+// The facts of a call, or of a morphism.
+bool is_linear_together(const OpCall& call);
+inline bool has_addend(const OpDef& op, size_t operands) {
+  return op.addend >= 0 && op.addend < static_cast<int>(operands);
+}
+// A matrix product that could add its sums to an operand, and has none yet.
+inline bool may_take_addend(const OpDef& op, size_t operands) {
+  return op.multiplies && op.addend == static_cast<int>(operands);
+}
+int64_t ignored_target(const OpCall& call);  // of an op with targets
 
 // The fields, derived from the body where the op leaves them out.
 std::vector<Type> infer_types(const OpCall& call);

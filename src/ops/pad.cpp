@@ -44,6 +44,7 @@ extern const OpDef op_pad = {
               g.builder.emit("slice", {g.dout()},
                              slice_attrs(x.rank(), axis, g.call.integer("start"), x.dim(axis)));
         },
+    .linear = [](const OpCall&) { return Linear::kTogether; },
     .samples =
         [] {
           return std::vector<Sample>{

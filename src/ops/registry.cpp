@@ -144,6 +144,13 @@ int64_t count_flops(const OpCall& call) {
   return elements * per_element;
 }
 
+bool is_linear_together(const OpCall& call) {
+  const OpDef& def = op_named(call.op);
+  return def.view || (def.linear && def.linear(call) == Linear::kTogether);
+}
+
+int64_t ignored_target(const OpCall& call) { return call.integer("ignore", -1); }
+
 IndexMap index_map_of(const OpCall& call) {
   const OpDef& def = op_named(call.op);
   if (def.index_map) return def.index_map(call);

@@ -14,6 +14,10 @@ extern const OpDef op_scale = {
           body.outputs = {{.node = y.node}};
           return body;
         },
+    .linear =
+        [](const OpCall& call) {
+          return call.number("plus", 0) == 0 ? Linear::kTogether : Linear::kNo;
+        },
     .samples =
         [] {
           return std::vector<Sample>{

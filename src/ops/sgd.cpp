@@ -3,6 +3,8 @@
 
 namespace adjoint {
 
+static const UpdateRule kRule = {};
+
 extern const OpDef op_sgd = {
     .name = "sgd",
     .summary = "a step of stochastic gradient descent: p, g, rate, factor, ok -> p",
@@ -18,6 +20,7 @@ extern const OpDef op_sgd = {
         },
     .differentiable = false,
     .effect = Effect::kWritesState,
+    .update = &kRule,
     .samples =
         [] {
           return update_samples(2, 3, {{"decay", 0.1}});

@@ -46,6 +46,7 @@ extern const OpDef op_slice = {
       offset = call.integer("start") * in[axis_of(call)];
       return in;
     },
+    .lies = LiesWithin::kSlice,
     .samples =
         [] {
           return std::vector<Sample>{

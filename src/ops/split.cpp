@@ -42,6 +42,7 @@ extern const OpDef op_split = {
       out.push_back(in.back());
       return out;
     },
+    .lies = LiesWithin::kSplits,
     .samples =
         [] {
           return std::vector<Sample>{{.inputs = {of({2, 6})}, .attrs = {{"parts", int64_t{3}}}},

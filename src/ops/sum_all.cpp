@@ -22,6 +22,7 @@ extern const OpDef op_sum_all = {
           body.outputs = {{.node = sum.node}};
           return body;
         },
+    .linear = [](const OpCall&) { return Linear::kTogether; },
     .samples =
         [] {
           return std::vector<Sample>{{.inputs = {of({}), of({}), of({})}},

@@ -5,6 +5,7 @@
 #include "device/buffer.h"
 #include "kernels/backend.h"
 #include "ops/layout.h"
+#include "ops/op_def.h"
 
 namespace adjoint {
 
@@ -12,7 +13,8 @@ namespace {
 
 int axis_of(const Scheme& scheme, const Morphism& m) {
   const int last = scheme[m.inputs[0]].type.rank() - 1;
-  return static_cast<int>(call_of(scheme, m).integer("axis", m.op == "concat" ? 0 : last));
+  return static_cast<int>(
+      call_of(scheme, m).integer("axis", op_named(m.op).lies == LiesWithin::kJoins ? 0 : last));
 }
 
 // What is in use beyond the calls that read it: inputs, outputs, state.
@@ -42,7 +44,7 @@ class AdjacentFinder {
     // Backwards: where a concat is an operand of another one, its own place comes first.
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme_.morphisms[i];
-      if (m.op != "concat") continue;
+      if (op_named(m.op).lies != LiesWithin::kJoins) continue;
       const auto again = std::find(found_.joined.begin(), found_.joined.end(), m.inputs);
       if (again != found_.joined.end() && axis_of(scheme_, m) == 0) {
         found_.joined_by.emplace_back(static_cast<int>(i), again - found_.joined.begin());
@@ -107,7 +109,8 @@ class AdjacentFinder {
 
   // What is merged from two axes can be made with two axes in the same place.
   void see_through_merges(Value& v, Strides& strides) const {
-    while (made_by_[v] >= 0 && scheme_.morphisms[made_by_[v]].op == "merge") {
+    while (made_by_[v] >= 0 &&
+           op_named(scheme_.morphisms[made_by_[v]].op).lies == LiesWithin::kMerges) {
       if (read_by_[v].size() != 1 || outside_[v]) return;
       v = scheme_.morphisms[made_by_[v]].inputs[0];
       strides.insert(strides.end() - 1, strides.back() * scheme_[v].type.dim(-1));
@@ -153,12 +156,13 @@ std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<
   if (read_by[in] != std::vector<int>{m}) return std::nullopt;
   while (made_by[passed.back()] >= 0) {
     const Morphism& maker = scheme.morphisms[made_by[passed.back()]];
-    if (maker.op != "split" || maker.section != section) break;
+    if (op_named(maker.op).lies != LiesWithin::kSplits || maker.section != section) break;
     passed.push_back(maker.inputs[0]);
     if (read_by[passed.back()].size() != 1) return std::nullopt;
   }
   const int slicer = made_by[passed.back()];
-  if (slicer < 0 || scheme.morphisms[slicer].op != "slice") return std::nullopt;
+  if (slicer < 0 || op_named(scheme.morphisms[slicer].op).lies != LiesWithin::kSlice)
+    return std::nullopt;
   const Value sliced = scheme.morphisms[slicer].inputs[0];
   passed.push_back(sliced);
   // Made anew whenever m runs, and no view itself.
@@ -167,7 +171,7 @@ std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<
   if (op_named(scheme.morphisms[maker].op).view) return std::nullopt;
   // Operands that were made inside a concat share its bytes, and may be read after m has run.
   const std::vector<Value>& parts = scheme.morphisms[maker].inputs;
-  if (scheme.morphisms[maker].op == "concat" &&
+  if (op_named(scheme.morphisms[maker].op).lies == LiesWithin::kJoins &&
       std::any_of(parts.begin(), parts.end(), [&](Value v) { return read_by[v].size() > 1; })) {
     return std::nullopt;
   }
@@ -185,7 +189,7 @@ std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<
   for (const int reader : read_by[sliced]) {
     const Morphism& other = scheme.morphisms[reader];
     if (reader == slicer) continue;
-    if (other.op != "slice") return std::nullopt;
+    if (op_named(other.op).lies != LiesWithin::kSlice) return std::nullopt;
     if (axis_of(scheme, other) != axis_of(scheme, scheme.morphisms[slicer])) return std::nullopt;
     const auto [from, to] = range(reader);
     if (from < end && begin < to) return std::nullopt;

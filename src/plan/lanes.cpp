@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "ops/op_def.h"
+
 namespace adjoint {
 
 Lane lane_of(const Morphism& m) {
-  if (m.op != "move") return Lane::kWork;
+  if (!op_named(m.op).moves) return Lane::kWork;
   return std::get<std::string>(m.attrs.at("tier")) == "host" ? Lane::kSend : Lane::kFetch;
 }
 

@@ -51,8 +51,8 @@ Dependencies dependencies(const Scheme& scheme) {
         const auto is_parameter = [&](Value v) {
           return made_by[v] < 0 && scheme[v].role == Role::kParameter;
         };
-        const bool joins =
-            m.op == "concat" && std::all_of(m.inputs.begin(), m.inputs.end(), is_parameter);
+        const bool joins = op_named(m.op).lies == LiesWithin::kJoins &&
+                           std::all_of(m.inputs.begin(), m.inputs.end(), is_parameter);
         const bool shares = op_named(m.op).view || joins;
         if (shares && !copies) old.push_back(m.outputs[0]);
       }

@@ -22,7 +22,8 @@ struct Over {
 
 class SharingFinder {
  public:
-  SharingFinder(const Scheme& scheme, const PlanOptions& options) : scheme_(scheme), options_(options) {}
+  SharingFinder(const Scheme& scheme, const PlanOptions& options)
+      : scheme_(scheme), options_(options) {}
 
   Sharing run() {
     const size_t n = scheme_.objects.size();

@@ -34,9 +34,9 @@ uint64_t hash_of(const void* data, int64_t size) {
 uint32_t ids_below(const Scheme& scheme) {
   int64_t classes = 0, rows = 0;
   for (const Morphism& m : scheme.morphisms) {
-    const bool loss = m.op == "cross_entropy" || m.op == "cross_entropy_with_grad";
-    if (loss) classes = std::max(classes, scheme[m.inputs[0]].type.dim(-1));
-    if (m.op == "embed") rows = std::max(rows, scheme[m.inputs[1]].type.dim(0));
+    const OpDef& op = op_named(m.op);
+    if (op.loss) classes = std::max(classes, scheme[m.inputs[0]].type.dim(-1));
+    if (op.table >= 0) rows = std::max(rows, scheme[m.inputs[op.table]].type.dim(0));
   }
   const int64_t below = classes ? classes : rows ? rows : 64;
   return static_cast<uint32_t>(std::min<int64_t>(below, INT32_MAX));

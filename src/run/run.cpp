@@ -446,7 +446,7 @@ std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
   std::set<Value> seen;
   const std::vector<int> made_by = producers(scheme);
   for (const Morphism& m : scheme.morphisms) {
-    if (m.op != "dequantize") continue;
+    if (!op_named(m.op).decodes) continue;
     // Codes that live in the host's tier are fetched for each reader; what is stored is the input.
     const Value codes = before_moves(scheme, made_by, m.inputs[0]);
     const Value scales_in = before_moves(scheme, made_by, m.inputs[1]);

@@ -18,6 +18,7 @@
 #include "data/tokenizer.h"
 #include "device/parallel.h"
 #include "functors/functor.h"
+#include "ops/op_def.h"
 #include "run/run.h"
 #include "scheme/elements.h"
 #include "train/bound_model.h"
@@ -79,7 +80,7 @@ std::vector<Rewritten> find_rewritten(const Scheme& plain, const Scheme& after) 
   for (size_t i = 0; i < plain.morphisms.size(); ++i) {
     const Morphism& m = plain.morphisms[i];
     const Value y = m.outputs[0], x = m.inputs.empty() ? -1 : m.inputs[0];
-    if (m.op != "linear" || seen[y] < 0 || seen[y] == made[y]) continue;
+    if (op_named(m.op).weight < 0 || seen[y] < 0 || seen[y] == made[y]) continue;
     all.push_back({static_cast<int>(i), seen[x] >= 0 ? seen[x] : made[x], made[y], seen[y]});
   }
   return all;
@@ -286,7 +287,7 @@ class Merger {
 void add_decoded(const Scheme& evaluation, const SavedModel& saved, Parameters& parameters) {
   const std::vector<int> made_by = producers(evaluation);
   for (Morphism m : evaluation.morphisms) {
-    if (m.op != "dequantize") continue;
+    if (!op_named(m.op).decodes) continue;
     for (Value& in : m.inputs) in = before_moves(evaluation, made_by, in);
     Scheme one = evaluation;
     one.morphisms = {m};

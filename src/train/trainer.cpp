@@ -88,10 +88,10 @@ void check_takes_text(const Scheme& forward, const std::string& file) {
 // No id of the data may lie outside a table or a row of logits: kernels cannot complain.
 void check_ids_fit(const Scheme& forward, const std::string& file, int64_t vocab) {
   for (const Morphism& m : forward.morphisms) {
-    const bool table = m.op == "embed" && forward[m.inputs[0]].source.path == "tokens";
-    const bool logits = m.op == "cross_entropy";
-    if (!table && !logits) continue;
-    const Type& type = forward[m.inputs[table ? 1 : 0]].type;
+    const OpDef& op = op_named(m.op);
+    const bool table = op.table >= 0 && forward[m.inputs[0]].source.path == "tokens";
+    if (!table && !op.loss) continue;
+    const Type& type = forward[m.inputs[table ? op.table : 0]].type;
     const int64_t have = table ? type.dim(0) : type.dim(-1);
     if (have >= vocab) continue;
     fail(file, ": '", m.source.path, "' has room for ", have,
@@ -111,9 +111,7 @@ json json_of(const std::optional<double>& loss) { return loss ? json(*loss) : js
 // The id that the loss does not count.
 int32_t ignored_id(const Scheme& forward) {
   for (const Morphism& m : forward.morphisms) {
-    if (m.op == "cross_entropy") {
-      return static_cast<int32_t>(call_of(forward, m).integer("ignore", -1));
-    }
+    if (op_named(m.op).loss) return static_cast<int32_t>(ignored_target(call_of(forward, m)));
   }
   return -1;
 }

@@ -12,7 +12,7 @@ namespace adjoint {
 
 const Backend& reference_backend() {
   static const Kernel* const kernels[] = {
-#define KERNEL(name) &name,
+#define KERNEL(name) &(name),
 #include "kernels/reference/kernels.inc"
 #undef KERNEL
   };
