@@ -21,7 +21,8 @@ extern const OpDef op_scale = {
     .samples =
         [] {
           return std::vector<Sample>{
-              {.inputs = {of({3, 5})}, .attrs = {{"by", -0.5}, {"plus", 2.0}}}};
+              {.inputs = {of({3, 5})}, .attrs = {{"by", -0.5}, {"plus", 2.0}}},
+              {.inputs = {of({3, 5})}, .attrs = {{"by", -0.5}}}};
         },
     .refused = no_operand_refusal,
 };

@@ -44,6 +44,56 @@ TEST_P(OpContract, PrintsAndParsesBack) {
   }
 }
 
+// What `linear` and `addend` say is so in numbers.
+TEST_P(OpContract, IsLinearWhereItSaysSo) {
+  bool says = false;
+  for (const Sample& sample : samples()) {
+    const Scheme scheme = sample_scheme(op().name, sample, Dtype::kF64);
+    const OpCall call = call_of(scheme, scheme.morphisms[0]);
+    const Linear linear = op().view     ? Linear::kTogether
+                          : op().linear ? op().linear(call)
+                                        : Linear::kNo;
+    EXPECT_EQ(is_linear_together(call), linear == Linear::kTogether);
+    const std::vector<Numbers> x = sample_numbers(sample, Dtype::kF64, 1);
+    const std::vector<Numbers> y = sample_numbers(sample, Dtype::kF64, 2);
+    // f(.., x + y, ..) = f(.., x, ..) + f(.., y, ..), where the operands in `which` are added.
+    const auto expect_linear_in = [&](const std::vector<size_t>& which) {
+      const auto is_number = [&](size_t k) { return is_float(call.inputs[k].dtype); };
+      if (std::none_of(which.begin(), which.end(), is_number)) return;  // ids are moved, not added
+      std::vector<Numbers> other = x, sum = x;
+      for (const size_t k : which) {
+        if (!is_float(call.inputs[k].dtype)) continue;
+        other[k] = y[k];
+        for (size_t i = 0; i < sum[k].size(); ++i) sum[k][i] = x[k][i] + y[k][i];
+      }
+      const auto fx = run_scheme(scheme, x, true), fy = run_scheme(scheme, other, true);
+      std::vector<Numbers> want = fx;
+      for (size_t o = 0; o < want.size(); ++o) {
+        for (size_t i = 0; i < want[o].size(); ++i) want[o][i] += fy[o][i];
+      }
+      const auto have = run_scheme(scheme, sum, true);
+      for (size_t o = 0; o < want.size(); ++o) {
+        EXPECT_LT(relative_error(have[o], want[o]), 1e-12) << print(scheme);
+      }
+      says = true;
+    };
+    std::vector<size_t> all;
+    for (size_t k = 0; k < call.inputs.size(); ++k) all.push_back(k);
+    if (linear == Linear::kTogether && !all.empty()) expect_linear_in(all);
+    for (const size_t k : all) {
+      if (linear == Linear::kEach && is_float(call.inputs[k].dtype)) expect_linear_in({k});
+    }
+    if (!has_addend(op(), x.size())) continue;
+    std::vector<Numbers> without = x;
+    for (double& v : without[op().addend]) v = 0;
+    Numbers want = run_scheme(scheme, without, true)[0];
+    for (size_t i = 0; i < want.size(); ++i) want[i] += x[op().addend][i];
+    EXPECT_LT(relative_error(run_scheme(scheme, x, true)[0], want), 1e-12) << print(scheme);
+    says = true;
+  }
+  if (!says) GTEST_SKIP() << "says nothing of the kind";
+}
+
 TEST_P(OpContract, GradientsAreFiniteDifferences) {
   if (!op().differentiable) GTEST_SKIP() << "no gradient";
   for (const Sample& sample : samples()) {
