@@ -63,7 +63,7 @@ Scheme fuse_losses(Scheme scheme, Application& application) {
                    grad = scheme.morphisms[behind];  // as they wait now
     // It makes a gradient, so it is counted as going back, and is the gradient by name.
     Morphism& both = scheme.morphisms[at] = grad;
-    both.op = "cross_entropy_with_grad";
+    both.op = std::string(op_named(loss.op).loss_with_grad);
     both.inputs = {loss.inputs[0], loss.inputs[1], grad.inputs[3]};
     both.outputs = {loss.outputs[0], loss.outputs[1], grad.outputs[0]};
     // Whoever waited for the log-sums waits for what is made with them.

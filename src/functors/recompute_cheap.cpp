@@ -246,13 +246,25 @@ class Choices {
     bool any = false;
     for (const int reader : read_by_[v]) {
       const Morphism& m = scheme_.morphisms[reader];
+      // Whoever reads a view of it back needs it in memory.
+      if (!forward && op_named(m.op).view && is_read_back(m.outputs[0])) return false;
       if ((m.phase == Phase::kForward) != forward) continue;
       if (!is_inside(m, v)) return false;
       any = true;
     }
     return any;
   }
-  bool is_joined_back(Value v) const { return is_joined(v, false); }
+  bool is_read_back(Value v) const {
+    return std::any_of(read_by_[v].begin(), read_by_[v].end(), [&](int reader) {
+      const Morphism& m = scheme_.morphisms[reader];
+      return m.phase != Phase::kForward || (op_named(m.op).view && is_read_back(m.outputs[0]));
+    });
+  }
+  // Short rows are not joined to what works on elements, so what needs whole rows is left out.
+  bool is_joined_back(Value v) const {
+    const Morphism& maker = scheme_.morphisms[made_by_[v]];
+    return !body_of(call_of(scheme_, maker)).needs_whole_rows() && is_joined(v, false);
+  }
 
   // Every reader of v reads what v is made of instead of v, which it may read already, and
   // computes; and where the forward joins v to its readers too, nobody writes it any more.
