@@ -231,7 +231,17 @@ TEST(RecomputeCheap, WhatItsReadersComputeThemselvesGainsTime) {
   gpu.target = Target::kCuda;
   EXPECT_EQ(marks_by("recompute_cheap(within=0)", gpu, text), Paths{"s"});
   EXPECT_EQ(marks_by("recompute_cheap(within=1)", gpu, text), (Paths{"s", "h"}));
-  // Were s read by a product too, somebody would have to write it.
+  // Were s read by a product too, or a view of it, somebody would have to write it.
+  const std::string joined = replaced(text, "mul(%10, %0)", "mul(%11, %0)");
+  EXPECT_EQ(marks_by("recompute_cheap(within=0)", gpu, joined), Paths{"s"});
+  const std::string view = replaced(
+      joined, "  %4 h:", "  %13 t: f32[b=64, k=2, m=256] = split(%3) {parts=2} @t\n  %4 h:");
+  EXPECT_EQ(marks_by("recompute_cheap(within=0)", gpu, view), Paths{"s"}) << "nobody reads it back";
+  const std::string read_back =
+      replaced(view, "  return",
+               "  %14 t:grad: f32[b=64, n=64] gradient = contract(%13, %13) "
+               "{map=\"bkm,nkm->bn\"} @t:grad backward\n  return");
+  EXPECT_EQ(marks_by("recompute_cheap(within=0)", gpu, read_back), Paths{});
   EXPECT_EQ(marks_by("recompute_cheap(within=0)", gpu,
                      replaced(text, "contract(%7, %4)", "contract(%7, %3)")),
             Paths{});
