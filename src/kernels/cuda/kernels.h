@@ -27,7 +27,7 @@ Launch dequantize_cuda(const KernelCall& call, const Pointers& at);
 // operand is contract's addend, or the bias of any other op.
 Launch naive_contract_cuda(const std::string& map, const KernelCall& call, const Pointers& at);
 
-// As prepare_copy (movement.h); and all bits of an object to 0.
+// As prepare_copy (kernels/cpu/copy.h); and all bits of an object to 0.
 Launch copy_cuda(const Type& from_type, const Strides& from_strides, const void* from,
                  const Type& to_type, const Strides& to_strides, void* to, void* stream);
 Launch clear_cuda(const Type& type, const Strides& strides, void* to, void* stream);
