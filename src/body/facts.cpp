@@ -41,6 +41,25 @@ bool runs_in_units(const Body& body) {
                       [](const ExprNode& n) { return n.kind == ExprKind::kRandom; });
 }
 
+std::optional<int> passed_on(const Body& body, const BodyOutput& out) {
+  const ExprNode& n = body.nodes[out.node];
+  if (n.kind != ExprKind::kInput || out.summed_axes > 0) return std::nullopt;
+  return out.row == BodyOutput::Row::kWhole ? std::optional(n.index) : std::nullopt;
+}
+
+bool is_cast(const Body& body) {
+  return body.outputs.size() == 1 && body.num_inputs() == 1 &&
+         passed_on(body, body.outputs[0]) == 0;
+}
+
+bool adds_operands(const Body& body) {
+  if (body.outputs.size() != 1 || body.num_inputs() != 2 || is_sum(body.outputs[0])) return false;
+  const ExprNode& sum = body.nodes[body.outputs[0].node];
+  if (sum.kind != ExprKind::kAdd || body.outputs[0].row != BodyOutput::Row::kWhole) return false;
+  const ExprNode &a = body.nodes[sum.args[0]], &b = body.nodes[sum.args[1]];
+  return a.kind == ExprKind::kInput && b.kind == ExprKind::kInput && a.index != b.index;
+}
+
 bool is_sum(const BodyOutput& out) {
   return out.summed_axes > 0 || out.row == BodyOutput::Row::kDropped;
 }

@@ -1,5 +1,7 @@
 // What can be said of a body without running it.
 #pragma once
+#include <optional>
+
 #include "body/body.h"
 
 namespace adjoint {
@@ -13,6 +15,12 @@ bool makes_single_numbers(const Body& body);
 bool adds_elements(const Body& body);
 // Neither sums over leading axes nor draws random numbers: pieces of it run in any order.
 bool runs_in_units(const Body& body);
+// The operand that an output is as it stands, but for its dtype; nothing where it is computed.
+std::optional<int> passed_on(const Body& body, const BodyOutput& out);
+// A body of one operand that only stores it in a dtype, maybe another one.
+bool is_cast(const Body& body);
+// The sum of its two operands, element by element.
+bool adds_operands(const Body& body);
 // Does this output add up over leading axes?
 bool is_sum(const BodyOutput& out);
 

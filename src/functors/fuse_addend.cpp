@@ -1,10 +1,11 @@
 // add(x, embed_grad(ids, dy))  ->  embed_grad(ids, dy, x): a table that two gradients meet in, as
 // where readout and embedding share it. Sums of a few rows are added where the other gradient lies;
 // a second table as large is neither written nor read.
-#include <set>
+#include <algorithm>
 
+#include "analysis/pattern.h"
+#include "body/facts.h"
 #include "functors/functor.h"
-#include "functors/only_reader.h"
 #include "functors/remove_morphisms.h"
 #include "ops/op_def.h"
 
@@ -12,51 +13,38 @@ namespace adjoint {
 
 namespace {
 
-struct Addend {
-  size_t sums;  // the morphism that makes the rows' sums
-  int add;      // the one that adds the other gradient to them
-  Value other;
-};
+// Sums of rows, which cost little beside the table that they are sums in, and could be added to it.
+bool sums_rows(const Graph&, const Morphism& m) {
+  const OpDef& op = op_named(m.op);
+  return !op.multiplies && op.addend == static_cast<int>(m.inputs.size());
+}
 
-std::vector<Addend> find_addends(const Scheme& scheme) {
-  const Reading reading(scheme);
-  std::vector<Addend> found;
-  std::set<int> taken;
-  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-    const Morphism& sums = scheme.morphisms[i];
-    const OpDef& op = op_named(sums.op);
-    // Sums of rows, which cost little beside the table that they are sums in.
-    if (op.multiplies || op.addend != static_cast<int>(sums.inputs.size())) continue;
-    const Value made = sums.outputs[0];
-    const auto reader = reading.only_reader(sums, made);
-    if (!reader) continue;
-    const Morphism& add = scheme.morphisms[*reader];
-    if (add.op != "add" || taken.count(*reader)) continue;  // it is another table's sum already
-    const Value other = add.inputs[0] == made ? add.inputs[1] : add.inputs[0];
-    const auto fits = [&](Value v) {
-      const Type &a = scheme[v].type, &b = scheme[made].type;
-      return v != made && same_shape(a, b) && a.dtype == b.dtype;
-    };
-    if (!fits(other) || !fits(add.outputs[0])) continue;
-    taken.insert(*reader);
-    found.push_back({.sums = i, .add = *reader, .other = other});
-  }
-  return found;
+// The sum of two tables of one type.
+bool adds_tables(const Graph& graph, const Morphism& m) {
+  const Scheme& scheme = graph.scheme();
+  const auto is_alike = [&](Value v) {
+    const Type &a = scheme[v].type, &b = scheme[m.outputs[0]].type;
+    return same_shape(a, b) && a.dtype == b.dtype;
+  };
+  return is_row_op(op_named(m.op)) && adds_operands(body_of(call_of(scheme, m))) &&
+         std::all_of(m.inputs.begin(), m.inputs.end(), is_alike);
 }
 
 Scheme fuse_addends(Scheme scheme, Application& application) {
-  const std::vector<Addend> found = find_addends(scheme);
-  if (found.empty()) return scheme;
+  const Pattern pattern = {adds_tables, {{.made_by = {sums_rows}, .only = true}}};
   std::vector<bool> gone(scheme.morphisms.size(), false);
-  for (const Addend& f : found) {
-    const Morphism& sums = scheme.morphisms[f.sums];
-    Morphism& both = scheme.morphisms[f.add];  // where the other gradient is there, too
+  for (const Match& found : find_joins(Graph(scheme), pattern)) {
+    const Morphism& sums = scheme.morphisms[found[1]];
+    Morphism& both = scheme.morphisms[found[0]];  // where the other gradient is there, too
+    const Value made = sums.outputs[0];
+    const Value other = both.inputs[0] == made ? both.inputs[1] : both.inputs[0];
     both.op = sums.op;
-    both.inputs = {sums.inputs[0], sums.inputs[1], f.other};
+    both.inputs = sums.inputs;
+    both.inputs.push_back(other);
     both.attrs = sums.attrs;
     // Whoever waited for the sums waits for what they are made of: what is added may be among them.
-    take_over_waits(scheme, both, sums, sums.outputs[0], sums.inputs[1]);
-    gone[f.sums] = true;
+    take_over_waits(scheme, both, sums, made, sums.inputs[1]);
+    gone[found[1]] = true;
     ++application.matches;
   }
   return without(std::move(scheme), gone);

@@ -3,8 +3,7 @@
 // the two one after the other. The CPU keeps the bits; an epilogue may apply the function to the
 // product's sums before they are rounded and added as they would be alone, so the promise is no
 // more than the same sums in another order.
-#include <algorithm>
-
+#include "analysis/pattern.h"
 #include "body/facts.h"
 #include "functors/functor.h"
 #include "functors/remove_morphisms.h"
@@ -25,55 +24,32 @@ std::optional<Body> activation(const Scheme& scheme, const Morphism& m) {
                                                                             : std::nullopt;
 }
 
-// What becomes of both must be the same, or one of them would be kept for the other's sake.
-bool belong(const Scheme& scheme, const Morphism& linear, const Morphism& act) {
-  return act.phase == linear.phase && act.epoch == linear.epoch && act.section == linear.section &&
-         scheme[act.outputs[0]].attributes == scheme[linear.outputs[0]].attributes;
-}
+bool is_linear_map(const Graph&, const Morphism& m) { return op_named(m.op).weight >= 0; }
 
-struct Epilogue {
-  size_t linear;
-  int act;
-  std::string body;
-  bool keep;  // others read what the linear map makes, too
-};
-
-std::vector<Epilogue> find_epilogues(const Scheme& scheme) {
-  const std::vector<std::vector<int>> read_by = readers(scheme);
-  std::vector<Epilogue> found;
-  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-    const Morphism& linear = scheme.morphisms[i];
-    if (op_named(linear.op).weight < 0) continue;
-    const Value pre = linear.outputs[0];
-    for (const int reader : read_by[pre]) {
-      const Morphism& act = scheme.morphisms[reader];
-      if (!belong(scheme, linear, act)) continue;
-      const auto body = activation(scheme, act);
-      if (!body) continue;
-      const bool keep = read_by[pre].size() > 1 ||
-                        std::count(scheme.outputs.begin(), scheme.outputs.end(), pre) > 0;
-      found.push_back({.linear = i, .act = reader, .body = print(*body), .keep = keep});
-      break;
-    }
-  }
-  return found;
+// An activation of what has become of the same: else one of them would be kept for the other's
+// sake.
+bool is_activation(const Graph& graph, const Morphism& m) {
+  const Scheme& scheme = graph.scheme();
+  if (!activation(scheme, m) || graph.maker(m.inputs[0]) < 0) return false;
+  return m.phase == graph.call(graph.maker(m.inputs[0])).phase &&
+         scheme[m.outputs[0]].attributes == scheme[m.inputs[0]].attributes;
 }
 
 Scheme fuse_epilogues(Scheme scheme, Application& application) {
-  const std::vector<Epilogue> found = find_epilogues(scheme);
-  if (found.empty()) return scheme;
+  const Pattern pattern = {is_activation, {{.made_by = {is_linear_map}}}};
+  const Graph graph(scheme);
   std::vector<bool> gone(scheme.morphisms.size(), false);
-  for (const Epilogue& f : found) {
-    Morphism& fused = scheme.morphisms[f.linear];
+  for (const Match& found : find_joins(graph, pattern)) {
+    Morphism &act = scheme.morphisms[found[0]], &fused = scheme.morphisms[found[1]];
     const Value pre = fused.outputs[0];
+    fused.attrs["body"] = print(*activation(scheme, act));
     fused.op = "linear_act";
-    fused.outputs = {scheme.morphisms[f.act].outputs[0]};
-    fused.attrs["body"] = f.body;
-    if (f.keep) {
+    fused.outputs = act.outputs;
+    if (!graph.only_reader(pre)) {
       fused.outputs.push_back(pre);
       fused.attrs["keep"] = int64_t{1};
     }
-    gone[f.act] = true;
+    gone[found[0]] = true;
     ++application.matches;
   }
   return without(std::move(scheme), gone);

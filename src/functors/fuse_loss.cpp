@@ -4,8 +4,8 @@
 // gradient takes the place of the logits earlier than before, hence nobody else may read them.
 #include <algorithm>
 
+#include "analysis/pattern.h"
 #include "functors/functor.h"
-#include "functors/only_reader.h"
 #include "functors/remove_morphisms.h"
 #include "ops/op_def.h"
 
@@ -13,62 +13,44 @@ namespace adjoint {
 
 namespace {
 
-class LossPairs {
- public:
-  explicit LossPairs(const Scheme& scheme)
-      : scheme_(scheme), made_by_(producers(scheme)), reading_(scheme) {}
+int64_t ignored(const Graph& graph, const Morphism& m) {
+  return ignored_target(call_of(graph.scheme(), m));
+}
 
-  // The gradient that belongs to a loss.
-  std::optional<int> gradient_of(int loss) const {
-    const Morphism& ce = scheme_.morphisms[loss];
-    const OpDef& op = op_named(ce.op);
-    if (op.loss_with_grad.empty()) return std::nullopt;
-    const Value logits = ce.inputs[0], targets = ce.inputs[1], lse = ce.outputs[2];
-    const auto found = reading_.only_reader(ce, lse);
-    if (!found) return std::nullopt;
-    const Morphism& grad = scheme_.morphisms[*found];
-    if (grad.op != op.loss_grad || grad.inputs[0] != logits || grad.inputs[1] != targets ||
-        grad.inputs[2] != lse || ignored(ce) != ignored(grad)) {
-      return std::nullopt;
-    }
-    const auto is_other = [&](int reader) { return reader != loss && reader != *found; };
-    const std::vector<int>& read_by = reading_.read_by[logits];
-    if (reading_.stays[logits] || std::any_of(read_by.begin(), read_by.end(), is_other)) {
-      return std::nullopt;
-    }
-    // The scale, and whatever else the gradient waits for, is there before the loss.
-    const auto is_later = [&](Value v) { return made_by_[v] >= loss; };
-    if (is_later(grad.inputs[3])) return std::nullopt;
-    if (std::any_of(grad.after.begin(), grad.after.end(), is_later)) return std::nullopt;
-    return found;
-  }
+bool is_loss(const Graph&, const Morphism& m) { return !op_named(m.op).loss_with_grad.empty(); }
 
- private:
-  int64_t ignored(const Morphism& m) const { return ignored_target(call_of(scheme_, m)); }
-
-  const Scheme& scheme_;
-  std::vector<int> made_by_;
-  Reading reading_;
-};
+// The gradient that belongs to a loss, of whose log-sums it reads: (logits, targets, lse, scale).
+bool is_gradient_of_loss(const Graph& graph, const Morphism& grad, Value lse) {
+  const int at = graph.maker(lse);
+  if (at < 0) return false;
+  const Morphism& loss = graph.call(at);
+  if (grad.op != op_named(loss.op).loss_grad || grad.inputs[2] != lse) return false;
+  const Value logits = loss.inputs[0], targets = loss.inputs[1];
+  if (grad.inputs[0] != logits || grad.inputs[1] != targets) return false;
+  if (ignored(graph, loss) != ignored(graph, grad)) return false;
+  const auto is_other = [&](int reader) { return reader != at && &graph.call(reader) != &grad; };
+  const std::vector<int>& readers = graph.readers(logits);
+  if (graph.stays(logits) || std::any_of(readers.begin(), readers.end(), is_other)) return false;
+  // The scale, and whatever else the gradient waits for, is there before the loss.
+  const auto is_later = [&](Value v) { return graph.maker(v) >= at; };
+  return !is_later(grad.inputs[3]) && std::none_of(grad.after.begin(), grad.after.end(), is_later);
+}
 
 Scheme fuse_losses(Scheme scheme, Application& application) {
-  std::vector<std::pair<size_t, int>> found;  // a loss and its gradient
-  const LossPairs finder(scheme);
-  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-    if (const auto grad = finder.gradient_of(static_cast<int>(i))) found.emplace_back(i, *grad);
-  }
+  const auto is_call = [](const Graph&, const Morphism& m) { return m.inputs.size() == 4; };
+  const Pattern pattern = {
+      is_call, {{.made_by = {is_loss}, .result = 2, .only = true, .fits = is_gradient_of_loss}}};
   std::vector<bool> gone(scheme.morphisms.size(), false);
-  for (const auto& [at, behind] : found) {
-    const Morphism loss = scheme.morphisms[at],
-                   grad = scheme.morphisms[behind];  // as they wait now
+  for (const Match& found : find_joins(Graph(scheme), pattern)) {
+    const Morphism grad = scheme.morphisms[found[0]], loss = scheme.morphisms[found[1]];
     // It makes a gradient, so it is counted as going back, and is the gradient by name.
-    Morphism& both = scheme.morphisms[at] = grad;
+    Morphism& both = scheme.morphisms[found[1]] = grad;
     both.op = std::string(op_named(loss.op).loss_with_grad);
     both.inputs = {loss.inputs[0], loss.inputs[1], grad.inputs[3]};
     both.outputs = {loss.outputs[0], loss.outputs[1], grad.outputs[0]};
     // Whoever waited for the log-sums waits for what is made with them.
     take_over_waits(scheme, both, loss, loss.outputs[2], loss.outputs[0]);
-    gone[behind] = true;
+    gone[found[0]] = true;
     ++application.matches;
   }
   return without(std::move(scheme), gone);

@@ -4,9 +4,9 @@
 // same sums, rounded elsewhere. After precision is realized, for epilogues are of 16 bits.
 #include <algorithm>
 
+#include "analysis/pattern.h"
 #include "body/join.h"
 #include "functors/functor.h"
-#include "functors/only_reader.h"
 #include "functors/remove_morphisms.h"
 #include "ops/fusion_limits.h"
 #include "ops/op_def.h"
@@ -31,8 +31,6 @@ struct Behind {
 };
 
 std::optional<Behind> behind(const Scheme& scheme, Value product, const Morphism& m) {
-  const OpDef& def = op_named(m.op);
-  if (!def.body || def.effect != Effect::kPure || m.outputs.size() != 1) return std::nullopt;
   if (scheme[m.outputs[0]].type != scheme[product].type) return std::nullopt;
   Behind found;
   std::vector<JoinOperand> operands;
@@ -47,51 +45,44 @@ std::optional<Behind> behind(const Scheme& scheme, Value product, const Morphism
   return found;
 }
 
-struct Pair {
-  size_t product;
-  int map;
-  Behind behind;
-};
+bool has_body(const Graph&, const Morphism& m) {
+  const OpDef& def = op_named(m.op);
+  return def.body && def.effect == Effect::kPure && m.outputs.size() == 1;
+}
 
-std::vector<Pair> find_pairs(const Scheme& scheme, const FusionLimits& limits) {
-  const Reading reading(scheme);
-  std::vector<Pair> pairs;
-  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-    const Morphism& product = scheme.morphisms[i];
-    if (!may_take_addend(op_named(product.op), product.inputs.size())) continue;
-    if (summed(scheme, product) < kLongSums) continue;
-    const Value made = product.outputs[0];
-    const auto reader = reading.only_reader(product, made);
-    if (!reader) continue;
-    if (scheme[product.inputs[0]].type.dtype != scheme[made].type.dtype) continue;
-    auto found = behind(scheme, made, scheme.morphisms[*reader]);
-    if (!found || !limits.product_end(found->body, scheme[made].type.dtype)) continue;
-    pairs.push_back({.product = i, .map = *reader, .behind = *std::move(found)});
-  }
-  return pairs;
+// A product with long sums that could have an end, of one dtype.
+bool is_long_product(const Graph& graph, const Morphism& m) {
+  const Scheme& scheme = graph.scheme();
+  return may_take_addend(op_named(m.op), m.inputs.size()) && summed(scheme, m) >= kLongSums &&
+         scheme[m.inputs[0]].type.dtype == scheme[m.outputs[0]].type.dtype;
 }
 
 Scheme fuse_products(Scheme scheme, Application& application) {
   const FusionLimits& limits = fusion_limits(application.options.target);
   // Deterministic products have no such ends.
   if (application.options.deterministic || !limits.product_end) return scheme;
-  const std::vector<Pair> pairs = find_pairs(scheme, limits);
-  if (pairs.empty()) return scheme;
+  const auto ends_product = [&](const Graph& graph, const Morphism& map, Value product) {
+    const auto found = behind(graph.scheme(), product, map);
+    return found && limits.product_end(found->body, graph.scheme()[product].type.dtype);
+  };
+  const Pattern pattern = {has_body,
+                           {{.made_by = {is_long_product}, .only = true, .fits = ends_product}}};
   std::vector<bool> gone(scheme.morphisms.size(), false);
-  for (const Pair& pair : pairs) {
-    const Morphism& product = scheme.morphisms[pair.product];
+  for (const Match& found : find_joins(Graph(scheme), pattern)) {
+    const Morphism& product = scheme.morphisms[found[1]];
     // Where the map stood: what it reads beside the product may be made after the product was.
-    Morphism& both = scheme.morphisms[pair.map];
+    Morphism& both = scheme.morphisms[found[0]];
+    const Behind map = *behind(scheme, product.outputs[0], both);
     both.op = "contract_map";
     both.inputs = product.inputs;
-    both.inputs.insert(both.inputs.end(), pair.behind.others.begin(), pair.behind.others.end());
+    both.inputs.insert(both.inputs.end(), map.others.begin(), map.others.end());
     both.attrs = product.attrs;
     both.attrs.erase("dtype");
-    both.attrs["body"] = print(pair.behind.body);
+    both.attrs["body"] = print(map.body);
     // Whoever waited for the product waits for what it is made of: what the map reads may be among
     // them.
     take_over_waits(scheme, both, product, product.outputs[0], product.inputs[0]);
-    gone[pair.product] = true;
+    gone[found[1]] = true;
     ++application.matches;
   }
   return without(std::move(scheme), gone);

@@ -3,6 +3,9 @@
 // gradients of norms and biases are a hundred vectors of a few KiB, and on a GPU a launch costs
 // more than each. Bits stay; the parts wait for the last of them, which costs next to nothing. A
 // CPU starts a call for next to nothing, and its steps are left alone.
+#include <algorithm>
+
+#include "body/facts.h"
 #include "functors/functor.h"
 #include "functors/gangs.h"
 #include "ops/op_def.h"
@@ -13,29 +16,32 @@ namespace {
 
 constexpr Bytes kSmall{1 << 20};  // a vector; its part lives to the end of the backward
 
+// Adds a vector to a sum that the next part of the batch goes on with.
+bool adds_to_sum(const Scheme& scheme, const Morphism& m) {
+  const Value sum = m.outputs[0];
+  const auto ends_here = [&](const Carry& c) { return c.out == sum; };
+  if (!std::any_of(scheme.loop.begin(), scheme.loop.end(), ends_here)) return false;
+  const Type& type = scheme[sum].type;
+  if (!m.after.empty() || type.rank() != 1 || type.bytes() > kSmall) return false;
+  const OpDef& op = op_named(m.op);
+  return is_row_op(op) && adds_operands(body_of(call_of(scheme, m))) &&
+         std::all_of(m.inputs.begin(), m.inputs.end(),
+                     [&](Value v) { return same_shape(scheme[v].type, type); });
+}
+
 Scheme gang_adds(Scheme scheme, Application& application) {
-  std::vector<bool> is_sum(scheme.objects.size(), false);
-  for (const Carry& c : scheme.loop) is_sum[c.out] = true;
-  std::map<std::string, std::vector<int>> by_kind;
+  if (scheme.loop.empty()) return scheme;
+  GangKinds kinds(scheme);
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& m = scheme.morphisms[i];
-    if (m.op != "add" || !m.after.empty() || !is_sum[m.outputs[0]]) continue;
-    const Type& type = scheme[m.outputs[0]].type;
-    if (type.rank() != 1 || type.bytes() > kSmall) continue;
-    if (scheme[m.outputs[0]].attributes.tier != Tier::kDevice) continue;
-    const auto dtype = [&](size_t k) { return std::string(name(scheme[m.inputs[k]].type.dtype)); };
-    const auto is_like_sum = [&](Value v) { return same_shape(scheme[v].type, type); };
-    if (!is_like_sum(m.inputs[0]) || !is_like_sum(m.inputs[1])) continue;
-    by_kind[gang_kind(m) + " of " + dtype(0) + " and " + dtype(1)].push_back(static_cast<int>(i));
+    if (adds_to_sum(scheme, m)) kinds.add(static_cast<int>(i), operand_dtypes(scheme, m));
   }
-  std::map<int, std::vector<int>> at;
-  for (const auto& [kind, adds] : by_kind) {
+  std::vector<Gang> gangs;
+  for (const auto& [kind, adds] : kinds.all()) {
     if (adds.size() < 2) continue;
-    at[adds.back()] = adds;
-    application.matches += static_cast<int64_t>(adds.size());
-    ++application.counts["gangs"];
+    gangs.push_back({.calls = adds, .at = adds.back(), .source = {"gradients", "sum"}});
   }
-  return with_gangs(std::move(scheme), at, {"gradients", "sum"});
+  return with_gangs(std::move(scheme), gangs, application);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 // next to nothing, and its steps are left alone.
 #include <algorithm>
 
+#include "body/facts.h"
 #include "functors/functor.h"
 #include "functors/gangs.h"
 #include "ops/op_def.h"
@@ -15,58 +16,43 @@ namespace adjoint {
 
 namespace {
 
-class Casts {
- public:
-  explicit Casts(const Scheme& scheme)
-      : scheme_(scheme), made_by_(producers(scheme)), read_by_(readers(scheme)) {}
+bool is_read_in_backward(const Graph& graph, Value v) {
+  const std::vector<int>& readers = graph.readers(v);
+  return std::any_of(readers.begin(), readers.end(), [&](int reader) {
+    const Morphism& m = graph.call(reader);
+    return m.phase == Phase::kBackward ||
+           (op_named(m.op).view && is_read_in_backward(graph, m.outputs[0]));
+  });
+}
 
-  // By the first call's place: all of them.
-  std::map<int, std::vector<int>> find(Application& application) const {
-    std::map<std::string, std::vector<int>> by_kind;
-    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
-      const Morphism& m = scheme_.morphisms[i];
-      if (!joins(m)) continue;
-      const Type& type = scheme_[m.inputs[0]].type;
-      by_kind[gang_kind(m) + " of " + std::string(name(type.dtype))].push_back(static_cast<int>(i));
-    }
-    std::map<int, std::vector<int>> at;
-    for (const auto& [kind, casts] : by_kind) {
-      if (casts.size() < 2) continue;
-      at[casts.front()] = casts;
-      application.matches += static_cast<int64_t>(casts.size());
-      ++application.counts["gangs"];
-    }
-    return at;
-  }
-
- private:
-  // Of a parameter as the step finds it, which is there from the start; one that is held back until
-  // something else has run stays so.
-  bool joins(const Morphism& m) const {
-    if (m.op != "cast" || m.epoch != 0 || !m.after.empty()) return false;
-    const Value in = m.inputs[0], out = m.outputs[0];
-    return made_by_[in] < 0 && scheme_[in].role == Role::kParameter && on_device(in) &&
-           on_device(out) &&
-           (scheme_[out].type.rank() <= 1 || (!widens(m) && read_in_backward(out)));
-  }
-
+// A cast of a parameter as the step finds it, which is there from the start. One that is held back
+// until something else has run stays so, as does one in another tier.
+bool casts_parameter(const Graph& graph, const Morphism& m) {
+  const Scheme& scheme = graph.scheme();
+  if (m.epoch != 0 || !m.after.empty() || m.inputs.size() != 1) return false;
+  const Object &in = scheme[m.inputs[0]], &out = scheme[m.outputs[0]];
+  if (graph.maker(m.inputs[0]) >= 0 || in.role != Role::kParameter) return false;
+  if (in.attributes.tier != Tier::kDevice || out.attributes.tier != Tier::kDevice) return false;
+  if (!is_row_op(op_named(m.op)) || !is_cast(body_of(call_of(scheme, m)))) return false;
   // A parameter that is held in 16 bits is wide only where it is read.
-  bool widens(const Morphism& m) const {
-    return size_of(scheme_[m.outputs[0]].type.dtype) > size_of(scheme_[m.inputs[0]].type.dtype);
-  }
-  bool on_device(Value v) const { return scheme_[v].attributes.tier == Tier::kDevice; }
+  const bool widens = size_of(out.type.dtype) > size_of(in.type.dtype);
+  return out.type.rank() <= 1 || (!widens && is_read_in_backward(graph, m.outputs[0]));
+}
 
-  bool read_in_backward(Value v) const {
-    return std::any_of(read_by_[v].begin(), read_by_[v].end(), [&](int reader) {
-      const Morphism& m = scheme_.morphisms[reader];
-      return m.phase == Phase::kBackward || (op_named(m.op).view && read_in_backward(m.outputs[0]));
-    });
+Scheme gang_casts(Scheme scheme, Application& application) {
+  const Graph graph(scheme);
+  GangKinds kinds(scheme);
+  for (int m = 0; m < graph.num_calls(); ++m) {
+    if (!casts_parameter(graph, graph.call(m))) continue;
+    kinds.add(m, operand_dtypes(scheme, graph.call(m)));
   }
-
-  const Scheme& scheme_;
-  std::vector<int> made_by_;
-  std::vector<std::vector<int>> read_by_;
-};
+  std::vector<Gang> gangs;
+  for (const auto& [kind, casts] : kinds.all()) {
+    if (casts.size() < 2) continue;
+    gangs.push_back({.calls = casts, .at = casts.front(), .source = {"parameters", "cast"}});
+  }
+  return with_gangs(std::move(scheme), gangs, application);
+}
 
 }  // namespace
 
@@ -77,11 +63,7 @@ extern const Functor functor_gang_casts = {
     .by_default = true,
     .may_match_none = true,
     .on_gpu_only = true,
-    .rules = {{FunctorPhase::kExact,
-               [](Scheme scheme, Application& application) {
-                 const auto gangs = Casts(scheme).find(application);
-                 return with_gangs(std::move(scheme), gangs, {"parameters", "cast"});
-               }}},
+    .rules = {{FunctorPhase::kExact, gang_casts}},
 };
 
 }  // namespace adjoint

@@ -2,24 +2,40 @@
 // stead.
 #pragma once
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "scheme/scheme.h"
+#include "analysis/graph.h"
 
 namespace adjoint {
 
-// Op, constants and place in the step.
-std::string gang_kind(const Morphism& m);
+// Calls of one kind have the same op and constants and may join.
+class GangKinds {
+ public:
+  explicit GangKinds(const Scheme& scheme) : scheme_(scheme) {}
 
-// Calls of one kind as one. Operands from `own` on are shared: those of the last call are all's.
-Morphism join_calls(const std::vector<const Morphism*>& calls, size_t own, Source source);
+  // `more` tells kinds apart beside that.
+  void add(int call, const std::string& more = "");
+  // Calls of each kind, in order.
+  const std::map<std::string, std::vector<int>>& all() const { return by_kind_; }
 
-// The same scheme with gangs in place of calls. Each gang stands where one of its calls did: `at`
-// maps that place to all of them, in order.
-Scheme with_gangs(Scheme scheme, const std::map<int, std::vector<int>>& at, const Source& source);
-// The same for gangs that are made already, by place; `joined` are all calls in them.
-Scheme with_gangs(Scheme scheme, std::map<int, Morphism> gangs, const std::set<int>& joined);
+ private:
+  const Scheme& scheme_;
+  std::map<std::string, std::vector<int>> by_kind_;
+};
+// The dtypes of a call's operands, which most kinds have in common.
+std::string operand_dtypes(const Scheme& scheme, const Morphism& m);
+
+// Calls that become one.
+struct Gang {
+  std::vector<int> calls;  // in order
+  int at = 0;              // the one of them in whose place the gang stands
+  size_t shared = 0;       // their last operands, which are all's
+  Source source;
+};
+// The same scheme with gangs in place of calls. Every functor that makes them counts as matches the
+// calls, and how many gangs they became.
+class Application;
+Scheme with_gangs(Scheme scheme, const std::vector<Gang>& gangs, Application& application);
 
 }  // namespace adjoint

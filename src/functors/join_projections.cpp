@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/graph.h"
 #include "analysis/roles.h"
 #include "functors/functor.h"
 #include "ops/builder.h"
@@ -15,22 +16,21 @@ namespace adjoint {
 
 namespace {
 
-using Readers = std::vector<std::vector<int>>;
-
 // A linear map by parameters of its own, whose result nothing but other morphisms wants whole.
-bool is_projection(const Scheme& scheme, const Readers& read_by, const Morphism& m) {
+bool is_projection(const Graph& graph, const Morphism& m) {
+  const Scheme& scheme = graph.scheme();
   if (op_named(m.op).weight < 0) return false;
   for (size_t k = 1; k < m.inputs.size(); ++k) {
     const Object& p = scheme[m.inputs[k]];
-    if (p.role != Role::kParameter || read_by[m.inputs[k]].size() != 1) return false;  // tied
+    if (p.role != Role::kParameter || graph.readers(m.inputs[k]).size() != 1) return false;  // tied
     for (const Axis& axis : p.type.axes) {
       if (axis.physical() != axis.size) return false;
     }
   }
   const Value out = m.outputs[0];
   if (std::count(scheme.outputs.begin(), scheme.outputs.end(), out)) return false;
-  return std::none_of(read_by[out].begin(), read_by[out].end(), [&](int reader) {
-    const Morphism& r = scheme.morphisms[reader];
+  return std::none_of(graph.readers(out).begin(), graph.readers(out).end(), [&](int reader) {
+    const Morphism& r = graph.call(reader);
     return op_named(r.op).loss && r.inputs[0] == out;
   });
 }
@@ -43,7 +43,7 @@ bool same_kind(const Object& a, const Object& b) {
 // frozen, or the frozen rows would get gradients.
 bool fits(const Scheme& scheme, const Morphism& a, const Morphism& b) {
   if (a.inputs[0] != b.inputs[0] || a.inputs.size() != b.inputs.size()) return false;
-  if (a.phase != b.phase || a.epoch != b.epoch || a.section != b.section) return false;
+  if (a.phase != b.phase || !may_join(scheme, a, b)) return false;
   for (size_t k = 1; k < a.inputs.size(); ++k) {
     if (!same_kind(scheme[a.inputs[k]], scheme[b.inputs[k]])) return false;
   }
@@ -52,12 +52,12 @@ bool fits(const Scheme& scheme, const Morphism& a, const Morphism& b) {
 
 // Groups of morphisms to join, by the first of each.
 std::map<int, std::vector<int>> find_groups(const Scheme& scheme) {
-  const Readers read_by = readers(scheme);
+  const Graph graph(scheme);
   const Roles roles(scheme);
   std::map<int, std::vector<int>> groups;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& m = scheme.morphisms[i];
-    if (!is_projection(scheme, read_by, m)) continue;
+    if (!is_projection(graph, m)) continue;
     const auto home = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
       return roles.use_of(group.first) == roles.use_of(static_cast<int>(i)) &&
              fits(scheme, scheme.morphisms[group.first], m);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "analysis/totals.h"
+#include "body/facts.h"
 #include "body/join.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
@@ -133,12 +134,9 @@ class Round {
     const OpCall call = call_of(result_, m);
     const Body body = body_of(call);
     for (size_t k = 0; k < m.outputs.size(); ++k) {
-      const BodyOutput& out = body.outputs[k];
-      const ExprNode& n = body.nodes[out.node];
-      const bool plain =
-          n.kind == ExprKind::kInput && out.summed_axes == 0 && out.row == BodyOutput::Row::kWhole;
-      if (!plain || !same_shape(call.inputs[n.index], result_[m.outputs[k]].type)) continue;
-      const Value from = m.inputs[n.index];
+      const auto operand = passed_on(body, body.outputs[k]);
+      if (!operand || !same_shape(call.inputs[*operand], result_[m.outputs[k]].type)) continue;
+      const Value from = m.inputs[*operand];
       const Dtype here = result_[m.outputs[k]].type.dtype, there = result_[from].type.dtype;
       passes_on_[m.outputs[k]] = from;
       if (here == there) {

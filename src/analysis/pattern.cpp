@@ -1,0 +1,66 @@
+#include "analysis/pattern.h"
+
+#include <algorithm>
+#include <set>
+
+namespace adjoint {
+
+namespace {
+
+// The call that makes v, seen through those that make no difference.
+std::optional<Match> match_maker(const Graph& graph, const Pattern::Operand& operand, Value v) {
+  for (;;) {
+    const int maker = graph.maker(v);
+    if (maker < 0 || (operand.only && !graph.only_reader(v))) return std::nullopt;
+    const Morphism& m = graph.call(maker);
+    const bool result =
+        operand.result < static_cast<int>(m.outputs.size()) && m.outputs[operand.result] == v;
+    if (result) {
+      if (auto found = match(graph, operand.made_by, maker)) return found;
+    }
+    if (!operand.through || m.inputs.empty() || !operand.through(graph, m)) return std::nullopt;
+    v = m.inputs[0];
+  }
+}
+
+}  // namespace
+
+std::optional<Match> match(const Graph& graph, const Pattern& pattern, int call) {
+  const Morphism& m = graph.call(call);
+  if (!pattern.is(graph, m)) return std::nullopt;
+  Match calls = {call};
+  std::set<size_t> taken;  // operands of the call
+  for (const Pattern::Operand& operand : pattern.operands) {
+    std::optional<Match> found;
+    for (size_t k = 0; k < m.inputs.size() && !found; ++k) {
+      const Value v = m.inputs[k];
+      if (taken.count(k) || (operand.only && std::count(m.inputs.begin(), m.inputs.end(), v) > 1)) {
+        continue;
+      }
+      if (operand.fits && !operand.fits(graph, m, v)) continue;
+      found = match_maker(graph, operand, v);
+      if (found) taken.insert(k);
+    }
+    if (!found) return std::nullopt;
+    calls.insert(calls.end(), found->begin(), found->end());
+  }
+  return calls;
+}
+
+std::vector<Match> find_joins(const Graph& graph, const Pattern& pattern) {
+  std::vector<Match> all;
+  std::set<int> taken;
+  for (int m = 0; m < graph.num_calls(); ++m) {
+    auto found = match(graph, pattern, m);
+    if (!found) continue;
+    const auto is_free = [&](int call) {
+      return !taken.count(call) && may_join(graph.scheme(), graph.call(call), graph.call(m));
+    };
+    if (!std::all_of(found->begin(), found->end(), is_free)) continue;
+    taken.insert(found->begin(), found->end());
+    all.push_back(*std::move(found));
+  }
+  return all;
+}
+
+}  // namespace adjoint
