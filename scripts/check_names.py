@@ -8,18 +8,7 @@ import re
 import sys
 
 COMPARISON = re.compile(r'(\bop|\.op|\bdef\.name|\bop\.name)\s*(==|!=)\s*"|\bop\.starts_with\("')
-ALLOWED = {
-    "bench/bare_product.cpp": 1,
-    "bench/hot_call.cpp": 1,
-    "bench/op_bench.cpp": 2,
-    "functors/fp16.cpp": 2,
-    "functors/realize_precision.cpp": 1,
-    "functors/realize_time.cpp": 4,
-    "functors/reference.cpp": 2,
-    "functors/simplify.cpp": 2,
-    "laws/compare.cpp": 1,
-    "report/step_times.cpp": 2,
-}
+ALLOWED = {}
 
 
 def main() -> int:

@@ -117,8 +117,9 @@ class Splitter {
     const Axis& axis = scheme_[in].type.axes[split_.axes[in]];
     const bool added_to = has_addend(op_named(m.op), m.inputs.size()) &&
                           map.outputs[0].find(letter) == std::string::npos;
-    const bool whole = map.whole.find(letter) != std::string::npos && !added_to;
-    if (whole || !std::isalpha(static_cast<unsigned char>(letter))) {
+    const bool whole = map.uncut().find(letter) != std::string::npos;
+    const bool only_added_to = added_to && map.whole.find(letter) != std::string::npos;
+    if (whole && !only_added_to) {
       refuse(at(m), " needs the axis ", axis.name, "=", axis.size, " of ", named(in),
              " whole, and that axis holds the samples that come in parts");
     }

@@ -7,20 +7,23 @@ namespace adjoint {
 
 namespace {
 
-// The call that makes v, seen through those that make no difference.
-std::optional<Match> match_maker(const Graph& graph, const Pattern::Operand& operand, Value v) {
-  for (;;) {
-    const int maker = graph.maker(v);
-    if (maker < 0 || (operand.only && !graph.only_reader(v))) return std::nullopt;
-    const Morphism& m = graph.call(maker);
-    const bool result =
-        operand.result < static_cast<int>(m.outputs.size()) && m.outputs[operand.result] == v;
-    if (result) {
-      if (auto found = match(graph, operand.made_by, maker)) return found;
-    }
-    if (!operand.through || m.inputs.empty() || !operand.through(graph, m)) return std::nullopt;
-    v = m.inputs[0];
+// The call that makes v, or one behind calls that make no difference; `seen` are objects that were
+// looked at.
+std::optional<Match> match_maker(const Graph& graph, const Pattern::Operand& operand, Value v,
+                                 std::set<Value>& seen) {
+  const int maker = graph.maker(v);
+  if (maker < 0 || !seen.insert(v).second) return std::nullopt;
+  if (operand.only && !graph.only_reader(v)) return std::nullopt;
+  const Morphism& m = graph.call(maker);
+  const size_t result = operand.result;
+  if (result < m.outputs.size() && m.outputs[result] == v) {
+    if (auto found = match(graph, operand.made_by, maker)) return found;
   }
+  if (!operand.through || !operand.through(graph, m)) return std::nullopt;
+  for (const Value in : m.inputs) {
+    if (auto found = match_maker(graph, operand, in, seen)) return found;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -38,7 +41,8 @@ std::optional<Match> match(const Graph& graph, const Pattern& pattern, int call)
         continue;
       }
       if (operand.fits && !operand.fits(graph, m, v)) continue;
-      found = match_maker(graph, operand, v);
+      std::set<Value> seen;
+      found = match_maker(graph, operand, v, seen);
       if (found) taken.insert(k);
     }
     if (!found) return std::nullopt;

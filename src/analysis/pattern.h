@@ -21,7 +21,7 @@ struct Pattern::Operand {
   Pattern made_by;
   int result = 0;     // which result of that call is read
   bool only = false;  // once, and by nobody else; it neither leaves the step nor is carried
-  Is through = {};    // calls in between that make no difference, as casts or views of operand 0
+  Is through = {};    // calls in between that make no difference, as casts or views
   // What more the reading call must be, which depends on where it reads the object.
   std::function<bool(const Graph&, const Morphism& reader, Value read)> fits = {};
 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/pattern.h"
 #include "base/error.h"
 #include "ops/op_def.h"
 
@@ -130,6 +131,7 @@ Roles::Roles(const Scheme& scheme)
       parameter_gradient_(scheme.objects.size(), false),
       constant_gradient_(scheme.objects.size(), false),
       in_attention_(scheme.objects.size(), false),
+      attends_(scheme.morphisms.size(), false),
       state_index_(scheme.objects.size(), -1) {
   std::set<std::string_view> parameters, constants;
   for (const Value in : scheme.inputs) {
@@ -163,9 +165,31 @@ Roles::Roles(const Scheme& scheme)
   for (size_t l = 0; l < chain_.states.size(); ++l) {
     state_index_[chain_.states[l]] = static_cast<int>(l);
   }
+  find_attentions();
   find_uses();
   find_uses_of_objects();
   find_attention_insides();
+}
+
+// An attention is an op that says so, or is written in smaller ones: a product of two activations,
+// of which one is made, by bodies and views alone, of another such product. Scores and what they
+// mix are these two; between them may be a softmax with any mask, or nothing.
+void Roles::find_attentions() {
+  const Graph graph(scheme_);
+  const auto is_product = [&](const Graph&, const Morphism& m) {
+    return m.phase == Phase::kForward && op_named(m.op).multiplies && from_data_[m.inputs[0]] &&
+           from_data_[m.inputs[1]];
+  };
+  const auto is_between = [](const Graph&, const Morphism& m) {
+    return op_named(m.op).body || op_named(m.op).view;
+  };
+  const Pattern mixing = {is_product, {{.made_by = {is_product}, .through = is_between}}};
+  for (int m = 0; m < graph.num_calls(); ++m) {
+    if (op_named(graph.call(m).op).attends) attends_[m] = true;
+    const auto found = match(graph, mixing, m);
+    if (!found) continue;
+    for (const int product : *found) attends_[product] = true;
+  }
 }
 
 // Forward facts flow along what is no linear map by a parameter: "an attention reads it" against
@@ -187,7 +211,7 @@ void Roles::find_uses() {
   for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
     const Morphism& m = scheme_.morphisms[i];
     if (m.phase != Phase::kForward || by_parameter(m)) continue;
-    const bool attends = op_named(m.op).attends, loses = is_loss(m);
+    const bool attends = attends_[i], loses = is_loss(m);
     const bool chooses = op_named(m.op).effect == Effect::kChoosing;
     const auto any = [&](const std::vector<bool>& flags) {
       return std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) { return flags[v]; });
@@ -202,7 +226,7 @@ void Roles::find_uses() {
     const Morphism& m = scheme_.morphisms[i];
     if (m.phase != Phase::kForward) continue;
     const bool linear = by_parameter(m);
-    bool comes = op_named(m.op).attends, reads_parameter = false, table = false;
+    bool comes = attends_[i], reads_parameter = false, table = false;
     for (const Value in : m.inputs) {
       comes = comes || from_attention[in];
       reads_parameter = reads_parameter || alone[in];
@@ -268,7 +292,7 @@ void Roles::find_attention_insides() {
   for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
     const Morphism& m = scheme_.morphisms[i];
     if (m.phase != Phase::kForward || is_linear(uses_[i])) continue;
-    const bool leads = op_named(m.op).attends || in_attention_[m.outputs[0]];
+    const bool leads = attends_[i] || in_attention_[m.outputs[0]];
     if (!leads) continue;
     for (const Value out : m.outputs) in_attention_[out] = from_data_[out];
     for (const Value in : m.inputs) {

@@ -61,6 +61,7 @@ class Roles {
   std::string describe() const;
 
  private:
+  void find_attentions();
   void find_uses();
   void find_uses_of_objects();
   void find_attention_insides();
@@ -76,6 +77,7 @@ class Roles {
   std::vector<std::vector<int>> readers_;  // per object, of the forward pass
   std::vector<int> made_by_;
   std::vector<bool> parameter_gradient_, constant_gradient_, in_attention_;
+  std::vector<bool> attends_;  // per morphism: an attention, or one of the products that it is
   std::vector<int> state_index_;
 };
 

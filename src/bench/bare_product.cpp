@@ -29,7 +29,7 @@ std::optional<Product> product_of(const KernelCall& k) {
                             k.outputs.back(), k.out_strides.back());
   if (!product) return product;
   const bool third = call.inputs.size() > 2;
-  product->accumulate = third && call.op == "contract";
+  product->accumulate = has_addend(op_named(call.op), call.inputs.size());
   product->bias = third && call.inputs[2].rank() == 1;
   return product;
 }

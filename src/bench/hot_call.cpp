@@ -63,7 +63,9 @@ HotCall::HotCall(const Scheme& scheme, const Plan& plan, const Morphism& m, GpuS
   for (const Value v : m.outputs) at_.out.push_back(make(plan, v, scheme[v].type).data());
   // A sum goes on in place. Nothing else does here: what is applied to its own result again and
   // again ends in numbers that no step sees.
-  if (m.op == "contract" && m.inputs.size() > 2) at_.in[2] = at_.out[0];
+  if (const OpDef& op = op_named(m.op); op.multiplies && has_addend(op, m.inputs.size())) {
+    at_.in[op.addend] = at_.out[0];
+  }
   buffers_.emplace_back(workspace_bytes(kernel_), stream_ ? Memory::kGpu : Memory::kHost);
   at_.workspace = buffers_.back().data();
 }

@@ -64,7 +64,7 @@ class Peaks {
     rates_[target_ == Target::kCpu ? Dtype::kF32 : Dtype::kBF16] = peak.flops;
   }
   double rate(const Scheme& scheme, const Morphism& m) {
-    const bool multiplies = is_product(m.op) || m.op.starts_with("attention");
+    const bool multiplies = op_named(m.op).cost != CostClass::kRows;
     const Dtype own = multiplies ? scheme[m.inputs[0]].type.dtype : Dtype::kF32;
     const Dtype dtype = is_float(own) ? own : Dtype::kF32;
     const auto [found, is_new] = rates_.emplace(dtype, 0);
@@ -97,7 +97,7 @@ std::vector<Gathered> gather(const Scheme& step, const Plan& plan, const Measure
                              .op = m.op,
                              .flops = static_cast<double>(count_flops(call_of(step, m))),
                              .bytes = bytes_moved(step, m),
-                             .more = is_product(m.op) && m.op != "linear" && m.op != "contract"},
+                             .more = is_product(m.op) && m.attrs.count("body") > 0},
                      .morphism = planned.morphism});
     }
     Gathered& g = all[found->second];

@@ -56,7 +56,7 @@ int run(const std::string& which, bool as_json) {
       out.push_back(to_json(*f));
       if (as_json) continue;
       std::cout << fmt::format("\n  {}\n      {}\n      law: {}{}\n", signature(*f), f->summary,
-                               name(f->law), f->on_gpu_only ? "; on a GPU only" : "");
+                               name(f->law), f->on_gpu_only ? "; on a GPU" : "");
       if (which.empty()) continue;
       for (const FunctorParam& p : f->params) {
         if (!p.summary.empty()) std::cout << fmt::format("      {}: {}\n", p.name, p.summary);

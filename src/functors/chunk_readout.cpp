@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/graph.h"
 #include "base/error.h"
 #include "functors/functor.h"
 #include "ops/axes.h"
@@ -54,14 +55,7 @@ bool takes_addend(const Morphism& m) {
 
 class ReadoutFinder {
  public:
-  explicit ReadoutFinder(const Scheme& scheme)
-      : scheme_(scheme),
-        made_by_(producers(scheme)),
-        read_by_(readers(scheme)),
-        outside_(scheme.objects.size(), false) {
-    for (const Value v : scheme.outputs) outside_[v] = true;
-    for (const Carry& c : scheme.carries) outside_[c.out] = true;
-  }
+  explicit ReadoutFinder(const Scheme& scheme) : scheme_(scheme), graph_(scheme) {}
 
   std::optional<Readout> at(int loss) const {
     const Morphism& ce = scheme_.morphisms[loss];
@@ -70,8 +64,8 @@ class ReadoutFinder {
     Readout r{.loss = loss, .lead = scheme_[ce.inputs[1]].type.rank()};
     if (r.lead < 1 || !take_linear(r, logits)) return std::nullopt;
     for (const Value v : {logits, lse}) {
-      if (outside_[v]) return std::nullopt;
-      for (const int reader : read_by_[v]) {
+      if (graph_.stays(v)) return std::nullopt;
+      for (const int reader : graph_.readers(v)) {
         if (reader == loss) continue;
         if (r.loss_grad >= 0 && reader != r.loss_grad) return std::nullopt;
         r.loss_grad = reader;
@@ -87,8 +81,8 @@ class ReadoutFinder {
     int ready = 0;
     const auto wait_for = [&](int m) {
       for (const Value in : scheme_.morphisms[m].inputs) {
-        if (r.holds(made_by_[in]) || move_up(r, made_by_[in])) continue;
-        ready = std::max(ready, made_by_[in]);
+        if (r.holds(graph_.maker(in)) || move_up(r, graph_.maker(in))) continue;
+        ready = std::max(ready, graph_.maker(in));
       }
     };
     wait_for(r.loss_grad);
@@ -96,7 +90,7 @@ class ReadoutFinder {
     if (ready < r.loss) return r.loss;
     if (ready > r.loss_grad) return std::nullopt;
     for (const Value v : scheme_.morphisms[r.loss].outputs) {
-      for (const int reader : read_by_[v]) {
+      for (const int reader : graph_.readers(v)) {
         if (reader < r.loss_grad) return std::nullopt;
       }
     }
@@ -109,11 +103,12 @@ class ReadoutFinder {
   bool move_up(Readout& r, int m) const {
     if (m <= r.loss) return false;
     const Morphism& morphism = scheme_.morphisms[m];
-    const auto is_there = [&](Value v) { return made_by_[v] < 0; };
+    const auto is_there = [&](Value v) { return graph_.maker(v) < 0; };
     if (!morphism.after.empty() || op_named(morphism.op).effect != Effect::kPure) return false;
     const auto is_late = [&](int reader) { return reader > r.loss_grad || r.holds(reader); };
     for (const Value out : morphism.outputs) {
-      if (!std::all_of(read_by_[out].begin(), read_by_[out].end(), is_late)) return false;
+      if (!std::all_of(graph_.readers(out).begin(), graph_.readers(out).end(), is_late))
+        return false;
     }
     if (!std::all_of(morphism.inputs.begin(), morphism.inputs.end(), is_there)) return false;
     r.first.push_back(m);
@@ -123,8 +118,9 @@ class ReadoutFinder {
   // From the logits back to the linear map that makes them.
   bool take_linear(Readout& r, Value logits) const {
     for (Value v = logits;; v = scheme_.morphisms[r.before.front()].inputs[0]) {
-      const int maker = made_by_[v];
-      if (maker < 0 || outside_[v] || (v != logits && read_by_[v].size() != 1)) return false;
+      const int maker = graph_.maker(v);
+      if (maker < 0 || graph_.stays(v) || (v != logits && graph_.readers(v).size() != 1))
+        return false;
       r.before.insert(r.before.begin(), maker);
       if (op_named(scheme_.morphisms[maker].op).weight >= 0) return true;
       if (!is_unary(scheme_.morphisms[maker])) return false;
@@ -132,7 +128,7 @@ class ReadoutFinder {
       const IndexMap map = index_map_of(call_of(scheme_, scheme_.morphisms[maker]));
       const std::string rows = map.inputs[0].substr(0, r.lead);
       if (map.outputs[0].substr(0, r.lead) != rows) return false;
-      if (rows.find_first_of(map.whole + ".1") != std::string::npos) return false;
+      if (rows.find_first_of(map.uncut()) != std::string::npos) return false;
     }
   }
 
@@ -148,15 +144,15 @@ class ReadoutFinder {
 
   // The gradient of the logits is read only by what works row by row or sums over rows.
   bool take_readers(Readout& r, Value dlogits) const {
-    if (outside_[dlogits]) return false;
-    for (const int reader : read_by_[dlogits]) {
+    if (graph_.stays(dlogits)) return false;
+    for (const int reader : graph_.readers(dlogits)) {
       const Morphism& m = scheme_.morphisms[reader];
       if (m.inputs[0] != dlogits || std::count(m.inputs.begin(), m.inputs.end(), dlogits) > 1) {
         return false;
       }
       const OpCall call = call_of(scheme_, m);
       if (call.attrs.count("shape")) return false;
-      const IndexMap map = index_map_of(call);
+      IndexMap map = index_map_of(call);
       const std::string rows = map.inputs[0].substr(0, r.lead);
       const auto fits = [&](const std::string& letters) {
         return letters.substr(0, r.lead) == rows ||
@@ -166,8 +162,8 @@ class ReadoutFinder {
       if (!std::all_of(map.outputs.begin(), map.outputs.end(), fits)) return false;
       // What adds to a sum over rows needs them whole, unless the sum is handed on.
       const bool sums = map.outputs[0].find_first_of(rows) == std::string::npos;
-      const std::string whole = has_addend(m) && sums ? "" : map.whole;
-      if (rows.find_first_of(whole + ".1") != std::string::npos) return false;
+      if (has_addend(m) && sums) map.whole.clear();
+      if (rows.find_first_of(map.uncut()) != std::string::npos) return false;
       r.after.push_back(reader);
       if (is_unary(m) && same_shape(scheme_[m.outputs[0]].type, scheme_[dlogits].type) &&
           !take_readers(r, m.outputs[0])) {
@@ -178,9 +174,7 @@ class ReadoutFinder {
   }
 
   const Scheme& scheme_;
-  std::vector<int> made_by_;
-  std::vector<std::vector<int>> read_by_;
-  std::vector<bool> outside_;
+  Graph graph_;
 };
 
 // How the rows are cut: one axis into `pieces`, those before it into single steps.

@@ -3,7 +3,6 @@
 // Such a step changes nothing else: without clipping, too, every update waits for the one norm.
 // Parameters, their gradients, the optimizer's state and all sums stay float32.
 #include <map>
-#include <set>
 
 #include "analysis/roles.h"
 #include "functors/functor.h"
@@ -31,22 +30,18 @@ Scheme narrow_activations(const Scheme& scheme, Application& application) {
   return result;
 }
 
-// The morphism that makes the norm of all gradients, which the step returns.
-const Morphism* global_factor(const Scheme& scheme) {
-  const std::set<Value> returned(scheme.outputs.begin(), scheme.outputs.end());
-  for (const Morphism& m : scheme.morphisms) {
-    if (m.op == "gradient_factor" && m.outputs.size() == 3 && returned.count(m.outputs[2])) {
-      return &m;
-    }
-  }
-  return nullptr;
+// The call that makes the norm of all gradients, the third that a step returns: it takes (count,
+// scale, squares) and gives (factor, is it finite, norm).
+const Morphism& global_factor(const Scheme& scheme) {
+  CHECK(scheme.outputs.size() == 3, "a step returns loss, count and the norm of its gradients");
+  const int maker = producers(scheme)[scheme.outputs[2]];
+  CHECK(maker >= 0 && scheme.morphisms[maker].outputs.size() == 3, "the norm has a factor");
+  return scheme.morphisms[maker];
 }
 
 Scheme scale_loss(const Scheme& scheme, Application& application) {
   if (!application.training) return scheme;
-  const Morphism* found = global_factor(scheme);
-  CHECK(found, "a step returns the norm of its gradients");
-  const Morphism whole = *found;
+  const Morphism whole = global_factor(scheme);
   Scheme result = scheme;
   const Value scale = whole.inputs[1], norm = whole.outputs[2];
   if (result[scale].role != Role::kControl) application.refuse("the loss is scaled already");
@@ -61,7 +56,7 @@ Scheme scale_loss(const Scheme& scheme, Application& application) {
   // One answer for all: a gradient that overflowed says nothing about the others.
   std::map<Value, Value> renamed;
   for (const Morphism& m : result.morphisms) {
-    if (m.op == "gradient_factor") renamed[m.outputs[1]] = whole.outputs[1];
+    if (m.op == whole.op) renamed[m.outputs[1]] = whole.outputs[1];
   }
   for (Morphism& m : result.morphisms) {
     for (Value& in : m.inputs) {

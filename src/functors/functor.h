@@ -137,7 +137,7 @@ struct Functor {
   std::vector<FunctorParam> params = {};
   bool by_default = false;      // on unless switched off by name
   bool may_match_none = false;  // else no match is an error: true of those on by default
-  bool on_gpu_only = false;     // steps for a CPU are left alone
+  bool on_gpu_only = false;  // by default: it gains a CPU nothing, and runs there where it is named
   std::vector<FunctorRule> rules = {};
   std::string text = {};  // of one that is written as text
 };
@@ -161,6 +161,10 @@ struct StackedFunctor {
   bool by_default = false;
   std::string print() const { return functor.name + args.print(); }
 };
+// Is it on by default, and for another target?
+inline bool is_idle(const StackedFunctor& f, Target target) {
+  return f.by_default && f.functor.on_gpu_only && target == Target::kCpu;
+}
 struct Stack {
   std::vector<StackedFunctor> functors;  // in the order in which a phase applies them
   std::vector<std::string> off = {};     // defaults that were switched off

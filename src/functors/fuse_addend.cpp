@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "analysis/pattern.h"
-#include "body/facts.h"
 #include "functors/functor.h"
 #include "functors/remove_morphisms.h"
 #include "ops/op_def.h"
@@ -26,8 +25,7 @@ bool adds_tables(const Graph& graph, const Morphism& m) {
     const Type &a = scheme[v].type, &b = scheme[m.outputs[0]].type;
     return same_shape(a, b) && a.dtype == b.dtype;
   };
-  return is_row_op(op_named(m.op)) && adds_operands(body_of(call_of(scheme, m))) &&
-         std::all_of(m.inputs.begin(), m.inputs.end(), is_alike);
+  return is_addition(call_of(scheme, m)) && std::all_of(m.inputs.begin(), m.inputs.end(), is_alike);
 }
 
 Scheme fuse_addends(Scheme scheme, Application& application) {

@@ -15,11 +15,8 @@ namespace adjoint {
 
 namespace {
 
-// An epilogue costs a product more than the pass that it spares where the sums are short: on an
-// H200 1.3 times as much at 256, the same or a little less at 768. Where it turns is a guess.
-constexpr int64_t kLongSums = 512;
-
-int64_t summed(const Scheme& scheme, const Morphism& product) {
+// How many terms each of its sums has.
+int64_t terms(const Scheme& scheme, const Morphism& product) {
   const int64_t results = scheme[product.outputs[0]].type.num_elements();
   return count_flops(call_of(scheme, product)) / std::max<int64_t>(2 * results, 1);
 }
@@ -50,10 +47,10 @@ bool has_body(const Graph&, const Morphism& m) {
   return def.body && def.effect == Effect::kPure && m.outputs.size() == 1;
 }
 
-// A product with long sums that could have an end, of one dtype.
-bool is_long_product(const Graph& graph, const Morphism& m) {
+// A product that could have an end, of one dtype.
+bool is_product(const Graph& graph, const Morphism& m) {
   const Scheme& scheme = graph.scheme();
-  return may_take_addend(op_named(m.op), m.inputs.size()) && summed(scheme, m) >= kLongSums &&
+  return may_take_addend(op_named(m.op), m.inputs.size()) &&
          scheme[m.inputs[0]].type.dtype == scheme[m.outputs[0]].type.dtype;
 }
 
@@ -61,12 +58,14 @@ Scheme fuse_products(Scheme scheme, Application& application) {
   const FusionLimits& limits = fusion_limits(application.options.target);
   // Deterministic products have no such ends.
   if (application.options.deterministic || !limits.product_end) return scheme;
+  const auto is_long = [&](const Graph& graph, const Morphism& m) {
+    return is_product(graph, m) && terms(graph.scheme(), m) >= limits.product_end_terms;
+  };
   const auto ends_product = [&](const Graph& graph, const Morphism& map, Value product) {
     const auto found = behind(graph.scheme(), product, map);
     return found && limits.product_end(found->body, graph.scheme()[product].type.dtype);
   };
-  const Pattern pattern = {has_body,
-                           {{.made_by = {is_long_product}, .only = true, .fits = ends_product}}};
+  const Pattern pattern = {has_body, {{.made_by = {is_long}, .only = true, .fits = ends_product}}};
   std::vector<bool> gone(scheme.morphisms.size(), false);
   for (const Match& found : find_joins(Graph(scheme), pattern)) {
     const Morphism& product = scheme.morphisms[found[1]];

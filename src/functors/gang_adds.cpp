@@ -5,7 +5,6 @@
 // CPU starts a call for next to nothing, and its steps are left alone.
 #include <algorithm>
 
-#include "body/facts.h"
 #include "functors/functor.h"
 #include "functors/gangs.h"
 #include "ops/op_def.h"
@@ -23,8 +22,7 @@ bool adds_to_sum(const Scheme& scheme, const Morphism& m) {
   if (!std::any_of(scheme.loop.begin(), scheme.loop.end(), ends_here)) return false;
   const Type& type = scheme[sum].type;
   if (!m.after.empty() || type.rank() != 1 || type.bytes() > kSmall) return false;
-  const OpDef& op = op_named(m.op);
-  return is_row_op(op) && adds_operands(body_of(call_of(scheme, m))) &&
+  return is_addition(call_of(scheme, m)) &&
          std::all_of(m.inputs.begin(), m.inputs.end(),
                      [&](Value v) { return same_shape(scheme[v].type, type); });
 }

@@ -7,7 +7,6 @@
 // next to nothing, and its steps are left alone.
 #include <algorithm>
 
-#include "body/facts.h"
 #include "functors/functor.h"
 #include "functors/gangs.h"
 #include "ops/op_def.h"
@@ -33,7 +32,7 @@ bool casts_parameter(const Graph& graph, const Morphism& m) {
   const Object &in = scheme[m.inputs[0]], &out = scheme[m.outputs[0]];
   if (graph.maker(m.inputs[0]) >= 0 || in.role != Role::kParameter) return false;
   if (in.attributes.tier != Tier::kDevice || out.attributes.tier != Tier::kDevice) return false;
-  if (!is_row_op(op_named(m.op)) || !is_cast(body_of(call_of(scheme, m)))) return false;
+  if (!is_cast(call_of(scheme, m))) return false;
   // A parameter that is held in 16 bits is wide only where it is read.
   const bool widens = size_of(out.type.dtype) > size_of(in.type.dtype);
   return out.type.rank() <= 1 || (!widens && is_read_in_backward(graph, m.outputs[0]));

@@ -12,11 +12,11 @@ namespace adjoint {
 
 namespace {
 
-constexpr int64_t kMultiple = 128, kLeastSize = 256;
+constexpr int64_t kMultiple = 128;
 constexpr int64_t kMoved = 16;  // bytes
 
-bool is_odd(const Axis& axis, Dtype dtype) {
-  return axis.size >= kLeastSize && axis.padded == 0 &&
+bool is_odd(const Axis& axis, Dtype dtype, int64_t least) {
+  return axis.size >= least && axis.padded == 0 &&
          axis.size * std::min<int64_t>(2, size_of(dtype).count) % kMoved != 0;
 }
 
@@ -32,6 +32,7 @@ std::vector<std::vector<Value>> sums_of_parts(const Scheme& scheme) {
 }
 
 Scheme run(Scheme scheme, Application& application) {
+  const int64_t least = application.args.whole("least");
   std::vector<bool> fixed(scheme.objects.size(), false);
   for (const auto* values : {&scheme.inputs, &scheme.outputs}) {
     for (const Value v : *values) fixed[v] = true;
@@ -67,7 +68,7 @@ Scheme run(Scheme scheme, Application& application) {
     // The row, and of a matrix the number of rows: that is a row's length in its transpose.
     bool padded = false;
     for (Axis* axis : {&type.axes.back(), type.rank() == 2 ? &type.axes.front() : nullptr}) {
-      if (!axis || !is_odd(*axis, type.dtype)) continue;
+      if (!axis || !is_odd(*axis, type.dtype, least)) continue;
       axis->padded = (axis->size + kMultiple - 1) / kMultiple * kMultiple;
       padded = true;
     }
@@ -82,6 +83,10 @@ extern const Functor functor_pad_rows = {
     .name = "pad_rows",
     .summary = "odd sizes get room for a multiple of 128",
     .law = Law::kReassociating,
+    .params = {{.name = "least",
+                .otherwise = "256",
+                .summary = "the smallest size that gets room",
+                .on_small = "16"}},
     .by_default = true,
     .may_match_none = true,
     .on_gpu_only = true,

@@ -53,7 +53,7 @@ class Pipeline {
       result_.applied.push_back({.name = f.print(),
                                  .law = f.functor.law,
                                  .by_default = f.by_default,
-                                 .idle = f.functor.on_gpu_only && options.target == Target::kCpu});
+                                 .idle = is_idle(f, options.target)});
     }
   }
 

@@ -263,9 +263,7 @@ class Realization {
     if (differs() && def.body && !def.wide) {
       Body body = body_of(call_of(after_, m));
       for (size_t k = 0; k < want.size(); ++k) body.outputs[k].dtype = want[k];
-      if (m.op != "map") m.attrs.clear();
-      m.op = "map";
-      m.attrs["body"] = print(body);
+      say_body(m, body);
       types = infer_types(call_of(after_, m));
     }
     const std::vector<Value> outputs = m.outputs;

@@ -265,7 +265,7 @@ class Realization {
   Morphism* adder_of(Value v) {
     Morphism& maker = maker_of(v);
     if (may_take_addend(op_named(maker.op), maker.inputs.size())) return &maker;
-    if (maker.op != "add") return nullptr;
+    if (!is_addition(call_of(result_, maker))) return nullptr;
     for (const Value term : maker.inputs) {
       if (!is_own_term(term) || result_[term].type != result_[v].type) continue;
       if (Morphism* product = adder_of(term)) return product;
@@ -280,7 +280,7 @@ class Realization {
     result_[v].type.dtype = Dtype::kF32;
     if (op_named(maker.op).says_dtype) {
       maker.attrs["dtype"] = std::string("f32");
-    } else if (maker.op == "map") {
+    } else if (says_body(maker)) {
       auto& text = std::get<std::string>(maker.attrs["body"]);
       Body body = parse_body(text);
       const auto k = std::find(maker.outputs.begin(), maker.outputs.end(), v);
@@ -295,8 +295,8 @@ class Realization {
   bool can_widen(Value v) const {
     const Morphism& maker = sections_[static_cast<size_t>(Section::kBody)][made_at_.at(v)];
     if (op_named(maker.op).says_dtype) return maker.outputs[0] == v;
-    if (maker.op == "map") return true;
-    if (maker.op != "add") return false;
+    if (says_body(maker)) return true;
+    if (!is_addition(call_of(result_, maker))) return false;
     return std::all_of(maker.inputs.begin(), maker.inputs.end(),
                        [&](Value term) { return is_own_term(term) && can_widen(term); });
   }

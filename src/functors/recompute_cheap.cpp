@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "analysis/graph.h"
 #include "analysis/structure.h"
 #include "functors/functor.h"
 #include "ops/op_def.h"
@@ -190,10 +191,7 @@ struct Choice {
 class Choices {
  public:
   Choices(const Scheme& scheme, Target target)
-      : scheme_(scheme),
-        clock_(scheme, target),
-        made_by_(producers(scheme)),
-        read_by_(readers(scheme)) {}
+      : scheme_(scheme), clock_(scheme, target), graph_(scheme) {}
 
   std::vector<Choice> found() {
     Cheap cheap(scheme_);
@@ -218,7 +216,7 @@ class Choices {
   }
 
   void add(Value v, const std::vector<Value>& way, Residence residence) {
-    const Morphism& maker = scheme_.morphisms[made_by_[v]];
+    const Morphism& maker = graph_.call(graph_.maker(v));
     std::string kind = maker.op;
     for (const Value in : maker.inputs) kind += " " + to_string(scheme_[in].type);
     Choice& choice = of_kind(kind, residence);
@@ -228,7 +226,7 @@ class Choices {
       choice.cost += time_inside_readers(v);
       return;
     }
-    for (const Value w : way) choice.cost += clock_.time(scheme_.morphisms[made_by_[w]]);
+    for (const Value w : way) choice.cost += clock_.time(graph_.call(graph_.maker(w)));
   }
 
   // Does `fuse` make v inside all that read it, so that it never lies in memory? There v is a
@@ -244,7 +242,7 @@ class Choices {
   }
   bool is_joined(Value v, bool forward) const {
     bool any = false;
-    for (const int reader : read_by_[v]) {
+    for (const int reader : graph_.readers(v)) {
       const Morphism& m = scheme_.morphisms[reader];
       // Whoever reads a view of it back needs it in memory.
       if (!forward && op_named(m.op).view && is_read_back(m.outputs[0])) return false;
@@ -255,23 +253,23 @@ class Choices {
     return any;
   }
   bool is_read_back(Value v) const {
-    return std::any_of(read_by_[v].begin(), read_by_[v].end(), [&](int reader) {
+    return std::any_of(graph_.readers(v).begin(), graph_.readers(v).end(), [&](int reader) {
       const Morphism& m = scheme_.morphisms[reader];
       return m.phase != Phase::kForward || (op_named(m.op).view && is_read_back(m.outputs[0]));
     });
   }
   // Short rows are not joined to what works on elements, so what needs whole rows is left out.
   bool is_joined_back(Value v) const {
-    const Morphism& maker = scheme_.morphisms[made_by_[v]];
+    const Morphism& maker = graph_.call(graph_.maker(v));
     return !body_of(call_of(scheme_, maker)).needs_whole_rows() && is_joined(v, false);
   }
 
   // Every reader of v reads what v is made of instead of v, which it may read already, and
   // computes; and where the forward joins v to its readers too, nobody writes it any more.
   double time_inside_readers(Value v) const {
-    const Morphism& maker = scheme_.morphisms[made_by_[v]];
+    const Morphism& maker = graph_.call(graph_.maker(v));
     double time = is_joined(v, true) ? -clock_.bytes(v) : 0;
-    for (const int reader : read_by_[v]) {
+    for (const int reader : graph_.readers(v)) {
       const Morphism& m = scheme_.morphisms[reader];
       if (m.phase == Phase::kForward) continue;
       time += clock_.arithmetic(maker) - clock_.bytes(v);
@@ -288,7 +286,7 @@ class Choices {
     };
     if (reads(reader)) return true;
     for (const Value out : reader.outputs) {
-      for (const int next : read_by_[out]) {
+      for (const int next : graph_.readers(out)) {
         const Morphism& m = scheme_.morphisms[next];
         if (is_inside(m, out) && reads(m)) return true;
       }
@@ -334,8 +332,7 @@ class Choices {
 
   const Scheme& scheme_;
   Clock clock_;
-  std::vector<int> made_by_;
-  std::vector<std::vector<int>> read_by_;
+  Graph graph_;
   std::map<std::string, Choice> by_kind_;
 };
 

@@ -23,7 +23,7 @@ void widen_attrs(Morphism& m) {
     auto& word = std::get<std::string>(found->second);
     if (const auto dtype = dtype_named(word)) word = widened(*dtype);
   }
-  if (m.op != "map" && (m.op != "gang" || !m.attrs.count("body"))) return;
+  if (!says_body(m)) return;
   auto& text = std::get<std::string>(m.attrs["body"]);
   Body body = parse_body(text);
   for (BodyOutput& out : body.outputs) {
@@ -44,9 +44,7 @@ void say_result_dtypes(const Scheme& scheme, Morphism& m) {
   for (size_t k = 0; k < body.outputs.size(); ++k) {
     if (!body.outputs[k].dtype) body.outputs[k].dtype = scheme[m.outputs[k]].type.dtype;
   }
-  if (m.op != "map") m.attrs.clear();
-  m.op = "map";
-  m.attrs["body"] = print(body);
+  say_body(m, body);
 }
 
 void widen(Scheme& scheme) {

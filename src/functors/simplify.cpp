@@ -68,7 +68,7 @@ class Round {
       for (Value& in : m.inputs) in = alias_[in];
       for (Value& v : m.after) v = alias_[v];
       const OpDef& def = op_named(m.op);
-      if (m.op == "map") fold_body(m);
+      if (def.body && says_body(m)) fold_body(m);
       // What is held back stays: to read another in its place would be to read it earlier.
       const bool free = m.after.empty() && repeats_freely(def);
       if (free && def.body) pass_on(m);
@@ -208,7 +208,7 @@ class Round {
     for (const Carry& c : result_.loop) wanted[c.in] = wanted[c.out] = true;
     bool any = false;
     for (Morphism& m : result_.morphisms) {
-      if (m.op != "map") continue;
+      if (!op_named(m.op).body || !says_body(m)) continue;
       const auto dead = [&](Value out) { return !wanted[out]; };
       if (std::none_of(m.outputs.begin(), m.outputs.end(), dead)) continue;
       const std::vector<Type> types = infer_types(call_of(result_, m));

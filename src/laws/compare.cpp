@@ -110,7 +110,7 @@ Scheme without_narrow(const Scheme& scheme) {
       auto& word = std::get<std::string>(found->second);
       if (const auto dtype = dtype_named(word); dtype && narrow(*dtype)) word = "f32";
     }
-    if (m.op != "map" && (m.op != "gang" || !m.attrs.count("body"))) continue;
+    if (!says_body(m)) continue;
     auto& text = std::get<std::string>(m.attrs["body"]);
     Body body = parse_body(text);
     for (BodyOutput& out : body.outputs) {

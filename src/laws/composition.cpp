@@ -21,6 +21,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
       {"checkpoint", {"checkpoint(every=2)"}},
       {"freeze", {"freeze(attention)"}},
       {"lora", {"lora(rank=4)"}},
+      {"pad_rows", {"pad_rows(least=16)"}},
       {"offload", {"offload(optimizer)", "offload(activations)", "offload(parameters)"}},
       {"quantize", {"quantize(int8, group=8)"}},
   };
@@ -28,7 +29,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
 }
 
 std::vector<std::string> items_of(const Functor& functor) {
-  if (functor.by_default) return {"-" + functor.name};
+  if (functor.by_default && !functor.on_gpu_only) return {"-" + functor.name};
   const auto found = examples().find(functor.name);
   if (found != examples().end()) return found->second;
   for (const FunctorParam& p : functor.params) {
@@ -209,8 +210,7 @@ std::vector<std::string> matrix_items() {
   std::vector<std::string> items;
   for (const bool by_default : {false, true}) {
     for (const Functor* f : all_functors()) {
-      // What is for a GPU alone does nothing here; its laws are checked there (tests/gpu).
-      if (f->by_default != by_default || f->on_gpu_only) continue;
+      if (f->by_default != by_default) continue;
       for (const std::string& item : items_of(*f)) items.push_back(item);
     }
   }

@@ -6,7 +6,8 @@
 namespace adjoint {
 
 // How each functor stands in the matrix: as an item of a stack that suits a model of four blocks.
-// One that is on by default stands there switched off: `-fuse`.
+// One that is on by default stands there switched off: `-fuse`. One that is on by default for a GPU
+// alone stands there by name, and runs on the CPU's kernels.
 std::vector<std::string> matrix_items();
 
 // A stack on several models.

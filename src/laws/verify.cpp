@@ -163,8 +163,8 @@ class Verifier {
     for (const bool by_default : {false, true}) {
       for (size_t i = 0; i < stack.functors.size(); ++i) {
         const StackedFunctor& f = stack.functors[i];
-        const bool idle = f.functor.on_gpu_only && subjects.front().target == Target::kCpu;
-        if (f.by_default == by_default && !idle) order_.push_back(i);
+        if (f.by_default != by_default || is_idle(f, subjects.front().target)) continue;
+        order_.push_back(i);
       }
     }
   }

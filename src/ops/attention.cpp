@@ -75,6 +75,19 @@ AttentionScores attention_scores(Builder& b, std::span<const Value> in, const At
   return {s, q, k, v, b.emit("scale", {scores}, {{"by", s.scale()}})};
 }
 
+std::vector<std::string> attention_rows(size_t count) {
+  if (count == 1) return {"bsP"};
+  return {"bsQ", "bsK", "bsK"};
+}
+
+IndexMap attention_letters() {
+  return {.inputs = {},
+          .outputs = {},
+          .whole = "sd",
+          .merged = {{'Q', {"kgd"}}, {'K', {"kd"}}, {'P', {"kgd", "kd", "kd"}}},
+          .counts = {{"heads", "kg"}, {"kv_heads", "k"}}};
+}
+
 namespace {
 
 std::vector<Value> surface(SurfaceCall& call) {
@@ -166,8 +179,9 @@ extern const OpDef op_attention = {
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
-          // Heads lie inside the last axis, where no letter reaches them yet.
-          IndexMap map{std::vector<std::string>(call.inputs.size(), "bs."), {"bs.", "b..s"}, "s"};
+          IndexMap map = attention_letters();
+          map.inputs = attention_rows(call.inputs.size());
+          map.outputs = {"bsQ", "bkgs"};
           return map;
         },
     .flops =

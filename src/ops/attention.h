@@ -18,6 +18,11 @@ struct AttentionOperands {
 // How many operands of attention_grad are those of attention; the others are its results and dout.
 size_t attention_operands(const OpCall& gradient);
 
+// The letters of the operands, and a map that knows what they hold: b samples, s positions, k heads
+// of keys, g queries to each, d numbers.
+std::vector<std::string> attention_rows(size_t count);
+IndexMap attention_letters();
+
 // q, k and v by heads, and their scores: [batch, i, kv, group, size], [batch, j, kv, size] twice,
 // [batch, kv, group, i, j].
 struct AttentionScores {

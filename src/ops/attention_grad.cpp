@@ -88,9 +88,12 @@ extern const OpDef op_attention_grad = {
     .index_map =
         [](const OpCall& call) {
           const size_t count = attention_operands(call);
-          IndexMap map{std::vector<std::string>(call.inputs.size(), "bs."),
-                       std::vector<std::string>(count, "bs."), "s"};
-          map.inputs[count + 1] = "b..s";
+          IndexMap map = attention_letters();
+          map.inputs = map.outputs = attention_rows(count);
+          map.inputs.insert(map.inputs.end(), {"bsQ", "bkgs", "bsQ"});
+          // The gradients of k and v are sums over g and that of q is not: one object with all
+          // three is neither.
+          if (count == 1) map.whole += 'g';
           return map;
         },
     .flops =

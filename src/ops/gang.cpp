@@ -203,6 +203,7 @@ extern const OpDef op_gang = {
     // The strongest effect that any of its calls may have. No functor that repeats calls acts after
     // gangs are made, so this keeps none from repeating one.
     .effect = Effect::kWritesState,
+    .says_body = true,
     .takes_padding = true,
     .overwrites = may_overwrite,
     .meaning = meaning,

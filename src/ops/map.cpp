@@ -8,6 +8,8 @@
 
 namespace adjoint {
 
+extern const OpDef op_map;
+
 namespace {
 
 // Parsed once per text: blocks repeat, and a step asks often.
@@ -38,11 +40,18 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
+void say_body(Morphism& m, const Body& body) {
+  if (!op_named(m.op).body || !says_body(m)) m.attrs.clear();
+  m.op = op_map.name;
+  m.attrs["body"] = print(body);
+}
+
 extern const OpDef op_map = {
     .name = "map",
     .summary = "a body given as text: gradients of elementwise and row ops, fused chains",
     .body = body,
     .space = space,
+    .says_body = true,
     .samples = samples,
     .refused =
         [] {

@@ -29,7 +29,8 @@ extern const OpDef op_merge = {
     .index_map =
         [](const OpCall& call) {
           const std::string leading = leading_letters(call.inputs[0], 2);
-          return IndexMap{{leading + ".."}, {leading + "."}};
+          return IndexMap{
+              .inputs = {leading + "yz"}, .outputs = {leading + "M"}, .merged = {{'M', {"yz"}}}};
         },
     .flops = [](const OpCall&) { return int64_t{0}; },
     .grad =

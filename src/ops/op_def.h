@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "body/body.h"
+#include "ops/index_map.h"
 #include "scheme/scheme.h"
 
 namespace adjoint {
@@ -25,16 +26,6 @@ struct OpCall {
   std::string text(std::string_view key, std::string_view otherwise = "") const;
   std::vector<int64_t> list(std::string_view key) const;
 };
-
-// Which axes of the operands are which: one letter per axis. A letter of the outputs is parallel
-// unless it stands in `whole`; a letter that only operands have is summed; '1' is stretched, '.' is
-// an axis that no split may touch. Splitting a batch, sharding a weight and slicing a sequence all
-// derive from this.
-struct IndexMap {
-  std::vector<std::string> inputs, outputs;
-  std::string whole = {};
-};
-std::string to_string(const IndexMap& map);  // bsi, oi -> bso; i summed
 
 // What a repetition of the op would do: nothing, draw the same bits again, choose again, or write.
 enum class Effect : uint8_t { kPure, kRandom, kChoosing, kWritesState };
@@ -114,6 +105,7 @@ struct OpDef {
   std::vector<std::string_view> output_names = {};  // of outputs past the first
   bool one_dtype = false;   // its floating operands have one dtype, that of its first result
   bool says_dtype = false;  // the attribute "dtype" says that of its first result
+  bool says_body = false;  // the attribute "body", where a call has it, says its body or its calls'
   // Outputs that are operand 0 seen with other strides; nothing when these strides cannot say it.
   std::optional<Strides> (*view)(const OpCall&, const Strides&, int64_t& offset) = nullptr;
   bool wants_dense = false;    // its kernels take no strided views
@@ -151,6 +143,13 @@ inline bool is_row_op(const OpDef& op) { return op.body && !op.infer && !op.wide
 
 // The facts of a call, or of a morphism.
 bool is_linear_together(const OpCall& call);
+bool is_cast(const OpCall& call);      // the same values, in a dtype of its own
+bool is_addition(const OpCall& call);  // of two operands, element by element
+inline bool says_body(const Morphism& m) {
+  return op_named(m.op).says_body && m.attrs.count("body") > 0;
+}
+// The same call as a map with another body, of as many operands and results.
+void say_body(Morphism& m, const Body& body);
 inline bool has_addend(const OpDef& op, size_t operands) {
   return op.addend >= 0 && op.addend < static_cast<int>(operands);
 }

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "body/facts.h"
 #include "ops/body_facts.h"
 #include "ops/builder.h"
 #include "ops/op_def.h"
@@ -72,28 +73,6 @@ std::vector<int64_t> OpCall::list(std::string_view key) const {
   return value ? *value : std::vector<int64_t>{};
 }
 
-std::string to_string(const IndexMap& map) {
-  std::string out, summed;
-  for (size_t i = 0; i < map.inputs.size(); ++i) out += (i ? ", " : "") + map.inputs[i];
-  out += " -> ";
-  std::string all;
-  for (size_t i = 0; i < map.outputs.size(); ++i) {
-    out += (i ? ", " : "") + (map.outputs[i].empty() ? "()" : map.outputs[i]);
-    all += map.outputs[i];
-  }
-  for (const std::string& in : map.inputs) {
-    for (const char c : in) {
-      if (std::isalpha(c) && all.find(c) == std::string::npos &&
-          summed.find(c) == std::string::npos) {
-        summed += c;
-      }
-    }
-  }
-  if (!summed.empty()) out += "; summed " + summed;
-  if (!map.whole.empty()) out += "; whole " + map.whole;
-  return out;
-}
-
 std::string_view name(Effect effect) {
   constexpr std::string_view names[] = {"pure", "random", "choosing", "writes state"};
   return names[static_cast<size_t>(effect)];
@@ -147,6 +126,12 @@ int64_t count_flops(const OpCall& call) {
 bool is_linear_together(const OpCall& call) {
   const OpDef& def = op_named(call.op);
   return def.view || (def.linear && def.linear(call) == Linear::kTogether);
+}
+
+bool is_cast(const OpCall& call) { return is_row_op(op_named(call.op)) && is_cast(body_of(call)); }
+
+bool is_addition(const OpCall& call) {
+  return is_row_op(op_named(call.op)) && adds_operands(body_of(call));
 }
 
 int64_t ignored_target(const OpCall& call) { return call.integer("ignore", -1); }

@@ -31,7 +31,10 @@ extern const OpDef op_split = {
     .index_map =
         [](const OpCall& call) {
           const std::string leading = leading_letters(call.inputs[0], 1);
-          return IndexMap{{leading + "."}, {leading + ".."}};
+          return IndexMap{.inputs = {leading + "M"},
+                          .outputs = {leading + "yz"},
+                          .merged = {{'M', {"yz"}}},
+                          .counts = {{"parts", "y"}}};
         },
     .flops = [](const OpCall&) { return int64_t{0}; },
     .grad = [](GradCall& g) { g.input_grads[0] = g.builder.emit("merge", {g.dout()}); },

@@ -62,16 +62,19 @@ std::vector<TimeRow> rows_by(const Scheme& scheme, const Plan& plan,
 
 std::string op_label(const Morphism& m) {
   const auto from = m.attrs.find("from");
-  if (m.op == "gang") return "gang (" + std::get<std::string>(m.attrs.at("op")) + ")";
-  if (m.op != "map") return m.op;
-  if (from == m.attrs.end()) return "map (" + short_name(to_string(m.source)) + ")";
+  // A gang is called after its calls, a map after what it was made from.
+  if (const auto op = m.attrs.find("op"); op != m.attrs.end()) {
+    return m.op + " (" + std::get<std::string>(op->second) + ")";
+  }
+  if (!says_body(m)) return m.op;
+  if (from == m.attrs.end()) return m.op + " (" + short_name(to_string(m.source)) + ")";
   std::istringstream sources(std::get<std::string>(from->second));
   std::vector<std::string> names;
   for (std::string source; sources >> source;) {
     const std::string name = short_name(source);
     if (!std::count(names.begin(), names.end(), name)) names.push_back(name);
   }
-  return "map (" + join(names, ", ") + ")";
+  return m.op + " (" + join(names, ", ") + ")";
 }
 
 TimeRow time_of_step(const Scheme& scheme, const Plan& plan, const std::vector<double>& seconds) {

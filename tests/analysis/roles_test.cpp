@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "functors/functor.h"
 #include "models/small_models.h"
+#include "ops/builder.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -308,6 +311,54 @@ TEST(Roles, OpsFixTheTypeOfLogSums) {
   verify(scheme);
   EXPECT_EQ(fixed_dtypes(scheme),
             (std::vector<bool>{false, false, false, true, false, true, true, true}));
+}
+
+// Attention and linear attention that are written in smaller ops have the same roles around them.
+TEST(Roles, AttentionIsFoundByItsStructure) {
+  const auto words = [](const Scheme& scheme) {
+    const Roles roles(scheme);
+    std::map<std::string, std::set<std::string>> found;
+    for (const Value in : scheme.inputs) {
+      for (const std::string& word : of_words()) {
+        if (roles.is_of(in, word)) found[scheme[in].source.path].insert(word);
+      }
+    }
+    return found;
+  };
+  for (const char* preset : {"gpt2", "llama-tiny"}) {
+    const Scheme model = elaborate_preset(preset, {{"layers", 2}, {"context", 8}});
+    const auto attends = [](const OpDef& op) { return op.attends; };
+    const Scheme written = expand_meanings(model, attends);
+    ASSERT_GT(written.morphisms.size(), model.morphisms.size());
+    EXPECT_EQ(words(written), words(model)) << preset;
+    const Roles roles(written);
+    const auto is_inside = [&](const Morphism& m) {
+      return roles.is_inside(m.outputs[0], "attention");
+    };
+    EXPECT_TRUE(std::any_of(written.morphisms.begin(), written.morphisms.end(), is_inside));
+  }
+  // Without a softmax: q (k v), and a gate, which multiplies what is not mixed.
+  const Scheme linear = parse_scheme(R"(scheme:
+  input %0 x: f32[b=2, s=3, h=4]
+  parameter %1 wq: f32[o=4, h=4]
+  parameter %2 wk: f32[o=4, h=4]
+  parameter %3 wv: f32[o=4, h=4]
+  parameter %4 wo: f32[o=4, h=4]
+  parameter %5 gate: f32[o=4, h=4]
+  %6 q: f32[b=2, s=3, o=4] = linear(%0, %1) @q
+  %7 k: f32[b=2, s=3, o=4] = linear(%0, %2) @k
+  %8 v: f32[b=2, s=3, o=4] = linear(%0, %3) @v
+  %9 state: f32[b=2, d=4, e=4] = contract(%7, %8) {map="btd,bte->bde"} @state
+  %10 mixed: f32[b=2, s=3, e=4] = contract(%6, %9) {map="bsd,bde->bse"} @mixed
+  %11 y: f32[b=2, s=3, o=4] = linear(%10, %4) @y
+  %12 g: f32[b=2, s=3, o=4] = linear(%0, %5) @g
+  %13 z: f32[b=2, s=3] = contract(%12, %0) {map="bsd,bsd->bs"} @z
+  return %11, %13
+)");
+  auto found = words(linear);
+  for (const char* in : {"wq", "wk", "wv"}) EXPECT_TRUE(found[in].count("attention_in")) << in;
+  EXPECT_TRUE(found["wo"].count("attention_out"));
+  EXPECT_FALSE(found["gate"].count("attention"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // tests/train/exact_law_test.cpp.
 #include <gtest/gtest.h>
 
+#include "functors/becomes.h"
 #include "functors/functor_named.h"
 #include "functors/random_chain.h"
 #include "kernels/harness.h"
@@ -17,7 +18,7 @@ void expect_left_alone(const char* text) { EXPECT_EQ(applied("fuse", text), text
 
 // The sum is read again later, so it stays a result; what lay between is a register now.
 TEST(Fuse, ResidualDropoutAndNorm) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes("fuse", R"s(scheme:
   input %0 a: f32[b=2, s=3, h=128]
   input %1 r: f32[b=2, s=3, h=128]
   parameter %2 w: f32[h=128]
@@ -27,68 +28,47 @@ TEST(Fuse, ResidualDropoutAndNorm) {
   %6 x: f32[b=2, s=3, h=128] = add(%1, %5) @x
   %7 n: f32[b=2, s=3, h=128] = layer_norm(%6, %2, %3) {eps=1e-05} @n
   return %6, %7
-)s"),
-            R"s(scheme:
-  input %0 a: f32[b=2, s=3, h=128]
-  input %1 r: f32[b=2, s=3, h=128]
-  parameter %2 w: f32[h=128]
-  parameter %3 bias: f32[h=128]
-  control %4 random: i64[counter=3]
-  %5 x: f32[b=2, s=3, h=128], %6 n: f32[b=2, s=3, h=128] = map(%0, %4, %1, %2, %3) {body="t0 = add(x2, select(less(random1'd', 0.5), 0, mul(x0, 2))); t1 = sub(t0, div(rowsum(t0), 128)); t0, add(mul(mul(t1, div(1, sqrt(add(div(rowsum(mul(t1, t1)), 128), 1e-05)))), x3), x4)", from="d x n"} @n
-  return %5, %6
-)s");
+)s",
+                 {"x, n = map(a, random, r, w, bias)"});
 }
 
 TEST(Fuse, GatedUnit) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes("fuse", R"s(scheme:
   input %0 g: f32[s=3, h=8]
   input %1 u: f32[s=3, h=8]
   %2 t: f32[s=3, h=8] = tanh(%0) @t
   %3 y: f32[s=3, h=8] = mul(%2, %1) @y
   return %3
-)s"),
-            R"s(scheme:
-  input %0 g: f32[s=3, h=8]
-  input %1 u: f32[s=3, h=8]
-  %2 y: f32[s=3, h=8] = map(%0, %1) {body="mul(tanh(x0), x1)", from="t y"} @y
-  return %2
-)s");
+)s",
+                 {"y = map(g, u)"});
 }
 
 // What lay in 16 bits is rounded in its register, and each result has the dtype that it had.
 TEST(Fuse, CastsRound) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes("fuse", R"s(scheme:
   input %0 x: f32[n=8]
   %1 half: bf16[n=8] = cast(%0) {dtype="bf16"} @half
   %2 e: bf16[n=8] = exp(%1) @e
   %3 y: f32[n=8] = cast(%2) {dtype="f32"} @y
   return %2, %3
-)s"),
-            R"s(scheme:
-  input %0 x: f32[n=8]
-  %1 e: bf16[n=8], %2 y: f32[n=8] = map(%0) {body="t0 = exp(round2(x0)); t0/bf16, round2(t0)", from="half e y"} @y
-  return %1, %2
-)s");
+)s",
+                 {"e, y = map(x)"});
 }
 
 // One value a row, and a sum over rows that nothing in the group reads.
 TEST(Fuse, RowsAndSums) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes("fuse", R"s(scheme:
   input %0 x: f32[s=3, h=128]
   %1 m: f32[s=3, one=1] = map(%0) {body="rowsum(x0)/one"} @m
   %2 y: f32[s=3, h=128], %3 w: f32[h=128] = map(%0, %1) {body="t0 = sub(x0, x1); t0, t0/1"} @y
   return %2, %3
-)s"),
-            R"s(scheme:
-  input %0 x: f32[s=3, h=128]
-  %1 y: f32[s=3, h=128], %2 w: f32[h=128] = map(%0) {body="t0 = sub(x0, rowsum(x0)); t0, t0/1", from="m y"} @y
-  return %1, %2
-)s");
+)s",
+                 {"y, w = map(x)"});
 }
 
 // The product reads only what was there before, so it moves up to the exponential.
 TEST(Fuse, AReaderMovesUpToItsMaker) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes("fuse", R"s(scheme:
   input %0 x: f32[s=3, h=8]
   parameter %1 w: f32[o=8, h=8]
   %2 e: f32[s=3, h=8] = exp(%0) @e
@@ -96,34 +76,24 @@ TEST(Fuse, AReaderMovesUpToItsMaker) {
   %4 y: f32[s=3, h=8] = mul(%2, %0) @y
   %5 z: f32[s=3, o=8] = linear(%3, %1) @z
   return %4, %5
-)s"),
-            R"s(scheme:
-  input %0 x: f32[s=3, h=8]
-  parameter %1 w: f32[o=8, h=8]
-  %2 e: f32[s=3, h=8], %4 y: f32[s=3, h=8] = map(%0) {body="t0 = exp(x0); t0, mul(t0, x0)", from="e y"} @y
-  %3 l: f32[s=3, o=8] = linear(%2, %1) @l
-  %5 z: f32[s=3, o=8] = linear(%3, %1) @z
-  return %4, %5
-)s");
+)s",
+                 {"e, y = map(x)", "l = linear(e, w)", "z = linear(l, w)"});
 }
 
 TEST(Fuse, KeepsItsPlaceInTheStep) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes("fuse", R"s(scheme:
   input %0 x: f32[n=8]
   %1 a: f32[n=8] gradient = exp(%0) @p:grad backward epoch=2
   %2 b: f32[n=8] gradient = tanh(%1) @q:grad backward epoch=2
   return %2
-)s"),
-            R"s(scheme:
-  input %0 x: f32[n=8]
-  %1 b: f32[n=8] gradient = map(%0) {body="tanh(exp(x0))", from="p:grad q:grad"} @q:grad backward epoch=2
-  return %1
-)s");
+)s",
+                 {"b = map(x)"});
 }
 
 // h is computed again for dw alone, which waits for it; so does its slice. g is read once.
 TEST(Fuse, ARecomputationJoinsTheGradientThatReadsIt) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes(
+      "fuse", R"s(scheme:
   input %0 g: f32[s=3, h=128]
   input %1 dy: f32[s=3, o=128]
   parameter %2 w: f32[o=128, h=128]
@@ -134,22 +104,13 @@ TEST(Fuse, ARecomputationJoinsTheGradientThatReadsIt) {
   %7 dh: f32[s=3, h=128] gradient = contract(%1, %2) {map="ao,oi->ai"} @h:grad backward
   %8 dg: f32[s=3, h=128] gradient = mul(%7, %3) @g:grad backward
   return %6, %8
-)s"),
-            R"s(scheme:
-  input %0 g: f32[s=3, h=128]
-  input %1 dy: f32[s=3, o=128]
-  parameter %2 w: f32[o=128, h=128]
-  %6 dh: f32[s=3, h=128] gradient = contract(%1, %2) {map="ao,oi->ai"} @h:grad backward
-  %3 h: f32[s=3, h=128], %7 dg: f32[s=3, h=128] gradient = map(%0, %6) {body="t0 = tanh(x0); mul(t0, x0), mul(x1, t0)", from="t:epoch1 h:epoch1 g:grad", repeated=768} @g:grad backward
-  %4 dw: f32[o=128, h=128] gradient = contract(%1, %3) {map="ao,ai->oi"} @w:grad backward
-  %5 part: f32[o=64, h=128] gradient = slice(%4) {axis=0, size=64, start=0} @part:grad backward
-  return %5, %7
-)s");
+)s",
+      {"dh = contract(dy, w)", "h, dg = map(g, dh)", "dw = contract(dy, h)", "part = slice(dw)"});
 }
 
 // The gradient reads x and not n, which is computed again from x for dw.
 TEST(Fuse, ARecomputationJoinsTheGradientThatReadsTheSame) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes("fuse", R"s(scheme:
   input %0 x: f32[s=3, h=128]
   input %1 dy: f32[s=3, o=128]
   parameter %2 w: f32[o=128, h=128]
@@ -158,16 +119,8 @@ TEST(Fuse, ARecomputationJoinsTheGradientThatReadsTheSame) {
   %5 dn: f32[s=3, h=128] gradient = contract(%1, %2) {map="ao,oi->ai"} @n:grad backward
   %6 dx: f32[s=3, h=128] gradient = map(%5, %0) {body="mul(x0, exp(x1))"} @x:grad backward
   return %4, %6
-)s"),
-            R"s(scheme:
-  input %0 x: f32[s=3, h=128]
-  input %1 dy: f32[s=3, o=128]
-  parameter %2 w: f32[o=128, h=128]
-  %5 dn: f32[s=3, h=128] gradient = contract(%1, %2) {map="ao,oi->ai"} @n:grad backward
-  %3 n: f32[s=3, h=128], %6 dx: f32[s=3, h=128] gradient = map(%0, %5) {body="t0 = exp(x0); t0, mul(x1, t0)", from="n:epoch1 x:grad"} @x:grad backward
-  %4 dw: f32[o=128, h=128] gradient = contract(%1, %3) {map="ao,ai->oi"} @w:grad backward
-  return %4, %6
-)s");
+)s",
+                 {"dn = contract(dy, w)", "n, dx = map(x, dn)", "dw = contract(dy, n)"});
 }
 
 // ---- what it must not join ----
@@ -191,7 +144,7 @@ TEST(Fuse, NotAcrossPhasesEpochsAndSections) {
 // y may not run before l, so e is not made beside it; and p, which waited for a value that is a
 // register now, waits for what is made with it.
 TEST(Fuse, WaitsForWhatItsMembersWaitedFor) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes("fuse", R"s(scheme:
   input %0 x: f32[s=3, h=8]
   parameter %1 w: f32[o=8, h=8]
   %2 e: f32[s=3, h=8] = exp(%0) @e
@@ -201,17 +154,9 @@ TEST(Fuse, WaitsForWhatItsMembersWaitedFor) {
   %6 b: f32[s=3, h=8] = exp(%5) @b
   %7 p: f32[s=3, o=8] = linear(%0, %1) @p after %5
   return %3, %4, %6, %7
-)s"),
-            R"s(scheme:
-  input %0 x: f32[s=3, h=8]
-  parameter %1 w: f32[o=8, h=8]
-  %2 e: f32[s=3, h=8] = exp(%0) @e
-  %3 l: f32[s=3, o=8] = linear(%2, %1) @l
-  %4 y: f32[s=3, h=8] = mul(%2, %0) @y after %3
-  %5 b: f32[s=3, h=8] = map(%0) {body="exp(tanh(x0))", from="a b"} @b after %3
-  %6 p: f32[s=3, o=8] = linear(%0, %1) @p after %5
-  return %3, %4, %5, %6
-)s");
+)s",
+                 {"e = exp(x)", "l = linear(e, w)", "y = mul(e, x) after l", "b = map(x) after l",
+                  "p = linear(x, w) after b"});
 }
 
 TEST(Fuse, NotASumNorAStretchedValue) {
@@ -320,7 +265,7 @@ TEST(Fuse, NotAroundWhatLiesBetween) {
 
 // No value leads from a through h to m, but the group {h0, h1, h2} is read by m and reads a.
 TEST(Fuse, NotGroupsThatWaitForEachOther) {
-  EXPECT_EQ(applied("fuse", R"s(scheme:
+  expect_becomes("fuse", R"s(scheme:
   input %0 x: f32[s=3, h=8]
   input %1 z: f32[h=8]
   %2 a: f32[s=3, h=8], %3 sum: f32[h=8] = map(%0) {body="t0 = exp(x0); t0, t0/1"} @a
@@ -329,15 +274,8 @@ TEST(Fuse, NotGroupsThatWaitForEachOther) {
   %6 h2: f32[h=8] = tanh(%4) @h2
   %7 m: f32[s=3, h=8] = add(%2, %6) @m
   return %5, %7
-)s"),
-            R"s(scheme:
-  input %0 x: f32[s=3, h=8]
-  input %1 z: f32[h=8]
-  %2 a: f32[s=3, h=8], %3 sum: f32[h=8] = map(%0) {body="t0 = exp(x0); t0, t0/1"} @a
-  %4 h1: f32[h=8], %5 h2: f32[h=8] = map(%1, %3) {body="t0 = exp(x0); mul(t0, x1), tanh(t0)", from="h0 h1 h2"} @h2
-  %6 m: f32[s=3, h=8] = add(%2, %5) @m
-  return %4, %6
-)s");
+)s",
+                 {"a, sum = map(x)", "h1, h2 = map(z, sum)", "m = add(a, h2)"});
 }
 
 // The old state is read by t before it is written: {t, y} would be on both sides of the writer.

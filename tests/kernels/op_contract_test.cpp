@@ -172,24 +172,64 @@ TEST_P(OpContract, ThreadsDoNotChangeBits) {
   }
 }
 
+// A cut of a call's work in two halves along one letter of its index map.
+struct Cut {
+  const IndexMap& map;
+  const std::map<char, int64_t>& sizes;  // of all letters
+  char letter = 0;
+  int part = 0;
+
+  int64_t size() const { return sizes.at(letter); }
+  int64_t from() const { return part == 0 ? 0 : size() / 2; }
+  int64_t count() const { return part == 0 ? size() / 2 : size() - size() / 2; }
+
+  // Places along an axis that are in this half.
+  std::vector<int64_t> kept(char axis, int64_t length) const {
+    const MergedAxis* merged = map.merged_axis(axis);
+    const std::vector<std::string> segments =
+        merged ? merged->segments : std::vector<std::string>{std::string(1, axis)};
+    std::vector<int64_t> places;
+    int64_t start = 0;
+    for (const std::string& segment : segments) {
+      int64_t total = 1, inner = 1;
+      const size_t at = segment.find(letter);
+      for (size_t i = 0; i < segment.size(); ++i) {
+        const int64_t n = merged ? sizes.at(segment[i]) : length;
+        total *= n;
+        if (at != std::string::npos && i > at) inner *= n;
+      }
+      for (int64_t i = 0; i < total; ++i) {
+        const int64_t index = i / inner % size();
+        const bool mine = index >= from() && index < from() + count();
+        if (at == std::string::npos || mine) places.push_back(start + i);
+      }
+      start += total;
+    }
+    EXPECT_EQ(start, length) << to_string(map) << " axis " << axis;
+    return places;
+  }
+};
+
 // What the index map promises: along a parallel axis the halves of the operands give the halves of
 // the result, along a summed axis they give results that add up.
-Numbers half(const Numbers& x, Type& type, const std::string& letters, char letter, int part) {
-  const size_t axis = letters.find(letter);
-  if (axis == std::string::npos) return x;
-  int64_t inner = 1, outer = 1;
-  for (size_t a = axis + 1; a < type.axes.size(); ++a) inner *= type.axes[a].size;
-  for (size_t a = 0; a < axis; ++a) outer *= type.axes[a].size;
-  const int64_t size = type.axes[axis].size, cut = size / 2;
-  const int64_t from = part == 0 ? 0 : cut, count = part == 0 ? cut : size - cut;
-  type.axes[axis].size = count;
-  Numbers result;
-  for (int64_t o = 0; o < outer; ++o) {
-    for (int64_t i = from; i < from + count; ++i) {
-      for (int64_t k = 0; k < inner; ++k) result.push_back(x[(o * size + i) * inner + k]);
+Numbers half(Numbers x, Type& type, const std::string& letters, const Cut& cut) {
+  for (size_t axis = 0; axis < letters.size(); ++axis) {
+    if (!cut.map.has(letters.substr(axis, 1), cut.letter)) continue;
+    int64_t inner = 1, outer = 1;
+    for (size_t a = axis + 1; a < type.axes.size(); ++a) inner *= type.axes[a].size;
+    for (size_t a = 0; a < axis; ++a) outer *= type.axes[a].size;
+    const int64_t size = type.axes[axis].size;
+    const std::vector<int64_t> kept = cut.kept(letters[axis], size);
+    Numbers result;
+    for (int64_t o = 0; o < outer; ++o) {
+      for (const int64_t i : kept) {
+        for (int64_t k = 0; k < inner; ++k) result.push_back(x[(o * size + i) * inner + k]);
+      }
     }
+    type.axes[axis].size = static_cast<int64_t>(kept.size());
+    x = std::move(result);
   }
-  return result;
+  return x;
 }
 
 // An op with its operands.
@@ -205,23 +245,28 @@ struct Call {
   std::vector<Numbers> run() const { return run_scheme(scheme(), x, true); }
 };
 
-Call half_of(const Call& whole, const IndexMap& map, char letter, int64_t size, int part) {
-  Call cut = whole;
-  for (size_t i = 0; i < cut.x.size(); ++i) {
-    cut.x[i] = half(cut.x[i], cut.types[i], map.inputs[i], letter, part);
+Call half_of(const Call& whole, const Cut& cut) {
+  Call call = whole;
+  for (size_t i = 0; i < call.x.size(); ++i) {
+    call.x[i] = half(call.x[i], call.types[i], cut.map.inputs[i], cut);
   }
   // A body that says its space has a letter for each axis of it, from a on.
-  if (const auto shape = cut.attrs.find("shape"); shape != cut.attrs.end()) {
-    auto& sizes = std::get<std::vector<int64_t>>(shape->second);
-    sizes[letter - 'a'] = part == 0 ? size / 2 : size - size / 2;
+  if (const auto shape = call.attrs.find("shape"); shape != call.attrs.end()) {
+    std::get<std::vector<int64_t>>(shape->second)[cut.letter - 'a'] = cut.count();
+  }
+  for (const LetterCount& counted : cut.map.counts) {
+    const auto attr = call.attrs.find(counted.attribute);
+    if (attr == call.attrs.end() || counted.letters.find(cut.letter) == std::string::npos) continue;
+    auto& count = std::get<int64_t>(attr->second);
+    count = count / cut.size() * cut.count();
   }
   // The second half begins with a later sample.
-  for (size_t i = 0; i < cut.x.size(); ++i) {
-    if (cut.types[i] != random_counter_type()) continue;
-    EXPECT_EQ(letter, 'a') << "only samples are known to the random counter";
-    if (part == 1) cut.x[i][2] += static_cast<double>(size / 2);
+  for (size_t i = 0; i < call.x.size(); ++i) {
+    if (call.types[i] != random_counter_type()) continue;
+    EXPECT_EQ(cut.letter, 'a') << "only samples are known to the random counter";
+    call.x[i][2] += static_cast<double>(cut.from());
   }
-  return cut;
+  return call;
 }
 
 void expect_close(const Numbers& got, const Numbers& want, const std::string& what) {
@@ -232,6 +277,34 @@ void expect_close(const Numbers& got, const Numbers& want, const std::string& wh
     size = std::max(size, std::abs(want[i]));
   }
   EXPECT_LE(difference, 1e-12 * size) << what;
+}
+
+// What a merged axis holds beside letters that are axes elsewhere: one letter of each segment at
+// most, whose size is what is left.
+void find_merged_sizes(const IndexMap& map, std::map<char, int64_t>& sizes) {
+  for (const MergedAxis& axis : map.merged) {
+    const auto length = sizes.find(axis.letter);
+    if (length == sizes.end()) continue;  // of no operand of this call
+    // The length is linear in a letter that all segments or none but the unknown have.
+    int64_t known = 0, times = 0;
+    char unknown = 0;
+    for (const std::string& segment : axis.segments) {
+      int64_t n = 1;
+      bool has_unknown = false;
+      for (const char c : segment) {
+        if (const auto size = sizes.find(c); size != sizes.end()) {
+          n *= size->second;
+        } else {
+          ASSERT_TRUE(!unknown || unknown == c) << to_string(map);
+          unknown = c;
+          has_unknown = true;
+        }
+      }
+      (has_unknown ? times : known) += n;
+    }
+    if (unknown) sizes[unknown] = (length->second - known) / times;
+    sizes.erase(length);
+  }
 }
 
 // The sizes of all letters, each of which has one.
@@ -248,6 +321,7 @@ std::map<char, int64_t> sizes_of(const IndexMap& map, const std::vector<Type>& i
   };
   for (size_t i = 0; i < map.inputs.size(); ++i) collect(map.inputs[i], inputs[i]);
   for (size_t k = 0; k < map.outputs.size(); ++k) collect(map.outputs[k], outputs[k]);
+  find_merged_sizes(map, sizes);
   return sizes;
 }
 
@@ -261,20 +335,22 @@ int expect_splits(const Call& call) {
   for (const Value out : s.outputs) made.push_back(s[out].type);
   const std::vector<Numbers> whole = call.run();
   int splits = 0;
-  for (const auto& [letter, size] : sizes_of(map, call.types, made)) {
-    const auto has = [&](const std::string& letters) {
-      return letters.find(letter) != std::string::npos;
+  const std::map<char, int64_t> sizes = sizes_of(map, call.types, made);
+  for (const auto& [letter, size] : sizes) {
+    const auto has = [&, letter = letter](const std::string& letters) {
+      return map.has(letters, letter);
     };
     if (size < 2 || has(map.whole)) continue;
     ++splits;
     std::vector<Numbers> parts[2];
-    for (const int part : {0, 1}) parts[part] = half_of(call, map, letter, size, part).run();
+    for (const int part : {0, 1}) parts[part] = half_of(call, {map, sizes, letter, part}).run();
     const std::string what = to_string(map) + ": " + letter;
     for (size_t k = 0; k < whole.size(); ++k) {
       if (has(map.outputs[k])) {
         for (const int part : {0, 1}) {
           Type type = made[k];
-          expect_close(parts[part][k], half(whole[k], type, map.outputs[k], letter, part),
+          expect_close(parts[part][k],
+                       half(whole[k], type, map.outputs[k], {map, sizes, letter, part}),
                        what + " is parallel\n" + print(s));
         }
         continue;

@@ -1,6 +1,7 @@
 // The list of the CPU's kernels by hand (kernels.inc), and its reading of bodies.
 #include "kernels/backend.h"
 
+#include "body/facts.h"
 #include "kernels/body_layout.h"
 #include "kernels/body_readings.h"
 
@@ -31,6 +32,10 @@ extern const Backend cpu_backend = {
     .prepare_body = prepare_body,
     .body_workspace = body_workspace,
     .dense_products = true,
-    .limits = {.piece = kPiece, .sum_blocks = kMaxBlocks, .wide_suffix = kWideSuffix}};
+    .limits = {.piece = kPiece,
+               .sum_blocks = kMaxBlocks,
+               .wide_suffix = kWideSuffix,
+               // The product and then the body: nothing is gained, so nobody asks by default.
+               .product_end = [](const Body& body, Dtype) { return is_elementwise(body); }}};
 
 }  // namespace adjoint

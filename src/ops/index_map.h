@@ -1,0 +1,47 @@
+// Which axes of an op's operands and results are which: one letter per axis. Splitting a batch,
+// sharding a weight and slicing a sequence all derive from this.
+//
+// A letter of the outputs is parallel unless it stands in `whole`; a letter that only operands have
+// is summed; '1' is stretched, '.' is an axis that no split may touch. A capital letter is an axis
+// that holds several: of attention's q, k, v -> out, log-sums,
+//   bsQ, bsK, bsK -> bsQ, bkgs;  Q = kgd, K = kd
+// says that a row of q is k heads of keys times g queries each times d numbers, so that heads are a
+// letter like any other, and work may be split along k.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace adjoint {
+
+// An axis that holds several: its segments one behind the other, each a product of letters, the
+// outermost first. q, k and v side by side are {"kgd", "kd", "kd"}.
+struct MergedAxis {
+  char letter = 0;  // a capital
+  std::vector<std::string> segments;
+};
+// An attribute that is the product of what letters count, and shrinks with each: attention's
+// `heads` are "kg".
+struct LetterCount {
+  std::string_view attribute;
+  std::string letters;
+};
+
+struct IndexMap {
+  std::vector<std::string> inputs, outputs;
+  std::string whole = {};
+  std::vector<MergedAxis> merged = {};
+  std::vector<LetterCount> counts = {};
+
+  const MergedAxis* merged_axis(char letter) const;  // null: the letter is an axis by itself
+  // Does an operand or result with these letters have `letter`, as an axis or inside one?
+  bool has(const std::string& letters, char letter) const;
+  // Letters along which no work is split by cutting single axes: what is whole, and merged axes and
+  // what they hold.
+  std::string uncut() const;
+};
+// bsi, oi -> bso; summed i. Merged axes stand in brackets: ab(yz) -> abyz, bs[kgd|kd|kd].
+std::string to_string(const IndexMap& map);
+
+}  // namespace adjoint
