@@ -47,7 +47,8 @@ struct RandomStream {
   double normal(uint64_t element) const { return normals(element / 2)[element % 2]; }
 };
 
-// FNV-1a with a final mix: the same on every machine, unlike std::hash.
+// FNV-1a with a final mix: the same on every machine, unlike std::hash. By hand and not xxHash,
+// because the random numbers of every run so far depend on it.
 constexpr uint64_t stable_hash(std::string_view text) {
   uint64_t h = 0xcbf29ce484222325;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;

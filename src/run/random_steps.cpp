@@ -1,11 +1,10 @@
 #include "run/random_steps.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
+#include "base/hash.h"
 #include "base/philox.h"
 #include "ops/builder.h"
 #include "scheme/elements.h"
@@ -17,17 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kRate = 1e-3;
-
-// A hash of all bytes, eight at a time.
-uint64_t hash_of(const void* data, int64_t size) {
-  const auto* bytes = static_cast<const char*>(data);
-  uint64_t h = 0xcbf29ce484222325, word;
-  for (; size >= 8; size -= 8, bytes += 8) {
-    std::memcpy(&word, bytes, 8);
-    h = std::rotl(h ^ word, 29) * 0x9E3779B97F4A7C15;
-  }
-  return random_key(h, {bytes, static_cast<size_t>(size)});
-}
 
 }  // namespace
 
@@ -95,7 +83,7 @@ std::vector<uint64_t> RandomSteps::hashes() const {
   for (const Value v : left()) {
     std::vector<std::byte> bytes(scheme()[v].type.bytes().count);
     run_.read(v, bytes.data());
-    all.push_back(hash_of(bytes.data(), static_cast<int64_t>(bytes.size())));
+    all.push_back(hash_of(bytes.data(), bytes.size()));
   }
   return all;
 }

@@ -14,6 +14,7 @@
 #include "device/parallel.h"
 #include "kernels/cuda/cublaslt/product_table.h"
 #include "scheme/elements.h"
+#include "train/checksum.h"
 
 namespace adjoint {
 
@@ -129,34 +130,9 @@ void check_fits(const SafetensorsFile& file, const fs::path& path,
   }
 }
 
-// Eight bytes at a time, in four lanes: a save of gigabytes is read anyway, and this keeps pace.
-uint64_t checksum(const void* data, Bytes size, uint64_t seed) {
-  uint64_t lanes[4] = {seed, seed + 1, seed + 2, seed + 3};
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  const auto mix = [](uint64_t h, uint64_t word) {
-    h = (h ^ word) * 0x9E3779B97F4A7C15;
-    return h ^ (h >> 29);
-  };
-  int64_t i = 0;
-  for (; i + 32 <= size.count; i += 32) {
-    uint64_t words[4];
-    std::memcpy(words, bytes + i, 32);
-    for (int k = 0; k < 4; ++k) lanes[k] = mix(lanes[k], words[k]);
-  }
-  for (; i < size.count; ++i) lanes[i % 4] = mix(lanes[i % 4], bytes[i]);
-  return mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]);
-}
-
-// Of all tensors, whatever their order.
-std::string checksum_of(std::span<const SafetensorView> tensors) {
-  uint64_t sum = 0;
-  for (const SafetensorView& t : tensors) sum += checksum(t.data, t.size, stable_hash(t.name));
-  return fmt::format("{:016x}", sum);
-}
-
 void check_whole(const SafetensorsFile& file, const fs::path& path) {
   const auto found = file.metadata().find("checksum");
-  if (found == file.metadata().end() || found->second != checksum_of(file.tensors())) {
+  if (found == file.metadata().end() || !is_checksum_of(found->second, file.tensors())) {
     fail(path.string(), ": this save is damaged: its checksum does not fit its numbers");
   }
 }
@@ -214,6 +190,7 @@ void copy_in(const SafetensorsFile& file, Run& run, Role role) {
 
 }  // namespace
 
+// stable_hash, because fingerprints of saves and profiles that people have were made by it.
 std::string fingerprint(const Scheme& scheme) {
   Scheme nameless = scheme;
   nameless.name.clear();

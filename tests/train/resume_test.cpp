@@ -1,4 +1,5 @@
 // Stop and go on: the same bytes as without the stop. And what a folder must survive.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +7,8 @@
 #include <fstream>
 #include <set>
 
+#include "base/hash.h"
+#include "base/philox.h"
 #include "data/safetensors.h"
 #include "kernels/cuda/cublaslt/product_table.h"
 #include "train/train_folder.h"
@@ -171,6 +174,22 @@ TEST_F(TrainFolder, NoticesOtherData) {
   text[5] = 'a';
   write_file_atomically(data(), text);
   EXPECT_EQ(train(resume("run", {{"data", data().string()}})).step, 7);
+}
+
+// The hash of the text was another one before xxHash.
+TEST_F(TrainFolder, KnowsItsDataByTheHashOfAnEarlierVersion) {
+  train(options("run", {{"stop_after", 3}}));
+  json about = json::parse(read_file(out("run") / "run.json"));
+  EXPECT_EQ(about["data"], hash_text(hash_of(read_file(data()))));
+  about["data"] = fmt::format("{:016x}", stable_hash(read_file(data())));
+  write_file_atomically(out("run") / "run.json", about.dump());
+  std::string text = read_file(data());
+  text[5] = 'z';
+  write_file_atomically(data(), text);
+  EXPECT_NE(error_of(resume("run")).find("has changed"), std::string::npos);
+  text[5] = 'a';
+  write_file_atomically(data(), text);
+  EXPECT_EQ(train(resume("run")).step, 7);
 }
 
 TEST_F(TrainFolder, OverwritingLeavesNoOldWeightsBehind) {
