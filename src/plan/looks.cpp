@@ -3,11 +3,10 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
-#include <system_error>
-#include <thread>
 
 #include "base/error.h"
 #include "device/limits.h"
+#include "device/parallel.h"
 
 namespace adjoint {
 
@@ -26,9 +25,12 @@ PlanOptions in_a_search(PlanOptions plan) {
 }  // namespace
 
 void on_all_cores(size_t count, const std::function<void(size_t)>& body) {
+  // Stacks differ in what they take to plan, so each worker takes the next one.
   std::atomic<size_t> next = 0;
-  std::vector<std::exception_ptr> failed(count);
-  const auto work = [&] {
+  std::vector<std::exception_ptr> failed(count);  // no exception may leave a parallel region
+  const auto cores = static_cast<size_t>(available_processors());
+  const auto workers = static_cast<int64_t>(std::min(cores, count));
+  parallel_for(workers, 1, [&](int64_t, int64_t, int) {
     for (size_t i = next++; i < count; i = next++) {
       try {
         body(i);
@@ -36,15 +38,7 @@ void on_all_cores(size_t count, const std::function<void(size_t)>& body) {
         failed[i] = std::current_exception();
       }
     }
-  };
-  std::vector<std::thread> others;
-  const auto cores = static_cast<size_t>(available_processors());
-  try {
-    for (size_t t = 1; t < std::min(cores, count); ++t) others.emplace_back(work);
-  } catch (const std::system_error&) {  // no more threads: those that there are do it all
-  }
-  work();
-  for (std::thread& other : others) other.join();
+  });
   for (const std::exception_ptr& e : failed) {
     if (e) std::rethrow_exception(e);
   }

@@ -40,7 +40,8 @@ struct TimedStep {
   StepTime time;
 };
 
-// Calls body(i) for all i below count, on all cores. Of several exceptions the first i's is thrown.
+// Calls body(i) for all i below count, on the cores that parallel_for uses. Of several exceptions
+// the first i's is thrown.
 void on_all_cores(size_t count, const std::function<void(size_t)>& body);
 
 class Looks {
