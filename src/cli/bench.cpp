@@ -11,7 +11,7 @@
 #include "cli/step_flags.h"
 #include "device/gpu.h"
 #include "device/parallel.h"
-#include "train/fitting.h"
+#include "train/fit_budget.h"
 #include "train/late_progress.h"
 
 namespace adjoint {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/step_flags.h"
-#include "train/fitting.h"
+#include "train/fit_budget.h"
 
 namespace adjoint {
 

@@ -7,7 +7,7 @@
 #include "device/parallel.h"
 #include "run/machine.h"
 #include "train/config.h"
-#include "train/fitting.h"
+#include "train/fit_budget.h"
 
 namespace adjoint {
 

@@ -9,7 +9,7 @@
 
 #include "functors/functor.h"
 #include "models/library.h"
-#include "train/fitting.h"
+#include "train/fit_budget.h"
 
 namespace adjoint {
 

@@ -1,4 +1,4 @@
-// A line that tells how far something is, on a terminal only.
+// A progress bar of one line, on a terminal only. By hand: it is shorter than a library's set-up.
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -10,7 +10,8 @@
 // A save is written under temporary names, and it counts from the moment when the manifest that
 // names them takes its place; only then do the files move to their own names. So at every moment
 // the manifest leads to a complete save, under either name. Readers change nothing in the folder;
-// what a dead writer left behind is cleared away by the next writer, under its lock.
+// what a dead writer left behind is cleared away by the next writer, under its lock. Written by
+// hand and not a database, because other tools read these files.
 #pragma once
 #include <filesystem>
 #include <memory>

@@ -3,7 +3,7 @@
 #include "device/parallel.h"
 #include "kernels/cuda/cublaslt/product_table.h"
 #include "run/machine.h"
-#include "train/fitting.h"
+#include "train/fit_budget.h"
 #include "train/generate.h"
 #include "train/train_folder.h"
 

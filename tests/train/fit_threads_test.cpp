@@ -5,7 +5,7 @@
 
 #include "device/parallel.h"
 #include "models/test_models.h"
-#include "train/fitting.h"
+#include "train/fit_budget.h"
 
 namespace adjoint {
 namespace {

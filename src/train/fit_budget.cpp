@@ -1,4 +1,4 @@
-#include "train/fitting.h"
+#include "train/fit_budget.h"
 
 #include "base/error.h"
 #include "base/file.h"

@@ -1,6 +1,8 @@
 // What --fit promises, on real models: no budget is exceeded, a larger one is never answered with a
 // slower step, the smallest is the smallest, the answer is a stack that gives the same bytes and
 // bits again, and wishes that cannot be met are refused with what could be.
+#include "train/fit_budget.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
@@ -11,7 +13,6 @@
 #include "device/parallel.h"
 #include "models/test_models.h"
 #include "plan/flops_sheet.h"
-#include "train/fitting.h"
 #include "train/same_steps.h"
 #include "train/save.h"
 
