@@ -1,5 +1,6 @@
 // Reads text token by token and knows where it is, so that every complaint can name file, line,
-// column, what was wanted and what was found. Both notations are read through it.
+// column, what was wanted and what was found. Both notations are read through it. Written by hand:
+// the messages of generated parsers do not say what was wanted.
 #pragma once
 #include <string>
 #include <string_view>

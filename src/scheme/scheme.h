@@ -47,8 +47,8 @@ struct Init {
 };
 std::string to_string(const Init& init);  // normal(0.02)
 
-// What most optimizations set and one realization each acts on (design.md section 2). Each default
-// means "nothing to realize".
+// What most optimizations set and one realization each acts on (ARCHITECTURE.md, section 5). Each
+// default means "nothing to realize".
 enum class Residence : uint8_t {
   kUnsaid,      // kept, unless a functor that is on by default knows better
   kKept,        // where it is a state of the chain, an epoch of recomputation begins after it

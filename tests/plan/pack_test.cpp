@@ -96,7 +96,7 @@ TEST(Pack, WhatSticksOutIsPlacedEarlier) {
 }
 
 // As a training step: each activation lives from its place on the way forward to the same place on
-// the way back, with short-lived ones between. design.md asks for 2%.
+// the way back, with short-lived ones between. Presets are held to the same 2%.
 TEST(Pack, NestedLifetimesComeWithinTwoPercent) {
   std::mt19937 random(3);
   for (int round = 0; round < 20; ++round) {
