@@ -1,5 +1,6 @@
 // Runs one job at a time on a thread of its own, at the lowest priority: the caller's threads go
-// on. What a job throws is thrown by the next call here, so no failure is lost.
+// on. What a job throws is thrown by the next call here, so no failure is lost. std::async would
+// do, but knows no priorities.
 #pragma once
 #include <functional>
 #include <future>

@@ -1,4 +1,5 @@
-// The two 16-bit floats as bits, rounded to nearest even, and the compilers' view of them.
+// The two 16-bit floats as bits, rounded to nearest even, and the compilers' own types for them.
+// The conversions are written by hand so that every compiler and processor gives the same bits.
 #pragma once
 #include <bit>
 #include <cstdint>

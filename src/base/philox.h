@@ -1,6 +1,7 @@
 // Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011): random bits
 // as a pure function of a key and a counter. The same bits come out under any split of the work,
-// any order, any recomputation and after a resume, because nothing is drawn from a state.
+// any order, any recomputation and after a resume, because nothing is drawn from a state. Written
+// by hand and not taken from Random123, because generated kernels repeat it line by line.
 #pragma once
 #include <array>
 #include <cmath>

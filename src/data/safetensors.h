@@ -2,7 +2,8 @@
 //   8 bytes   length of the header, little-endian
 //   header    JSON: name -> dtype, shape, [begin, end) in the data; "__metadata__" -> strings
 //   data      the tensors, row-major, one after another, without gaps
-// Nothing in a file is believed before it is checked: files come from strangers.
+// Nothing in a file is believed before it is checked: files come from strangers. Written by hand:
+// the format's own library is in Rust, and the header is JSON.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,7 @@
-// Which tensors of a chain of equal blocks to keep, which to compute again and which to send away,
-// so that the step is fastest within a budget of bytes. Exact, by dynamic programming over blocks.
+// Which tensors of a chain of equal blocks to keep, which to recompute and which to offload, so
+// that the step is fastest within a budget of bytes. Exact, by dynamic programming over blocks.
+// Written by hand: a general solver (CBC, the judge in the tests) is slower and would be a package
+// for users.
 //
 // Every block takes one option: a set of its tensors that are kept; the rest is recomputed. A state
 // between blocks is kept, sent away, or dropped; blocks between states that are there form a

@@ -1,5 +1,6 @@
 // A small writer of SVG: text escaped, numbers short, nothing that a browser of today or a
-// printer's converter would not understand.
+// printer's converter would not understand. Written by hand: a library would hide the five elements
+// that the charts need.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,6 +1,7 @@
 // float32 functions as branch-free polynomials, so that loops over them vectorize; vector_code.h
 // has the same steps as instructions, and must give the same bits. Errors measured by
-// tests/kernels/vector_math_test.cpp against libm in float64.
+// tests/kernels/vector_math_test.cpp against libm in float64. Written by hand and not taken from
+// SLEEF or libmvec, because the generated code has to repeat each step.
 #pragma once
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,8 @@
 // Generated code for bodies: a plan of segments (body_segments.h) becomes machine code, AVX-512 or
 // AVX2, in which values stay in vector registers from operand to result. Every instruction rounds
 // as the interpreter's loop does, so both give the same bits; 16 lanes carry a row's sum either
-// way. Where there is no Xbyak, or another processor, the interpreter does all of it.
+// way. Where there is no Xbyak, or another processor, the interpreter does all of it. Xbyak and not
+// LLVM: no optimizer may contract or reorder what is emitted.
 #pragma once
 #include <memory>
 #include <vector>

@@ -1,6 +1,6 @@
 // Graphs of small ops that cuDNN fuses into a kernel or a few, over its backend C API. A graph's
 // tensors are memory (bound to pointers at launch), numbers (passed by value) or hidden (never
-// stored).
+// stored). Written by hand over the C API, because cuDNN's packages come without its C++ front end.
 #pragma once
 #include <cudnn.h>
 
