@@ -17,7 +17,7 @@ int axis_of(const Scheme& scheme, const Morphism& m) {
       call_of(scheme, m).integer("axis", op_named(m.op).lies == LiesWithin::kJoins ? 0 : last));
 }
 
-// What is in use beyond the calls that read it: inputs, outputs, state.
+// Objects that are used by more than the calls that read them: inputs, outputs, state.
 std::vector<bool> used_outside(const Scheme& scheme) {
   std::vector<bool> used = returned_or_carried(scheme);
   for (const Value v : scheme.inputs) used[v] = true;
@@ -41,7 +41,8 @@ class AdjacentFinder {
       found_.strides.push_back(dense_strides(object.type));
     }
     std::vector<bool> joined(scheme_.objects.size(), false);
-    // Backwards: where a concat is an operand of another one, its own place comes first.
+    // Backwards, so that a concat that is an operand of another one has its place before its
+    // operands.
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme_.morphisms[i];
       if (op_named(m.op).lies != LiesWithin::kJoins) continue;
@@ -60,8 +61,8 @@ class AdjacentFinder {
   }
 
  private:
-  // Parameters one behind the other: all but the last end where the next may begin, and where
-  // another plan has placed them already, it placed them so.
+  // Parameters can be adjacent if all but the last end on the alignment, and if another plan that
+  // has placed them already placed them adjacently.
   bool can_join(const Morphism& m, const std::vector<bool>& joined) const {
     if (axis_of(scheme_, m) != 0) return false;
     Bytes next{0};
@@ -107,7 +108,7 @@ class AdjacentFinder {
     found_.is_whole[i] = all;
   }
 
-  // What is merged from two axes can be made with two axes in the same place.
+  // A merge of two axes moves no element, so its operand can be made in the same place.
   void see_through_merges(Value& v, Strides& strides) const {
     while (made_by_[v] >= 0 &&
            op_named(scheme_.morphisms[made_by_[v]].op).lies == LiesWithin::kMerges) {
@@ -123,8 +124,8 @@ class AdjacentFinder {
     if (op_named(maker.op).view || maker.section != concat.section) return false;
     if (scheme_[v].attributes.tier != scheme_[concat.outputs[0]].attributes.tier) return false;
     if (lies_densely(scheme_[v].type, strides)) return true;
-    // With holes between its rows it is nobody else's business, and no sum, which kernels write at
-    // the end in one piece.
+    // An object with holes between its rows may have no other reader, and must not be a sum,
+    // because kernels write sums in one piece.
     if (read_by_[v].size() != 1 || backend_of(options_.target).wants_dense(op_named(maker.op)))
       return false;
     if (!op_named(maker.op).body) return true;
@@ -165,7 +166,7 @@ std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<
     return std::nullopt;
   const Value sliced = scheme.morphisms[slicer].inputs[0];
   passed.push_back(sliced);
-  // Made anew whenever m runs, and no view itself.
+  // The sliced object must be made whenever m runs, and must not be a view itself.
   const int maker = made_by[sliced];
   if (maker < 0 || scheme.morphisms[maker].section != section) return std::nullopt;
   if (op_named(scheme.morphisms[maker].op).view) return std::nullopt;
@@ -183,7 +184,7 @@ std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<
     const OpCall call = call_of(scheme, scheme.morphisms[slice]);
     return std::pair{call.integer("start"), call.integer("start") + call.integer("size")};
   };
-  // Alone it would only keep the rest of the object alive.
+  // A single slice would only keep the rest of the object alive.
   if (read_by[sliced].size() < 2) return std::nullopt;
   const auto [begin, end] = range(slicer);
   for (const int reader : read_by[sliced]) {

@@ -15,8 +15,8 @@ namespace adjoint {
 
 namespace {
 
-constexpr size_t kMostGroups = 12;  // whose sets are all looked at; the largest ones
-// That are planned. With a next tier there are more to choose from, and more stacks beside them.
+constexpr size_t kMostGroups = 12;  // the largest groups, of which every set is considered
+// Options that are planned. With a host tier there are more options, but also more stacks to plan.
 constexpr size_t kMostOptions = 24, kMostOptionsWithTiers = 16;
 
 // Per object: does the backward read it, or a view of it?
@@ -42,7 +42,7 @@ double stored_bytes(const Object& object) {
   return static_cast<double>(type.bytes().count);
 }
 
-// Where paths of neighbours differ by one in one index: "block[" and "].up". Else nothing.
+// A path around one of its indices: "block[" and "].up". Paths of neighbours differ by one there.
 struct Numbered {
   std::string before, after;
   int64_t index = 0;
@@ -124,7 +124,7 @@ void Blocks::find_groups() {
   }
 }
 
-// Seconds of recomputing, in one block, all that is neither kept nor away.
+// Seconds to recompute, in one block, everything that is neither kept nor offloaded.
 double Blocks::closure(const std::vector<Stay>& stays, bool state) const {
   const size_t b = groups_.size() / 2;
   const std::vector<Group>& groups = groups_[b];
@@ -171,8 +171,8 @@ Blocks::Worth Blocks::worth_of(const std::vector<bool>& kept) const {
   return {option.kept, option.cost};
 }
 
-// Every set of groups that no other beats in bytes and seconds. Where there is a next tier, what is
-// not kept may go there; such an option costs bytes on the link, so it is a third number.
+// Every set of groups that no other set beats in bytes and seconds. With a host tier a group may
+// also be offloaded, and the bytes on the link are a third number to compare.
 void Blocks::find_options() {
   const size_t n = groups_[0].size();
   std::vector<size_t> by_size(n);
@@ -190,7 +190,7 @@ void Blocks::find_options() {
     for (size_t k = 0; k < free; ++k, rest /= away ? 3 : 2) {
       stays[by_size[k]] = static_cast<Stay>(rest % (away ? 3 : 2));
     }
-    // The many small ones are kept, or all computed again with everything else.
+    // The many small groups are kept, except where everything is recomputed.
     if (code == (away ? count / 2 : count - 1)) stays.assign(n, Stay::kAgain);
     all.push_back(option_of(stays));
   }
@@ -208,8 +208,8 @@ void Blocks::find_options() {
   if (options_.size() > most) choose_options(most);
 }
 
-// Too many to plan each. A chain mixes options, so those that no mixture of two others beats come
-// first; then as many as there may be, evenly through the bytes.
+// For more options than can be planned. A chain mixes options, so those that no mixture of two
+// others beats are taken first; the rest of the places go to others, evenly over their bytes.
 void Blocks::choose_options(size_t most) {
   const auto seconds = [&](const Option& o) {
     return o.cost + (o.away > 0 ? 2 * o.away / costs_.sheet.link : 0);
@@ -304,7 +304,8 @@ std::string Blocks::print(const ChainChoice& choice) const {
 
 namespace {
 
-// Blocks of a built step's calls, by the paths of the step that was only said.
+// Reads numbers off a built step. The block of a call follows from its path in the step before
+// realization.
 class Reading {
  public:
   Reading(const Scheme& said, const Chain& chain, const TimedStep& step)
@@ -316,7 +317,7 @@ class Reading {
     find_windows();
   }
 
-  // Bytes alive when the chain's backward begins that block b's forward made.
+  // Bytes that block b's forward made and that are alive when the chain's backward begins.
   int64_t kept(int b) const {
     int64_t bytes = 0;
     for (const Storage& s : step_.plan.storages) {
@@ -429,8 +430,8 @@ ChainProblem Blocks::measure(const std::function<const TimedStep&(const std::str
     }
     const double blocks = problem.blocks;
     option.cost = (step.time.work - plain.time.work) / blocks;
-    // What is recomputed on the way to the state, too, was only counted, not planned: it is scaled
-    // as the rest was found to be.
+    // Recomputing the state as well was only estimated, not planned; it is scaled by the ratio of
+    // the planned to the estimated cost.
     const bool seen = said.cost > 0 && option.cost > 0;
     option.through =
         option.cost + (said.through - said.cost) * (seen ? option.cost / said.cost : 1);

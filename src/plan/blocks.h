@@ -1,6 +1,6 @@
-// What a chain's blocks could keep, and what that costs: the numbers that plan/chain.h chooses by.
-// Options are sets of a block's tensors; what an option holds and takes is read off a real plan in
-// which every block takes it.
+// What the blocks of a chain could keep, and what that costs: the numbers that plan/chain.h chooses
+// by. An option is a set of a block's tensors that are kept; its bytes and seconds are read off a
+// real plan in which every block takes that option.
 #pragma once
 #include <functional>
 #include <optional>
@@ -15,15 +15,15 @@ namespace adjoint {
 
 class Blocks {
  public:
-  // `said` is a step with attributes said and none realized; `costs` order its options.
+  // `said` is a step whose attributes are set and not yet realized; options are ordered by `costs`.
   Blocks(Scheme said, const Costs& costs);
 
-  // Can its residences be chosen? Not without a chain, nor where the stack has said them.
+  // Whether residences can be chosen: not without a chain, nor where the stack sets them.
   bool can_choose() const { return can_choose_; }
   int num_options() const { return static_cast<int>(options_.size()); }
 
-  // What any set of a block's tensors would keep and cost, by the count that options are chosen by:
-  // for those who judge the choice. Tensors of one call are one group.
+  // For tests that judge the choice: what any set of a block's tensors would keep and cost, by the
+  // same estimate that options are chosen by. Tensors of one call are one group.
   struct Worth {
     double kept = 0, seconds = 0;
   };
@@ -37,17 +37,18 @@ class Blocks {
   // Every block takes the same option, and every state is kept.
   ChainChoice uniform(int option) const;
 
-  // Bytes at the worst moment of a step's plan while no block's tensors are held: no residence of
-  // them changes that.
+  // The most bytes of a step's plan while no block's tensors are held; residences do not change
+  // that.
   Bytes around(const TimedStep& step) const;
 
-  // Reads the numbers of every option off the step that `build` gives for its `print`. Seconds
-  // between tiers count `copies` of themselves, for they may be hidden.
+  // Reads the numbers of every option off the step that `build` gives for its `print`. Copies
+  // between tiers may be hidden behind arithmetic, so only the share `copies` of their seconds
+  // counts.
   ChainProblem measure(const std::function<const TimedStep&(const std::string&)>& build,
                        const TimedStep& plain, double copies) const;
 
  private:
-  // Results of one call that the backward reads: kept, sent away or recomputed together.
+  // Results of one call that the backward reads: kept, offloaded or recomputed together.
   struct Group {
     int maker = -1;
     std::vector<Value> objects = {};
@@ -68,12 +69,12 @@ class Blocks {
   std::vector<std::string> patterns(const std::vector<std::vector<Value>>& per_block) const;
 
   Scheme said_;
-  Scheme priced_;  // the same with objects in the dtype that was said of them
+  Scheme priced_;  // the same, with objects in the dtypes that were set
   const Costs& costs_;
   Chain chain_;
   bool can_choose_ = false;
   std::vector<int> made_by_;
-  std::vector<bool> from_data_;             // what is made of parameters alone is not for choosing
+  std::vector<bool> from_data_;  // per object; what is made of parameters alone is not chosen
   std::vector<std::vector<Group>> groups_;  // per block, in the same order
   std::vector<Option> options_;             // of every block
 };

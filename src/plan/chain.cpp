@@ -8,8 +8,8 @@ namespace adjoint {
 
 namespace {
 
-// What the first blocks have come to. One is better than another if it is nowhere worse: what
-// comes later only adds to each number.
+// A partial solution: choices for the first blocks. One dominates another if none of its numbers is
+// larger, because later blocks only add to each number.
 struct Label {
   int64_t kept = 0;  // by the blocks so far, and their states
   int64_t held = 0;  // by the open segment's recomputation
@@ -59,7 +59,7 @@ class Solver {
                           .state = state});
         };
         add(StateChoice::kKept, last ? 0 : problem_.state, 0, option.cost);
-        if (last) continue;  // what the last block leaves is the loss's to keep
+        if (last) continue;  // the state behind the last block is kept for the loss
         add(StateChoice::kDropped, 0, l.held + option.held + problem_.state, option.through);
         if (problem_.state_cost >= 0) {
           add(StateChoice::kAway, 0, 0, option.cost + problem_.state_cost);
@@ -69,8 +69,8 @@ class Solver {
     return next;
   }
 
-  // Sorted by bytes kept, a label survives if no earlier one holds less and costs less: of those
-  // that do not dominate each other, held falls as cost rises (a staircase).
+  // Labels are sorted by bytes kept. A label survives if no earlier one holds as little for as
+  // little cost. Survivors' (held, cost) form a staircase: as held rises, cost falls.
   static std::vector<Label> undominated(std::vector<Label> all) {
     std::sort(all.begin(), all.end(), [](const Label& a, const Label& b) {
       if (a.kept != b.kept) return a.kept < b.kept;
@@ -83,7 +83,7 @@ class Solver {
                                  [](int64_t held, const auto& s) { return held < s.first; });
       if (at != stairs.begin() && std::prev(at)->second <= l.cost) continue;
       kept.push_back(l);
-      // Those that hold at least as much and cost at least as much say nothing more.
+      // Stairs that hold at least as much and cost at least as much are no longer needed.
       auto first = std::lower_bound(stairs.begin(), stairs.end(), l.held,
                                     [](const auto& s, int64_t held) { return s.first < held; });
       auto end = first;
@@ -138,7 +138,7 @@ std::optional<ChainChoice> solve(const ChainProblem& problem, int64_t budget) {
 }
 
 int64_t smallest_budget(const ChainProblem& problem) {
-  ChainProblem free = problem;  // only bytes count: one label per number of bytes
+  ChainProblem free = problem;  // without costs few labels survive
   for (BlockOption& option : free.options) option.cost = option.through = 0;
   if (free.state_cost >= 0) free.state_cost = 0;
   int64_t low = 0, high = 1;

@@ -4,10 +4,10 @@
 // for users.
 //
 // Every block takes one option: a set of its tensors that are kept; the rest is recomputed. A state
-// between blocks is kept, sent away, or dropped; blocks between states that are there form a
-// segment, which is recomputed at once when the backward reaches it. So in the backward of block b
-// the device holds what earlier blocks keep, what earlier blocks of the same segment have been
-// recomputed to, and b's own work.
+// between blocks is kept, offloaded or dropped. Blocks between two states that are not dropped form
+// a segment, which is recomputed as a whole when the backward reaches it. So in the backward of
+// block b the device holds what earlier blocks keep, what was recomputed for earlier blocks of the
+// same segment, and b's own work.
 #pragma once
 #include <optional>
 #include <vector>
@@ -20,10 +20,10 @@ struct BlockOption {
   int64_t kept = 0;  // bytes from the block's forward to its backward, its state not counted
   int64_t held =
       0;            // bytes that its recomputation adds until its backward, in a segment of several
-  double cost = 0;  // seconds that keeping no more than that takes
-  double through = 0;  // the same where the state that it leaves is recomputed, too: at least cost
-  // Per block: bytes at the worst moment of its forward and of its backward, less what earlier
-  // blocks and their states hold.
+  double cost = 0;  // seconds of recomputation
+  double through = 0;  // the same if its last state is recomputed, too; at least `cost`
+  // Per block: the most bytes during its forward and during its backward, less what earlier blocks
+  // and their states hold.
   std::vector<int64_t> forward = {}, backward = {};
 };
 
@@ -31,9 +31,9 @@ struct ChainProblem {
   int blocks = 0;
   std::vector<BlockOption> options = {};
   int64_t state = 0;         // bytes of a state
-  double state_cost = -1;    // seconds of sending one away and back; below 0: it cannot be
-  int64_t outside_all = 0;   // at the worst moment while all blocks' tensors are held, less those
-  int64_t outside_none = 0;  // at the worst moment while none are
+  double state_cost = -1;    // seconds to offload a state and fetch it; below 0: impossible
+  int64_t outside_all = 0;   // most bytes while all blocks' tensors are held, less those
+  int64_t outside_none = 0;  // most bytes while none are held
 };
 
 enum class StateChoice : uint8_t { kKept, kDropped, kAway };

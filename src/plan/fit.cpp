@@ -15,15 +15,15 @@ namespace adjoint {
 
 namespace {
 
-constexpr int kTries = 16;         // of a solver's goal, downwards until the real plan fits
-constexpr int kTriesUp = 4;        // and upwards before
-constexpr int kFiner = 8;          // looks within the percent that packing may add
-constexpr int kHalvings = 4;       // of the last step down
-constexpr double kGrid = 1.002;    // between goals on the way down
-constexpr double kCoarse = 1.02;   // between goals below a budget that are looked at anyway,
-constexpr int kBelow = 3;          // so many
-constexpr double kNear = 1.015;    // the smallest is looked for up to this times the solver's
-constexpr size_t kMostParts = 8;   // numbers of parts that are looked at
+constexpr int kTries = 16;        // goals for the solver, downwards until the real plan fits
+constexpr int kTriesUp = 4;       // and upwards before
+constexpr int kFiner = 8;         // goals within the percent that packing may add
+constexpr int kHalvings = 4;      // of the last step down
+constexpr double kGrid = 1.002;   // between goals on the way down
+constexpr double kCoarse = 1.02;  // between goals below a budget that are tried anyway,
+constexpr int kBelow = 3;         // so many
+constexpr double kNear = 1.015;   // the smallest step is sought up to this times the solver's bytes
+constexpr size_t kMostParts = 8;  // numbers of parts that are tried
 constexpr double kMargin = 0.002;  // by which a lower bound is uncertain
 constexpr const char* kByHand[] = {"checkpoint(block)", "checkpoint(sqrt)", "checkpoint(all)"};
 // How much of the seconds between tiers the solver counts: all, or as if they were hidden.
@@ -39,7 +39,7 @@ bool names(const Stack& stack, std::string_view functor) {
   });
 }
 
-// The largest of all budgets' goals that is at most this.
+// The largest goal on the grid, which all budgets share, that is at most `bytes`.
 int64_t on_grid(int64_t bytes, double grid = kGrid) {
   if (bytes < 1) return 0;
   const double step = std::floor(std::log(static_cast<double>(bytes)) / std::log(grid));
@@ -67,9 +67,9 @@ std::vector<int64_t> divisors(int64_t n) {
 }  // namespace
 
 struct Fit::Search {
-  // What the chain of a stack poses; one per way to count copies.
+  // A stack's chain as a problem, with one way to count copies.
   struct Posed {
-    std::string stack;  // that residences are said beside
+    std::string stack;  // to which chosen residences are added
     ChainProblem problem;
   };
   // A stack without residences, and what can be chosen of them.
@@ -114,7 +114,7 @@ struct Fit::Search {
     return all;
   }
 
-  // As it is given, and with everything kept; what is not legal is left out.
+  // Builds each stack as it is and with everything kept; illegal stacks are left out.
   void add_variants(const std::vector<std::string>& stacks) {
     std::vector<std::optional<FitPoint>> as_given(stacks.size());
     std::vector<std::optional<TimedStep>> plain(stacks.size());
@@ -126,7 +126,7 @@ struct Fit::Search {
       }
       try {
         plain[i / 2] = looks.build(plain_stack(stack));
-      } catch (const Error&) {  // then its own
+      } catch (const Error&) {  // then the stack itself counts as plain
       }
     });
     for (size_t i = 0; i < stacks.size(); ++i) {
@@ -142,7 +142,8 @@ struct Fit::Search {
     return std::min(v.plain.seconds, v.given.seconds);
   }
 
-  // Recomputing may even save a little time: what one variant could save at most, any may. A share.
+  // Recomputation may even save a little time. The largest share of the step that this variant
+  // could save is the margin for all.
   static double margin_of(const Variant& v) {
     double saved = 0;
     for (const Posed& posed : v.problems) {
@@ -153,7 +154,7 @@ struct Fit::Search {
     return kMargin + saved / plain_seconds(v);
   }
 
-  // Everything kept, of this stack.
+  // The stack with everything kept.
   static std::string plain_stack(const std::string& stack) {
     return is_off(stack, "recompute_cheap") ? stack : joined(stack, "-recompute_cheap");
   }
@@ -175,15 +176,16 @@ struct Fit::Search {
 
   bool can_choose(Variant& v) { return blocks_of(v).can_choose() && v.plain_step; }
 
-  // Parameters and state are always there, and around the chain nothing depends on residences.
+  // A lower bound: parameters and state are always there, and residences change nothing outside the
+  // chain.
   bool can_fit(Variant& v, Bytes budget) {
     if (!v.plain_step) return true;
     if (v.plain_step->plan.state_end > budget) return false;
     return !can_choose(v) || v.blocks->around(*v.plain_step) <= budget;
   }
 
-  // What recompute_cheap does inside recomputed segments saves bytes for a second recomputation:
-  // neither way is always better. Every option of both is planned.
+  // Inside recomputed segments recompute_cheap saves bytes but recomputes twice, so it is neither
+  // always better nor always worse. Every option is planned with it and without it.
   void pose(Variant& v) {
     if (v.posed) return;
     v.posed = true;
@@ -212,10 +214,10 @@ struct Fit::Search {
     }
   }
 
-  // What the solver chooses for a goal, built and planned; nothing where there is no choice.
+  // The solver's choice for a goal, built and planned; nothing where the solver finds none.
   struct Tried {
     FitPoint point;
-    int64_t model_peak;  // what the solver takes its bytes to be
+    int64_t model_peak;  // the solver's estimate of its bytes
   };
   std::optional<Tried> choose(const Variant& v, const Posed& posed, int64_t goal) {
     const auto choice = solve(posed.problem, goal);
@@ -225,10 +227,10 @@ struct Fit::Search {
     return Tried{*point, choice->peak};
   }
 
-  // The chain's choices. What the solver takes for bytes is close, but packing adds to it: so its
-  // goal goes up while what it chose leaves room, and then down until what it chose really fits.
-  // Down it goes by steps of one grid, whatever the budget, so that a larger budget meets all that
-  // a smaller one would take, and what is faster before it.
+  // The solver's estimate of bytes is close, but packing adds to it. So its goal is raised while
+  // the plan of its choice leaves room, and then lowered until that plan fits. The lower goals are
+  // on one grid for all budgets, so that a larger budget tries everything that a smaller one would
+  // take.
   void solve_chain(const Variant& v, const Posed& posed, Bytes budget) {
     int64_t goal = budget.count, fits = 0;
     auto tried = choose(v, posed, goal);
@@ -247,21 +249,22 @@ struct Fit::Search {
       if (goal <= fits) break;
       tried = choose(v, posed, goal);
     }
-    // Between two steps of the grid.
+    // Bisects between two steps of the grid.
     int64_t below = std::max(goal, fits);
     for (int half = 0; half < kHalvings && above - below > 1; ++half) {
       const int64_t middle = below + (above - below) / 2;
       const auto between = choose(v, posed, middle);
       (between && between->point.peak <= budget ? below : above) = middle;
     }
-    // What packs well need not lie where the halving looks.
+    // Bisection may miss a goal whose choice packs well.
     for (int step = 1; step <= kFiner; ++step) {
       if (!choose(v, posed, budget.count - step * budget.count / 100 / kFiner)) return;
     }
   }
 
-  // A block's seconds depend a little on its neighbours' choices, which the solver does not know: a
-  // choice for fewer bytes may be faster. Those of one grid are looked at, whatever the budget.
+  // A block's seconds depend a little on its neighbours' choices, which the solver does not know,
+  // so a choice for fewer bytes may be faster. Some goals below the budget are tried, on one grid
+  // for all budgets.
   void look_below(const Variant& v, const Posed& posed, Bytes budget) {
     int64_t goal = budget.count;
     for (int step = 0; step < kBelow; ++step) {
@@ -270,8 +273,9 @@ struct Fit::Search {
     }
   }
 
-  // All that this variant offers for a budget: its problems, what people write by hand, for the
-  // ends of the scale are beyond the solver's options, and whole logits, where they save time.
+  // Tries everything that this variant offers for a budget: the solver's choices, stacks that
+  // people write by hand (they reach extremes that the solver's options do not), and unchunked
+  // logits, which may save time.
   void look_into(Variant& v, Bytes budget) {
     pose(v);
     const std::vector<std::string> named = extremes(v);
@@ -296,7 +300,7 @@ struct Fit::Search {
     return all;
   }
 
-  // Without a chain: sets of names, from nothing on.
+  // For models without a chain: a search over sets of tensors to recompute, beginning with none.
   void solve_locally(const Variant& v, Bytes budget) {
     const auto stack_of = [&](const Names& again) {
       if (again.empty()) return v.stack;
@@ -316,8 +320,8 @@ struct Fit::Search {
     search_locally(problem, budget);
   }
 
-  // Objects of the forward that are alive at the peak and can be made again, most bytes for their
-  // seconds first.
+  // Objects of the forward that are alive at the peak and can be recomputed, those with the most
+  // bytes per second of recomputation first.
   std::vector<std::string> alive_at_peak(const TimedStep& step) const {
     const std::vector<int> made_by = producers(step.scheme);
     std::vector<std::pair<double, std::string>> found;
@@ -348,7 +352,7 @@ struct Fit::Search {
     std::optional<FitPoint> best;
     for (const FitPoint& p : looks.all()) {
       if (p.peak > budget) continue;
-      // Of those that are equally fast the simplest.
+      // Among equally fast stacks the simplest is taken.
       const auto worth = [](const FitPoint& q) {
         return std::tuple(q.seconds, q.host, q.stack.size(), q.peak);
       };
@@ -357,10 +361,10 @@ struct Fit::Search {
     return best;
   }
 
-  // What was ever looked at may be taken: a larger budget is not answered worse than a smaller one
-  // was before it.
+  // Every stack that was ever planned may be the answer, so a larger budget never gets a slower one
+  // than a smaller budget got before.
   std::optional<FitPoint> best(Bytes budget) {
-    std::optional<double> margin;  // of lower bounds: the first variant's that is looked into
+    std::optional<double> margin;  // of lower bounds; taken from the first variant that is tried
     for (Variant& v : variants) {
       if (!can_fit(v, budget)) continue;
       const auto so_far = fastest(budget);

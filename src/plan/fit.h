@@ -1,8 +1,8 @@
-// The fastest step within a budget of bytes: what is kept, recomputed or sent away, in how many
-// parts the batch comes, and what lives in the next tier. A chain of blocks is solved exactly
-// (plan/chain.h) with costs and bytes that real plans of it were seen to have; what has no chain is
-// searched locally. Whatever is proposed is built, planned and timed before it is believed, and an
-// answer is planned once more by the thread that asked before it is given.
+// Finds the fastest step within a budget of bytes: which tensors are kept, recomputed or offloaded,
+// how many parts the batch comes in, and what lives in the host tier. A chain of blocks is solved
+// exactly (plan/chain.h) with the bytes and seconds of real plans; a model without a chain is
+// searched locally. Every proposal is built, planned and timed, and the answer is planned once
+// more, by the calling thread, before it is returned.
 #pragma once
 #include <memory>
 #include <optional>
@@ -27,11 +27,11 @@ class Fit {
   FitPoint smallest();  // the least bytes that any choice comes to
   // Undominated points between the smallest and the plain one, fewest bytes first.
   std::vector<FitPoint> pareto(int points);
-  // What has been looked at, the choice among them: the reason for it.
+  // All stacks that were planned, the chosen one among them: the reasons for the choice.
   std::vector<FitPoint> considered() const;
 
-  // For those who judge the choice: the problem that the given stack's chain was measured to pose,
-  // nothing where there is no chain to choose in, and a choice of it as a stack.
+  // For tests that judge the choice: the given stack's chain as a problem (nullptr where there is
+  // nothing to choose), and a solution of it as a stack.
   const ChainProblem* chain_problem();
   std::string stack_of(const ChainChoice& choice);
 

@@ -23,8 +23,9 @@ bool collide(const Access& a, const Access& b) {
   return (a.writes || b.writes) && a.tier == b.tier && a.begin < b.end && b.begin < a.end;
 }
 
-// Of an object that does not lie dense, all of its storage. Padding that a product clears in its
-// operands counts as read: nobody else looks at it, so it may be copied before or after.
+// The bytes that a call reads and writes. An object that is not dense counts with its whole
+// storage. Padding that a product clears in its operands counts as read: no other call looks at it,
+// so a copy may run before or after.
 std::vector<Access> accesses(const Scheme& scheme, const Plan& plan, const PlannedCall& call) {
   std::vector<Access> all;
   const auto whole = [&](int storage, bool writes) {
@@ -44,7 +45,7 @@ std::vector<Access> accesses(const Scheme& scheme, const Plan& plan, const Plann
   return all;
 }
 
-// The latest place of every lane that is surely done.
+// Per lane, the latest place that is known to be done.
 using Known = std::array<int, kNumLanes>;
 
 void learn(Known& known, const Known& more) {
@@ -64,7 +65,7 @@ std::vector<LanedCall> make_lanes(const Scheme& scheme, const Plan& plan) {
 
   std::vector<std::vector<Access>> uses(lanes.size());
   std::array<std::vector<int>, kNumLanes> ran;   // places, in order
-  std::vector<Known> known_after(lanes.size());  // of whoever waits for this call
+  std::vector<Known> known_after(lanes.size());  // what a call that waits for this one knows
   std::array<Known, kNumLanes> known = {};
   for (Known& k : known) k.fill(-1);
   const auto must_wait = [&](size_t at, int before) {
@@ -79,7 +80,8 @@ std::vector<LanedCall> make_lanes(const Scheme& scheme, const Plan& plan) {
     if (plan.calls[at].is_view) continue;
     uses[at] = accesses(scheme, plan, plan.calls[at]);
     const auto own = static_cast<size_t>(lanes[at].lane);
-    // The lane that is nearest is asked first: what it knows of the others need not be waited for.
+    // The latest call is waited for first: whatever it has waited for itself needs no wait of its
+    // own.
     std::vector<int> found;
     for (size_t other = 0; other < kNumLanes; ++other) {
       if (other == own) continue;

@@ -1,7 +1,7 @@
-// Copies between tiers run beside the arithmetic, each direction on a lane of its own: a stream of
-// a GPU. Calls of one lane run in order. Between lanes a call waits for the latest of another lane
-// that it must not overtake: one that made what it reads, or that still uses bytes it writes. The
-// plan gives bytes away again and again, so it is bytes that decide here, not objects.
+// Copies between tiers run concurrently with the arithmetic, each direction on a lane of its own: a
+// stream of a GPU. Calls of one lane run in order. A call waits for the latest call of another lane
+// that makes what it reads, or that still uses bytes which it writes. The plan reuses bytes many
+// times, so waits follow from bytes, not from objects.
 #pragma once
 #include <array>
 #include <vector>
@@ -17,17 +17,18 @@ Lane lane_of(const Morphism& morphism);
 
 struct LanedCall {
   Lane lane = Lane::kWork;
-  // Places of the calls, one per other lane at most, that it waits for beyond what its lane has
-  // waited for already.
+  // Places of the calls that it waits for, at most one per other lane; those that its lane has
+  // already waited for are left out.
   std::vector<int> waits = {};
-  bool is_awaited = false;  // by a call of another lane
+  bool is_awaited = false;  // a call of another lane waits for it
 };
 
-// Per planned call. Where lanes meet in any case (between the parts of a step, at its end) is for
-// whoever runs them.
+// Per planned call. All lanes also meet between the parts of a step and at its end; the caller sees
+// to that.
 std::vector<LanedCall> make_lanes(const Scheme& scheme, const Plan& plan);
 
-// When each of these calls ends, from 0 on, if all lanes begin together at `begin`; 0 for others.
+// When each call in [begin, end) ends, in seconds after all lanes begin together; 0 for other
+// calls.
 std::vector<double> end_times(const std::vector<LanedCall>& lanes,
                               const std::vector<double>& seconds, int begin, int end);
 

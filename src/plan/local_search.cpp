@@ -7,8 +7,8 @@ namespace adjoint {
 namespace {
 
 constexpr int kLooks = 240;   // plans made in all
-constexpr size_t kWidth = 8;  // of what is alive at a peak: so many are tried
-constexpr int kSideways = 4;  // steps down that gain nothing, for two peaks may be equal
+constexpr size_t kWidth = 8;  // tensors that are tried at each peak
+constexpr int kSideways = 4;  // steps in a row that gain nothing: two peaks may be equal
 
 class LocalSearch {
  public:
@@ -51,7 +51,7 @@ class LocalSearch {
     }
   }
 
-  // Bytes beyond the budget's are worth nothing.
+  // Bytes that are freed beyond the budget count as nothing.
   std::optional<Place> best_step_down() {
     std::optional<Place> best;
     double most = -1;

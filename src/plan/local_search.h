@@ -1,7 +1,7 @@
-// Which tensors of a scheme without a chain to compute again: a search over sets of names, each set
-// judged by a real plan. Down: of what is alive at the peak, whatever gives most bytes for its
-// seconds goes next, until the budget is met. Then, while that makes it faster: one less, or one
-// for another.
+// Which tensors to recompute in a scheme without a chain: a search over sets of names, in which a
+// real plan judges each set. First it descends: of the tensors that are alive at the peak, the one
+// that frees the most bytes per second is added, until the budget is met. Then, while the step gets
+// faster, it removes one tensor or exchanges one for another.
 #pragma once
 #include <functional>
 #include <optional>
@@ -20,9 +20,9 @@ struct LocalProblem {
     Bytes peak = {0};
     double seconds = 0;
   };
-  // Of the step that computes these again; nothing where that is refused.
+  // Peak and seconds of the step that recomputes these; nothing where that is refused.
   std::function<std::optional<Judged>(const Names& again)> look;
-  // What is alive at that step's peak and could be computed again, the most promising first.
+  // What is alive at that step's peak and could be recomputed, the most promising first.
   std::function<std::vector<std::string>(const Names& again)> at_peak;
 };
 

@@ -56,8 +56,8 @@ TimedStep Looks::planned(Scheme scheme, const PlanOptions& options) const {
   return step;
 }
 
-// Seconds to the picosecond: the same calls in another order take the same time. Where there is
-// one memory, what the next tier holds is in it, too.
+// Seconds are rounded to picoseconds, so that the same calls in another order take the same time.
+// Where both tiers are one memory, the peak counts both.
 FitPoint Looks::point_of(const std::string& stack, const TimedStep& step) const {
   const bool one = options_.costs.sheet.link <= 0;
   return {.stack = stack,
@@ -91,7 +91,8 @@ std::optional<FitPoint> Looks::at(const std::string& stack) {
     if (is_new) known->second = mine.get_future().share();
     if (!is_new) others = known->second;
   }
-  if (others.valid()) return others.get();  // whoever began it finishes it, and waits for nobody
+  if (others.valid())
+    return others.get();  // no deadlock: the thread that began it waits for no other
   Found found;
   try {
     found = point_of(stack, build(stack));

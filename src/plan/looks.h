@@ -1,5 +1,5 @@
-// Stacks of one model, built, planned and timed: each once, by as many threads as there are cores.
-// What a search is told of a stack is a FitPoint; only steps that somebody wants to read are kept.
+// Stacks of one model that a search has built, planned and timed, each once, on all cores. A search
+// sees a stack as a FitPoint; only the steps that it reads numbers off are kept.
 #pragma once
 #include <functional>
 #include <future>
@@ -17,12 +17,13 @@
 namespace adjoint {
 
 struct FitOptions {
-  StepOptions step = {};  // its stack stays; the rest is chosen beside it
+  StepOptions step = {};  // its stack is kept, and what is chosen is added to it
   Costs costs = {};
   PlanOptions plan = {};
-  bool may_approximate = false;                           // precision may be chosen, too
-  int64_t batch = 1;                                      // samples, that may come in parts
-  std::function<void(const std::string&)> say = nullptr;  // what is being looked at; one at a time
+  bool may_approximate = false;  // precision may be chosen, too
+  int64_t batch = 1;             // samples, which may be split into parts
+  std::function<void(const std::string&)> say =
+      nullptr;  // called with each stack that is planned, one call at a time
 };
 
 // A stack that was built, planned and timed.
@@ -56,11 +57,11 @@ class Looks {
   FitPoint point_of(const std::string& stack, const TimedStep& step) const;
   Scheme said(const std::string& stack);  // as said_step
 
-  // The point, once the stack has been built, verified and planned once more by this thread, from
-  // the model on, and came to the same.
+  // The point, after this thread has built, verified and planned the stack once more, from the
+  // model on, with the same result.
   FitPoint confirmed(const FitPoint& point);
 
-  // All that have been looked at and are legal, in the order of their texts.
+  // All legal stacks that have been planned, sorted by their texts.
   std::vector<FitPoint> all() const;
 
   const Scheme& forward() const { return forward_; }

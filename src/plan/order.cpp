@@ -13,12 +13,12 @@ namespace adjoint {
 
 namespace {
 
-// Results up to this size count as free: what waits for them (all updates, for the one factor) is
-// larger by far.
+// Results up to this size count as nothing, because what waits for them is far larger: all updates
+// wait for one clipping factor.
 constexpr Bytes kSmall{64};
 
-// Who must run before whom: makers before readers and before those who only wait for what is made,
-// and readers of state, or of an accumulator, before its writer.
+// Which morphisms must run before which: makers before readers and before those that only wait
+// (`after`), and readers of state, or of an accumulator, before its writer.
 struct Dependencies {
   std::vector<std::vector<int>> after;  // per morphism: those that wait for it
   std::vector<int> waits_for;           // per morphism: how many it still waits for
@@ -45,9 +45,9 @@ Dependencies dependencies(const Scheme& scheme) {
         if (reader == writer) continue;
         before[writer].insert(reader);
         const Morphism& m = scheme.morphisms[reader];
-        // Before the body there are no views of an accumulator, only copies (sharing.cpp).
+        // In the prologue nothing is a view of an accumulator, only a copy (sharing.cpp).
         const bool copies = in_loop && m.section == Section::kPrologue;
-        // Joined parameters may be a view of them, too; of anything else a concat is a copy.
+        // A concat of parameters may be a view of them, too; any other concat is a copy.
         const auto is_parameter = [&](Value v) {
           return made_by[v] < 0 && scheme[v].role == Role::kParameter;
         };
@@ -70,7 +70,7 @@ Dependencies dependencies(const Scheme& scheme) {
 
 }  // namespace
 
-// Sections need no care here: they stand in order in the scheme.
+// Sections need no care here: a scheme lists them in order.
 std::vector<int> written_order(const Scheme& scheme) {
   Dependencies d = dependencies(scheme);
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
@@ -92,8 +92,8 @@ std::vector<int> written_order(const Scheme& scheme) {
 
 namespace {
 
-// What running a morphism does to the device's live bytes, as far as is known before the plan: a
-// view takes nothing and keeps what it sees, and the host's bytes are no matter here.
+// By how much a morphism changes the device's live bytes, as far as is known before the plan. A
+// view takes no bytes and keeps its object alive; the host's bytes do not count.
 class Growth {
  public:
   explicit Growth(const Scheme& scheme) : scheme_(scheme), seen_(scheme.objects.size()) {
@@ -122,7 +122,8 @@ class Growth {
     for (const Carry& c : scheme.loop) {
       carried_[c.out] = crosses_[c.in] = crosses_[c.out] = true;
     }
-    const std::vector<Value> grown = grown_from(scheme);  // in the accumulator's own bytes
+    const std::vector<Value> grown =
+        grown_from(scheme);  // sums that are made in the accumulator's bytes
     for (size_t v = 0; v < n; ++v) {
       if (grown[v] >= 0) carried_[v] = crosses_[v] = true;
     }
@@ -148,7 +149,7 @@ class Growth {
     return bytes;
   }
 
-  // i has run. Calls f(j) for whoever is now the last reader of something.
+  // Notes that i has run. Calls f(j) for each morphism that is now the last reader of something.
   template <class F>
   void ran(int i, const F& f) {
     if (is_view_[i]) return;
@@ -176,9 +177,9 @@ class Growth {
   }
 
   const Scheme& scheme_;
-  std::vector<Value> seen_;  // per object: what it is a view of, itself if of nothing
+  std::vector<Value> seen_;  // per object: what it is a view of, or itself
   std::vector<bool> is_view_, stays_, crosses_, carried_;
-  std::vector<std::vector<int>> readers_;  // per object that is no view, through views too
+  std::vector<std::vector<int>> readers_;  // per object that is no view; readers of its views count
   std::vector<int> left_;
   std::vector<bool> ran_;
 };
@@ -195,8 +196,8 @@ std::vector<int> freeing_order(const Scheme& scheme) {
     if (d.waits_for[i] == 0) ready_in[section_of(m)].insert(m);
   }
   std::vector<int> order;
-  // Ready ones that may free more than when they were last looked at: new, or an operand has lost
-  // a reader.
+  // Ready morphisms that may free more than when they were last considered: they are new, or an
+  // operand of theirs has lost a reader.
   std::set<int> fresh = ready_in[0];
   for (size_t section = 0;;) {
     std::set<int>& ready = ready_in[section];

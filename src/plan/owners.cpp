@@ -11,18 +11,18 @@ namespace adjoint {
 
 namespace {
 
-// An object as one iteration makes it, between two places in time: -1 is before the step.
+// An object as one iteration of the body makes it, and its lifetime; -1 is before the step.
 struct Life {
-  Value object = -1;  // none: data that lands
+  Value object = -1;  // -1: data that lands
   Region region = {};
   int born = -1, until = -1;
 };
 
-// Lives that may own a byte now, by the bytes between their first and last: those that reach into
-// one another are in one cell. Whoever has ended leaves when his cell is looked at.
+// The lives that may own a byte now. Lives whose ranges, from first to last byte, overlap are in
+// one cell. Lives that have ended are removed when their cell is visited.
 class Owners {
  public:
-  // Calls f(life) for all that own bytes somewhere between the region's first and last.
+  // Calls f(life) for all lives that own bytes between the region's first and last byte.
   template <class F>
   void near(const Region& region, const std::vector<Life>& lives, int now, const F& f) {
     Cells& cells = cells_[static_cast<size_t>(region.tier)];
@@ -85,9 +85,9 @@ class Checker {
   }
 
  private:
-  // The body twice, where it runs more than once: what one iteration leaves, the next one finds. A
-  // view runs nothing, so it is there as soon as what it sees, wherever the plan names it: what
-  // lies over one slice of an object may come before another slice is named.
+  // A body that runs more than once is followed twice, so that the second iteration finds what the
+  // first one left. A view runs nothing, so it exists as soon as its object does, wherever the plan
+  // lists it: a result over one slice of an object may come before another slice is listed.
   void write_order() {
     const int calls = static_cast<int>(plan_.calls.size());
     std::vector<int> made_at(scheme_.objects.size(), -1);
@@ -244,7 +244,7 @@ class Checker {
     if (planned.workspace >= 0) write(region_of(plan_.storages[planned.workspace]), -1, t);
   }
 
-  // A call that does not run makes what is there already.
+  // A call that does not run must give what is in its place already.
   void check_view(int t) {
     const Morphism& m = call(t);
     const Place& out = plan_.places[m.outputs[0]];
@@ -277,7 +277,7 @@ class Checker {
     return plan_.offset_of(whole) + offset * size_of(scheme_[whole].type.dtype);
   }
 
-  // What was made in its place is not written again.
+  // Operands that were made in their place are not copied.
   void write_joined(const std::vector<std::vector<int64_t>>& starts, int life, int t) {
     const Morphism& m = call(t);
     const Value out = m.outputs[0];
@@ -289,7 +289,7 @@ class Checker {
     }
   }
 
-  // `life` writes there, or the workspace of the call if it is -1.
+  // `life` writes to the region, or the call's workspace if it is -1.
   void write(const Region& region, int life, int t) {
     owners_.near(region, lives_, t, [&](int other) {
       const Life& owner = lives_[other];
@@ -305,7 +305,8 @@ class Checker {
     check_above_state(region, life, t);
   }
 
-  // State of other plans in the same arena lies among the state of this one.
+  // Below state_end there is also state of other plans in the same arena, so nothing else may be
+  // written there.
   void check_above_state(const Region& region, int life, int t) {
     if (t < 0) return;
     const Value v = life < 0 ? -1 : lives_[life].object;
@@ -314,8 +315,9 @@ class Checker {
     say((v < 0 ? "a workspace" : source(v)) + " is written among the state, " + place_of(t));
   }
 
-  // The call reads `owner` for the last time and may write its result over it, element by element;
-  // or it is the next value of the same state, which needs not read the one before.
+  // Whether the call is the last reader of `owner` and may write its result over it, element by
+  // element; or whether the result is the next value of the same state, which need not read the one
+  // before.
   bool takes_place(int owner, int life, int t) {
     if (t < 0 || lives_[owner].until != t || lives_[owner].object < 0) return false;
     const Value before = lives_[owner].object, after = lives_[life].object;
@@ -331,7 +333,7 @@ class Checker {
     return reads || carried_[after] == before;
   }
 
-  // A gang has hundreds of both, so its op is asked once.
+  // A gang has hundreds of results and operands, so its op is queried once per call.
   bool may_write_over(int output, int operand, int t) {
     if (asked_ != t) {
       const auto may = overwrites(call_of(scheme_, call(t)));
@@ -347,13 +349,13 @@ class Checker {
 
   const Scheme& scheme_;
   const Plan& plan_;
-  std::vector<std::vector<int>> views_;        // per place: views that hang on what is made there
+  std::vector<std::vector<int>> views_;        // per place: the views of what is made there
   std::vector<bool> is_hung_;                  // per place
   std::vector<int> order_;                     // places in the plan, by time
-  int next_iteration_ = 0;                     // when the body begins again
+  int next_iteration_ = 0;                     // when the body's second iteration begins
   std::vector<Life> lives_;                    // landings and inputs first
-  int first_made_ = 0;                         // lives before this are there before the step
-  std::vector<int> now_;                       // per object: its life, as whoever follows finds it
+  int first_made_ = 0;                         // lives before this one exist before the step
+  std::vector<int> now_;                       // per object: its current life
   std::vector<Value> carried_;                 // per object: what it is the next value of, or -1
   std::vector<std::vector<int>> made_, read_;  // lives, by time
   Owners owners_;

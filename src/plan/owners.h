@@ -1,4 +1,5 @@
-// Who owns every byte at every read, found out from the scheme, the order and the offsets alone.
+// Which object owns every byte at every read, derived from the scheme, the order and the offsets
+// alone.
 #pragma once
 #include <string>
 
@@ -6,11 +7,11 @@
 
 namespace adjoint {
 
-// The first read, in the order of the step, that does not find what was written for it, in words;
-// "" where every read does. An object owns its bytes from the call that makes it to the last that
-// reads it, through as many iterations of the body as there are; data that lands owns its place
-// always, and a workspace what it has while its call runs. Who writes into bytes that another owns
-// must take its place: by a call that reads it for the last time and may write over it.
+// A sentence about the first read of the step that does not find what was written for it; "" if
+// every read does. An object owns its bytes from the call that makes it to the last call that reads
+// it, over all iterations of the body. A landing owns its bytes always, and a workspace while its
+// call runs. A call may write into bytes that another object owns only if it is that object's last
+// reader and may overwrite it.
 std::string spoiled_read(const Scheme& scheme, const Plan& plan);
 
 }  // namespace adjoint

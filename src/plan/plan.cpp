@@ -1,4 +1,5 @@
-// What objects share, then an order, then storages, then offsets; each tier is packed by itself.
+// A plan is made in four steps: what objects share, an order, storages, and offsets. Each tier is
+// packed by itself.
 #include "plan/plan.h"
 
 #include <algorithm>

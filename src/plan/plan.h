@@ -29,22 +29,23 @@ Category category_of(Role role);
 // Lies at the bottom of its arena, for the whole step and beyond: parameters, state, control.
 bool is_state(Role role);
 
-// Who owns some of a storage's bytes, and when: at every place between the storage's first and
-// last, each of its bytes has one tenant. Views are no tenants, nor what is made inside a concat.
+// The object that owns some of a storage's bytes, and when. While a storage is alive, each of its
+// bytes has exactly one tenant. Views are not tenants, nor are operands that are made inside the
+// result of a concat.
 struct Tenant {
-  Value object = -1;  // none: the workspace of the call at `from`
+  Value object = -1;  // -1: the workspace of the call at `from`
   Category category = Category::kOther;
   int from = 0, to = -1;  // places in the order, both included
   Bytes offset = {0};     // in the storage
   Bytes size = {0};
 };
 
-// A run of bytes that objects share: an object and its views, an operand and the result that takes
-// its place, state that goes in and comes out, parameters that lie one behind the other.
+// A range of bytes that objects share: an object and its views, an operand and the result that
+// overwrites it, state before and after its update, parameters that are adjacent.
 struct Storage {
   Bytes size;
   Bytes offset = {-1};
-  int first = 0, last = 0;          // places in the order between which it is alive, both included
+  int first = 0, last = 0;          // alive from this place in the order to that one, both included
   std::vector<Value> objects = {};  // none: a workspace
   std::vector<Tenant> tenants = {};
   Tier tier = Tier::kDevice;
@@ -76,17 +77,19 @@ struct Arena {
   Bytes state_end = {0};  // parameters, optimizer state, control and landings lie below this
 };
 
-// The terms are those that its workspaces are for.
+// Its workspaces were sized for these terms.
 struct Plan : KernelTerms {
   std::vector<PlannedCall> calls = {};  // in order
-  // Places in the order: the prologue is before the body, the epilogue begins where it ends. What
-  // is made before the body and read in it lives to its end, for it is read again.
+  // Places in the order: the prologue ends where the body begins, and the epilogue begins where the
+  // body ends. What is made before the body and read in it lives to the body's end, because every
+  // iteration reads it.
   int body_begin = 0, body_end = 0;
   std::vector<Place> places = {};  // per object
   std::vector<Storage> storages = {};
-  // On a GPU, by input: where the next step's data lands while this step still reads its own.
+  // On a GPU, per input: where the next step's data is copied to while this step still reads its
+  // own.
   std::map<Value, int> landings = {};  // storages
-  Bytes arena = {0};                   // these four are the device's
+  Bytes arena = {0};                   // this and the next three are the device's
   Bytes live_peak = {0};
   int peak_at = 0;
   Bytes state_end = {0};
@@ -96,13 +99,14 @@ struct Plan : KernelTerms {
   void set_arena(Tier tier, const Arena& arena);
   Bytes offset_of(Value v) const { return storages[places[v].storage].offset + places[v].offset; }
   Tier tier_of(Value v) const { return storages[places[v].storage].tier; }
-  // Who owns the tier's live bytes at a place in the order; their sizes add up to them.
+  // The tenants that own the tier's live bytes at a place in the order; their sizes add up to all
+  // live bytes.
   std::vector<Alive> alive_at(int place, Tier tier = Tier::kDevice) const;
-  // The object that owns a byte of a storage there; -1: it is the workspace of calls[place].
+  // The object that owns a byte of a storage at that place; -1: the workspace of calls[place] does.
   Value owner_at(int storage, int place, Bytes offset = {0}) const;
   // Live bytes at the tier's peak, by category.
   std::vector<Bytes> at_peak(Tier tier = Tier::kDevice) const;
-  // Room in every tier for a guest that runs in the same arenas.
+  // Enlarges the arenas where a second plan that runs in them (a guest: the evaluation) needs more.
   void make_room_for(const Plan& guest);
 };
 
@@ -110,11 +114,11 @@ struct PlanOptions {
   int threads = 1;
   Target target = Target::kCpu;
   bool deterministic = false;
-  // From the device's sheet: kernels that would want a larger workspace are not used, where there
-  // is another way.
+  // From the device's sheet: a kernel that wants a larger workspace is used only where there is no
+  // other.
   Bytes workspace_cap = {64 << 20};
-  // State that another plan has placed, by source: shared with it. Nothing else goes below the
-  // floor of its tier.
+  // State that another plan has placed, by source, and that this plan shares. Everything else lies
+  // at or above the floor of its tier.
   struct Fixed {
     Tier tier = Tier::kDevice;
     Bytes offset = {0};
@@ -141,9 +145,9 @@ KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism&
 // Where `plan` has put parameters and state, for a second plan in the same arena.
 PlanOptions beside(const Scheme& scheme, const Plan& plan, int threads);
 
-// Every read finds what was written for it (plan/owners.h). No two storages of a tier that are
-// alive together share a byte, each is inside its arena, and each object inside its storage; every
-// byte of a storage has one tenant at a time; sections are contiguous. CHECKs.
+// CHECKs that every read finds what was written for it (plan/owners.h), that storages which are
+// alive together share no byte, that storages are inside their arena and objects inside their
+// storage, that every byte of a storage has one tenant at a time, and that sections are contiguous.
 void verify_plan(const Scheme& scheme, const Plan& plan);
 
 }  // namespace adjoint

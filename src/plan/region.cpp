@@ -9,7 +9,7 @@ namespace adjoint {
 
 namespace {
 
-// A region without its tier: as the recursion below takes it apart.
+// A region without its tier, for the recursion below.
 struct Runs {
   int64_t begin;
   std::span<const Region::Step> steps;
@@ -31,8 +31,8 @@ bool overlap(Runs a, Runs b) {
   const auto longest = [](const Runs& r) { return r.steps.empty() ? 0 : r.steps[0].stride; };
   if (longest(a) < longest(b)) std::swap(a, b);
   const int64_t stride = longest(a);
-  // Only steps after which the one may still reach the other are taken. Where both step alike, what
-  // counts is how many steps the one is ahead.
+  // Only those steps of a are tried at which it can reach b. Where both have the same stride, only
+  // the difference of their steps matters.
   const bool alike = longest(b) == stride;
   const Runs first = a.inner(0), other = alike ? b.inner(0) : b;
   const int64_t least = alike ? 1 - b.steps[0].count : 0;

@@ -1,5 +1,5 @@
 // The bytes of an arena that an object's elements take: runs of one length at regular distances.
-// Two such sets are compared as they are, without listing a byte, so that a plan of any size is
+// Two regions are compared by their strides, without listing bytes, so that a plan of any size is
 // checked quickly.
 #pragma once
 #include "plan/plan.h"
@@ -18,7 +18,7 @@ struct Region {
   int64_t end() const;  // of the last run
 };
 
-// Elements of this type from `begin` on. Padding belongs to what lies densely.
+// The elements of this type from `begin` on. Of a dense object, padding is part of the region.
 Region region_of(const Type& type, const Strides& strides, Tier tier, Bytes begin);
 Region region_of(const Scheme& scheme, const Plan& plan, Value v);
 Region region_of(const Storage& storage);  // all of it

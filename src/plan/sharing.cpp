@@ -14,7 +14,7 @@ namespace adjoint {
 
 namespace {
 
-// A morphism whose result lies over a slice that it reads, maybe through splits.
+// A morphism whose result overwrites a slice that it reads, directly or through splits.
 struct Over {
   int morphism;
   Value slice;
@@ -34,7 +34,7 @@ class SharingFinder {
     found_.view_of.assign(n, -1);
     found_.adjacent = find_adjacent(scheme_, options_);
     for (size_t v = 0; v < n; ++v) found_.places[v].strides = found_.adjacent.strides[v];
-    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {  // holders before what lies in them
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {  // a holder before the objects in it
       for (const Value v : scheme_.morphisms[i].outputs) {
         if (within(v) >= 0) lie_within(v, within(v), found_.adjacent.start[v]);
       }
@@ -73,7 +73,7 @@ class SharingFinder {
     found_.places[v].offset = found_.places[holder].offset + start * size_of(scheme_[v].type.dtype);
   }
 
-  // A concat of parameters that lie one behind the other is a view of the first and what follows.
+  // A concat of adjacent parameters is a view that begins at the first of them.
   void join_parameters() {
     found_.joined.assign(scheme_.objects.size(), -1);
     for (size_t g = 0; g < found_.adjacent.joined.size(); ++g) {
@@ -89,8 +89,8 @@ class SharingFinder {
     }
   }
 
-  // A view shares its operand's storage, so the operand lives as long as its views are read. What
-  // strides cannot say is a copy, an object of its own.
+  // A view shares its operand's storage, so the operand lives as long as its views are read. A view
+  // that strides cannot express is a copy with bytes of its own.
   void find_views() {
     const std::vector<int> made_by = producers(scheme_);
     const std::vector<std::vector<int>> read_by = readers(scheme_);
@@ -100,7 +100,8 @@ class SharingFinder {
       for (const Value in : m.inputs) read_densely[in] = true;
     }
     const Sharing start = found_;
-    // Again without those that would cost: what lies where depends on who lies there before.
+    // Repeated without the overwrites that would cost memory, because each one changes what later
+    // ones find.
     for (std::set<int> banned;;) {
       over_.clear();
       for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
@@ -120,9 +121,9 @@ class SharingFinder {
     }
   }
 
-  // A result over its slice keeps the whole object for as long as it lives itself. Where it is
-  // read in the backward, all other slices, or what lies over them, must be read there too, or
-  // their bytes would wait for nobody.
+  // A result that overwrites its slice keeps the whole object alive. If the backward reads it, it
+  // must also read all other slices, or the results that overwrite them; else their bytes would be
+  // kept for nothing.
   bool keeps_the_rest(const Over& over, const std::vector<int>& made_by,
                       const std::vector<std::vector<int>>& read_by) const {
     const Morphism& m = scheme_.morphisms[over.morphism];
@@ -138,7 +139,7 @@ class SharingFinder {
     });
   }
 
-  // After the forward, through views too.
+  // Whether v, or a view of it, is read after the forward.
   bool is_read_late(Value v, const std::vector<std::vector<int>>& read_by) const {
     return std::any_of(read_by[v].begin(), read_by[v].end(), [&](int reader) {
       const Morphism& m = scheme_.morphisms[reader];
@@ -149,8 +150,8 @@ class SharingFinder {
 
   void see(const Morphism& m, const std::vector<bool>& read_densely) {
     const Value out = m.outputs[0], in = m.inputs[0];
-    // What is carried has bytes of its own, a view cannot reach into another tier, and one of an
-    // accumulator's beginning must not grow with it.
+    // A carried object has bytes of its own, a view cannot be in another tier, and a view of an
+    // accumulator's initial value must not change as it grows.
     if (found_.is_carried[out] || tier_of(out) != tier_of(in)) return;
     if (m.section == Section::kPrologue && begins_[found_.root(in)]) return;
     int64_t offset = 0;
@@ -164,7 +165,7 @@ class SharingFinder {
     found_.places[out].offset = found_.places[in].offset + offset * size_of(type.dtype);
   }
 
-  // What an op makes of a slice may take the slice's place though other slices live on.
+  // An op's result may overwrite the slice that it reads while other slices of the object live on.
   void write_over_slice(int i, const std::vector<int>& made_by,
                         const std::vector<std::vector<int>>& read_by,
                         const std::vector<bool>& read_densely) {
@@ -218,7 +219,7 @@ class SharingFinder {
 
   const Scheme& scheme_;
   const PlanOptions& options_;
-  std::vector<bool> begins_;  // per object: an accumulator's beginning
+  std::vector<bool> begins_;  // per object: the initial value of an accumulator
   std::vector<Over> over_;
   Sharing found_;
 };

@@ -1,6 +1,6 @@
-// What objects share whatever the order is: views lie in what they see, operands of a concat inside
-// it, results over the slice they are made of, joined parameters one behind the other. And what
-// every call asks for: its workspace, and which operands its results may take the place of.
+// Which objects share bytes, whatever the order is: a view and its object, a concat and its
+// operands, a result and the slice that it overwrites, parameters that are joined. And what is
+// known of every call: its workspace, and which operands its results may overwrite.
 #pragma once
 #include <utility>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace adjoint {
 
-// Everything about one call that repeats with every block, found once.
+// What is known of a call; calls that repeat in every block share the computation.
 struct CallFacts {
   std::vector<std::pair<int, int>> overwrites = {};  // (output, operand)
   Bytes workspace = {0};
@@ -19,7 +19,8 @@ struct CallFacts {
 struct Sharing {
   std::vector<Value> view_of = {};     // per object: what it is a view of, or -1
   std::vector<Value> carried_to = {};  // per object: where it is carried to, or -1
-  std::vector<Value> grown_from = {};  // per object: whose place it takes in an accumulator, or -1
+  std::vector<Value> grown_from =
+      {};  // per object: the partial sum of an accumulator that it overwrites, or -1
   std::vector<bool> is_carried = {}, is_input = {};
   Adjacent adjacent = {};
   std::vector<int> joined = {};       // per object: its group of parameters, or -1

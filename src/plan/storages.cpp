@@ -1,6 +1,6 @@
-// A result takes the place of an operand that dies there, where the op says it may; state that
-// comes out lies where it went in, and so does an accumulator. Everything else has bytes of its
-// own, from the call that makes it to the last that reads it or anything that lies in it.
+// A result overwrites an operand that has no later reader, where the op allows it; updated state
+// overwrites the old state, and so does a sum its accumulator. Every other object has bytes of its
+// own, from the call that makes it to the last call that reads it or anything inside it.
 #include "plan/storages.h"
 
 #include <algorithm>
@@ -59,7 +59,8 @@ class Planner {
   Value within(Value v) const { return sharing_.adjacent.within[v]; }
   Tier tier_of(Value v) const { return scheme_[v].attributes.tier; }
 
-  // Whoever reads in the body what was there before it reads it again in the next iteration.
+  // What was made before the body and is read in it is read in every iteration, so it lives to the
+  // body's end.
   void find_last_uses() {
     last_use_.assign(scheme_.objects.size(), -1);
     std::vector<bool> made_in_body(scheme_.objects.size(), false);
@@ -86,10 +87,10 @@ class Planner {
     }
   }
 
-  // A copy to the host runs beside what comes after it, and behind the copies before it: what it
-  // reads stays until twice the largest of them has been sent after it, so that whoever wants its
-  // bytes seldom waits. Twice, for state goes in pairs: while one's moments leave, the next one's
-  // come.
+  // A copy to the host runs concurrently with later calls, after the copies before it. Its operand
+  // stays alive until twice the largest copy has been sent after it, so that the next user of its
+  // bytes seldom has to wait. Twice, because state moves in pairs: while one parameter's moments
+  // leave, the next one's arrive.
   void keep_while_sent() {
     const auto section_end = [&](int at) {
       return at < plan_.body_begin ? plan_.body_begin : at < plan_.body_end ? plan_.body_end : end_;
@@ -126,7 +127,7 @@ class Planner {
     plan_.storages[storage].objects.push_back(v);
   }
 
-  // v is what these bytes are from now on.
+  // v owns its bytes from this place on.
   void own(Value v, int at) {
     Storage& s = plan_.storages[plan_.places[v].storage];
     s.tenants.push_back({.object = v,
@@ -154,7 +155,7 @@ class Planner {
   // State lies at the bottom, in the order of the scheme, for the whole step and beyond. Data is
   // written before the step begins.
   void add_input(Value v) {
-    if (plan_.places[v].storage >= 0) return;  // with the first of its group
+    if (plan_.places[v].storage >= 0) return;  // it was placed with the first of its group
     const Object& object = scheme_[v];
     const bool state = is_state(object.role);
     std::vector<Value> group = {v};
@@ -169,7 +170,7 @@ class Planner {
     }
   }
 
-  // They lie with the state, for the data may come while a guest runs above it.
+  // Landings lie with the state, because data may arrive while a guest plan runs above it.
   void add_landings() {
     for (const Value in : scheme_.inputs) {
       const Role role = scheme_[in].role;
@@ -237,7 +238,7 @@ class Planner {
       take_place(out, in, at);
       return;
     }
-    if (plan_.places[out].storage >= 0) return;  // a concat in which operands were laid
+    if (plan_.places[out].storage >= 0) return;  // a concat whose operands were made in it
     if (within(out) >= 0) {
       const Value whole = root(out);
       if (plan_.places[whole].storage < 0) {
@@ -260,7 +261,7 @@ class Planner {
     put_alone(out, at);
   }
 
-  // The operand whose place result o takes, or -1.
+  // The operand that result o overwrites, or -1.
   Value dies_for(const Morphism& m, size_t o, int at, const CallFacts& facts) const {
     const Type& type = scheme_[m.outputs[o]].type;
     for (const auto& [output, operand] : facts.overwrites) {
@@ -268,7 +269,7 @@ class Planner {
       const Value in = m.inputs[operand];
       const Place& place = plan_.places[in];
       const Storage& s = plan_.storages[place.storage];
-      // What the next iteration reads too does not die in this one.
+      // What the next iteration reads as well must not be overwritten.
       const bool again =
           in_body(at) && (s.first < plan_.body_begin || sharing_.is_carried[root(in)]);
       const bool dies = s.last == at && s.first < at && !sharing_.is_input[root(in)] && !again;
@@ -277,7 +278,8 @@ class Planner {
                         place.strides == dense_strides(type) && scheme_[in].type == type;
       if (!dies || !same) continue;
       const auto taken = [&](Value other) { return plan_.places[other].storage == place.storage; };
-      // Not when another operand lies in the same bytes differently, or another result took them.
+      // Not if another operand uses the same bytes differently, or another result has overwritten
+      // them.
       const bool read_elsewhere = [&] {
         for (size_t i = 0; i < m.inputs.size(); ++i) {
           if (m.inputs[i] == in ? !is_stated(facts, o, i) : taken(m.inputs[i])) return true;
@@ -292,8 +294,9 @@ class Planner {
     return -1;
   }
 
-  // Slices of one object in, parts of one concat out, each over its slice: then the whole takes the
-  // object's place, as the gradient of joined projections takes theirs. The object, or -1.
+  // Where a call reads slices of one object and makes the operands of one concat, each over its
+  // slice, the concat as a whole overwrites the object; the gradient of joined projections does so.
+  // Returns the object, or -1.
   Value sliced_for(const Morphism& m, Value whole, int at, const CallFacts& facts) const {
     const auto over = [&](int storage, Value in, int operand) {
       for (const auto& [output, of] : facts.overwrites) {
@@ -316,7 +319,7 @@ class Planner {
       if (plan_.places[sliced].offset.count != 0 || s.size != scheme_[whole].type.bytes()) continue;
       const bool again = in_body(at) && (s.first < plan_.body_begin || sharing_.is_carried[sliced]);
       if (s.last != at || s.first >= at || sharing_.is_input[sliced] || again) continue;
-      bool all = true;  // whatever lies there is written over element by element
+      bool all = true;  // every operand there is overwritten element by element
       for (size_t k = 0; k < m.inputs.size(); ++k) {
         if (plan_.places[m.inputs[k]].storage != storage) continue;
         all = all && over(storage, m.inputs[k], static_cast<int>(k));
@@ -329,8 +332,8 @@ class Planner {
     return -1;
   }
 
-  // Where `in` lies, result o may be written if every operand that lies there is `in` itself and
-  // may be overwritten. All other readers of `in` have run: the order sees to that.
+  // Result o may overwrite `in` if every operand in those bytes is `in` itself and the op allows
+  // it. All other readers of `in` have run, because the order puts them first.
   bool may_write(const Morphism& m, size_t o, Value in, const CallFacts& facts) const {
     for (size_t i = 0; i < m.inputs.size(); ++i) {
       if (!overlap(m.inputs[i], in)) continue;

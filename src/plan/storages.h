@@ -1,4 +1,4 @@
-// Objects in storages, for one order of the calls.
+// Assigns objects to storages, for one order of the calls.
 #pragma once
 #include <vector>
 
@@ -6,8 +6,8 @@
 
 namespace adjoint {
 
-// Everything of the plan but the offsets of what is no state: calls, storages with their tenants
-// and lifetimes, live bytes per tier.
+// A plan without the offsets of storages that hold no state: calls, storages with their tenants and
+// lifetimes, live bytes per tier.
 Plan lay_in_storages(const Scheme& scheme, const PlanOptions& options, const Sharing& sharing,
                      const std::vector<int>& order);
 

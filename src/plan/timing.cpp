@@ -21,7 +21,7 @@ StepTime predict_time(const Scheme& scheme, const Plan& plan, const Costs& costs
   }
   time.step = time.work + time.copies;
   if (!costs.sheet.overlaps || time.copies == 0) return time;
-  // Copies that run beside the arithmetic cost what somebody has to wait for.
+  // Copies that run concurrently with the arithmetic cost only the time that a call waits for them.
   const std::vector<LanedCall> lanes = make_lanes(scheme, plan);
   const auto section = [&](int begin, int end) {
     const std::vector<double> ends = end_times(lanes, time.seconds, begin, end);

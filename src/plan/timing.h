@@ -8,12 +8,12 @@
 namespace adjoint {
 
 struct StepTime {
-  std::vector<double> seconds = {};  // per planned call, run once; 0 where there is nothing to run
-  double step = 0;                   // all of it: the body as often as there are parts
-  double work = 0;                   // of that arithmetic, and
-  double copies = 0;                 // between tiers, which may hide behind it
+  std::vector<double> seconds = {};  // per planned call, for one run of it; 0 for views
+  double step = 0;                   // the whole step, with one run of the body per part
+  double work = 0;                   // of that, arithmetic,
+  double copies = 0;                 // and copies between tiers, which may be hidden behind it
   double flops = 0;                  // that the hardware does
-  double recomputed_flops = 0;       // of them again: the model's are the rest
+  double recomputed_flops = 0;       // of them, recomputed ones; the rest are the model's
 };
 
 StepTime predict_time(const Scheme& scheme, const Plan& plan, const Costs& costs);

@@ -15,7 +15,8 @@ struct Stay {
   int first, last;
 };
 
-// Two of them share a byte at some time. What has ended leaves when its bytes are wanted.
+// Whether two of them share a byte at some time. Stays that have ended are removed when another one
+// needs their bytes.
 bool some_overlap(std::vector<Stay> stays) {
   std::sort(stays.begin(), stays.end(),
             [](const Stay& a, const Stay& b) { return a.first < b.first; });
@@ -44,7 +45,7 @@ void verify_arena(const Plan& plan, Tier tier) {
   CHECK(!some_overlap(std::move(stays)), "two live storages overlap");
 }
 
-// Sections are contiguous, and whatever the body finds there is there in every iteration.
+// Sections are contiguous, and what the body reads from before it exists in every iteration.
 void verify_sections(const Scheme& scheme, const Plan& plan) {
   std::vector<bool> made_in_body(scheme.objects.size(), false);
   for (size_t i = 0; i < plan.calls.size(); ++i) {
@@ -71,8 +72,8 @@ void verify_sections(const Scheme& scheme, const Plan& plan) {
   }
 }
 
-// Every byte of a storage has one tenant at every moment between its first and last: no two at
-// once, and all of them together have as much of both as there is.
+// While a storage is alive, every byte of it has one tenant: no two tenants overlap, and together
+// they cover all bytes at all times.
 void verify_tenants(const Plan& plan) {
   for (const Storage& s : plan.storages) {
     int64_t owned = 0;
@@ -91,7 +92,7 @@ void verify_tenants(const Plan& plan) {
   }
 }
 
-// Data comes at any time of a step.
+// Landings own their bytes during the whole step, because data may arrive at any time.
 void verify_landings(const Scheme& scheme, const Plan& plan) {
   for (const auto& [v, storage] : plan.landings) {
     const Storage& s = plan.storages[storage];
