@@ -21,7 +21,8 @@ constexpr ExprFacts kFacts[] = {
     {"rowsum", 1}, {"rowmax", 1}, {"rotate", 1},
 };
 
-// Only what is exact on reals whatever the other operand is: a fold must not change a sum's order.
+// Folds only what is exact for every value of the other operand; a fold must not change the order
+// of a sum.
 std::optional<int> fold(const Body& body, const ExprNode& node) {
   const auto value = [&](int i) -> std::optional<double> {
     const int arg = node.args[i];
@@ -79,7 +80,7 @@ std::optional<double> constant_value(const Body& body, const ExprNode& node) {
   }
 }
 
-// The node that equals this one, bit for bit: 0 and -0 are two constants.
+// The node that equals this one bit for bit; 0 and -0 are different constants.
 std::optional<int> find_node(const std::vector<ExprNode>& nodes, const ExprNode& node) {
   const auto found = std::find_if(nodes.begin(), nodes.end(), [&](const ExprNode& other) {
     return other == node && std::signbit(other.value) == std::signbit(node.value);
@@ -274,7 +275,7 @@ class BodyParser {
     return body_.add({.kind = ExprKind::kRandom, .index = number, .text = path});
   }
 
-  // No folding: what was printed is what is read.
+  // Adds the node as it is, without folding, so that reading a printed body gives the same body.
   int add_exactly(ExprNode node) {
     if (const auto found = find_node(body_.nodes, node)) return *found;
     body_.nodes.push_back(std::move(node));

@@ -1,7 +1,7 @@
 // The body of an elementwise or row op, stated once as an expression over scalars and reductions of
-// the last axis (the row). Everything else is a reading of it: the float64 reference, the CPU's
-// tile code, its gradient, its FLOPs, its shape rule and its index map; a CUDA reading is one more
-// file beside these. Chains of bodies fuse by joining their expressions.
+// the last axis (the row). Everything else is derived from it: the float64 reference, the kernels
+// of CPU and CUDA, the gradient, FLOPs, the shape rule and the index map. Chains of bodies are
+// fused by joining their expressions.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -58,15 +58,15 @@ struct ExprNode {
   bool operator==(const ExprNode&) const = default;
 };
 
-// One result. Leading axes may be summed away (a weight's gradient), and the row may be reduced to
-// one value, kept as an axis of size 1 or dropped; the expression must then be the same all along
-// it.
+// One result. Leading axes may be summed away (a weight's gradient). The row may be reduced to one
+// value, as an axis of size 1 or without an axis; the expression must then have the same value all
+// along the row.
 struct BodyOutput {
   enum class Row : uint8_t { kWhole, kOne, kDropped };
   int node = 0;
   int summed_axes = 0;
   Row row = Row::kWhole;
-  std::optional<Dtype> dtype = {};  // else that of the first floating operand
+  std::optional<Dtype> dtype = {};  // none: that of the first floating operand
   bool operator==(const BodyOutput&) const = default;
 };
 
@@ -74,7 +74,7 @@ struct Body {
   std::vector<ExprNode> nodes = {};  // every node after its operands
   std::vector<BodyOutput> outputs = {};
 
-  int add(ExprNode node);  // an equal node is found again, constants are folded
+  int add(ExprNode node);  // reuses an equal node, and folds constants
   int num_inputs() const;
   bool needs_whole_rows() const;  // a reduction or rotation of the row
   bool uses_index() const;
@@ -127,7 +127,7 @@ inline Expr row_sum(Expr a) { return apply(ExprKind::kRowSum, a); }
 inline Expr row_max(Expr a) { return apply(ExprKind::kRowMax, a); }
 inline Expr rotate(Expr a) { return apply(ExprKind::kRotate, a); }
 
-// As text, for a morphism's attribute: print(parse(t)) == t.
+// A body as text, for a morphism's attribute: print(parse(t)) == t.
 std::string print(const Body& body);
 Body parse_body(std::string_view text);
 

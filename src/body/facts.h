@@ -1,4 +1,4 @@
-// What can be said of a body without running it.
+// What is known of a body without running it.
 #pragma once
 #include <optional>
 
@@ -6,14 +6,15 @@
 
 namespace adjoint {
 
-// A function of single elements, and of nothing else: neither of their places nor of random
-// numbers.
+// Whether each element of a result depends on the same element of the operands alone: neither on
+// its position nor on random numbers.
 bool is_elementwise(const Body& body);
-// A body that only adds everything up, to single numbers, and draws nothing.
+// Whether every result is a single number, a sum over everything, and nothing is random.
 bool makes_single_numbers(const Body& body);
-// One of these whose results are sums of a function of each element by itself.
+// Whether, besides, each of these sums adds up a function of single elements.
 bool adds_elements(const Body& body);
-// Neither sums over leading axes nor draws random numbers: pieces of it run in any order.
+// Whether it neither sums over leading axes nor draws random numbers, so that its pieces may run in
+// any order.
 bool runs_in_units(const Body& body);
 // The operand that an output is as it stands, but for its dtype; nothing where it is computed.
 std::optional<int> passed_on(const Body& body, const BodyOutput& out);
@@ -21,7 +22,7 @@ std::optional<int> passed_on(const Body& body, const BodyOutput& out);
 bool is_cast(const Body& body);
 // The sum of its two operands, element by element.
 bool adds_operands(const Body& body);
-// Does this output add up over leading axes?
+// Whether this output is a sum over leading axes.
 bool is_sum(const BodyOutput& out);
 
 // The strides of an operand of type `type` along each axis of `space`, 0 where it is stretched.

@@ -1,6 +1,6 @@
 // Reverse mode on an expression. A node has one value per element or, if it is the same along the
 // row, one per row; a gradient that flows from the first kind to the second is summed over the row.
-// RowMax passes no gradient: it stands in bodies only as a shift that cancels (softmax).
+// RowMax passes no gradient: bodies use it only as a shift that cancels (softmax).
 #include "base/error.h"
 #include "body/body.h"
 
@@ -8,7 +8,7 @@ namespace adjoint {
 
 namespace {
 
-// Does the node take different values along the row?
+// Whether the node takes different values along the row.
 bool varies(const ExprNode& n, const std::vector<bool>& arg_varies, const std::vector<Type>& inputs,
             int64_t row) {
   switch (n.kind) {
@@ -125,7 +125,7 @@ class Reverse {
         return;
       case ExprKind::kRound:
         give(0, g);
-        return;  // straight through
+        return;  // a rounding passes the gradient unchanged
       case ExprKind::kRowSum:
         if (varies_[n.args[0]]) {
           adjoint_[n.args[0]] = adjoint_[n.args[0]] ? *adjoint_[n.args[0]] + g : g;

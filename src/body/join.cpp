@@ -12,7 +12,7 @@ namespace adjoint {
 
 namespace {
 
-// Nodes by content: an equal node is found again, in constant time, and none is folded.
+// Nodes by content: finds an equal node in constant time, and folds nothing.
 class Nodes {
  public:
   explicit Nodes(Body& body) : body_(body) {
@@ -35,7 +35,7 @@ class Nodes {
       key.append(static_cast<const char*>(bytes), count);
     };
     append(n.args.data(), sizeof n.args);
-    append(&n.value, sizeof n.value);  // its bits: 0 is not -0
+    append(&n.value, sizeof n.value);  // by its bits, because 0 is not -0
     append(&n.index, sizeof n.index);
     return key + n.text;
   }
@@ -86,7 +86,7 @@ Body join(const Body& first, const Body& second, std::span<const JoinOperand> op
 
 namespace {
 
-// The constant that both readings compute, float32 by float32 and float64 by float64.
+// The constant that the node evaluates to, if float32 and float64 arithmetic agree on it.
 std::optional<double> agreed_constant(const Body& body, const ExprNode& n) {
   double v[2] = {0, 0};
   const int arity = facts(n.kind).arity;

@@ -13,7 +13,7 @@ bool is_product(std::string_view op) { return op_named(op).multiplies; }
 std::string call_key(const Scheme& scheme, const Morphism& m) {
   std::string key = m.op;
   for (const auto& [name, attr] : m.attrs) {
-    // Keys of random numbers and origins are the call's own, and change no time.
+    // Keys of random numbers and origins differ from call to call, and do not change its time.
     if (name != "key" && !is_bookkeeping(name)) key += "|" + name + "=" + to_string(attr);
   }
   for (const Value v : m.inputs) key += "|" + to_string(scheme[v].type);
@@ -29,7 +29,7 @@ double bytes_moved(const Scheme& scheme, const Morphism& m) {
   }
   for (const Value in : m.inputs) {
     const auto bytes = static_cast<double>(scheme[in].type.bytes().count);
-    // A table gives the rows that are asked for, and no more.
+    // Of a table only the rows that are looked up are read.
     read += op_named(m.op).table >= 0 ? std::min(bytes, written) : bytes;
   }
   return read + written;
@@ -54,7 +54,7 @@ double Costs::by_sheet(const Scheme& scheme, const Morphism& m) const {
   const OpDef& op = op_named(m.op);
   if (op.moves) {
     const double link = sheet.link > 0 ? sheet.link : sheet.most_bandwidth / 2;
-    return bytes / 2 / link + sheet.launch;  // what is read is written on the other side
+    return bytes / 2 / link + sheet.launch;  // a copy reads as much as it writes
   }
   double rate = sheet.arithmetic * cores;
   if (op.cost != CostClass::kRows) rate = product_rate(sheet, scheme, m) * cores;
@@ -65,7 +65,8 @@ double Costs::by_sheet(const Scheme& scheme, const Morphism& m) const {
   return std::max(flops / rate, bytes / bandwidth) + sheet.launch;
 }
 
-// Operands that lie dense, as almost all products' do; what was timed differently is not found.
+// Looks a product up as if its operands were dense, as almost all are; a product that was timed
+// with other strides is not found.
 std::optional<double> Costs::by_contest(const Scheme& scheme, const Morphism& m) const {
   const Kernel* kernel = tuned.empty() ? nullptr : backend_of(Target::kCuda).find(m.op);
   if (!kernel || !kernel->products) return std::nullopt;

@@ -13,9 +13,9 @@ namespace adjoint {
 
 namespace {
 
-constexpr double kNoLink = 1e-300;  // what stands for none where a number is read
+constexpr double kNoLink = 1e-300;  // stands for no link where a number is read
 
-// One sheet's text, key by key; whoever asks for all of them has read the sheet.
+// Reads one sheet's text key by key.
 class SheetReader {
  public:
   SheetReader(std::string_view text, std::string_view file) : file_(file) {
@@ -45,7 +45,7 @@ class SheetReader {
     return *bytes;
   }
 
-  // A positive number; `otherwise` 0: it must be there.
+  // A positive number, or `otherwise` if the key is absent; it is required if that is 0.
   double number(const char* key, double otherwise = 0) {
     known_.push_back(key);
     const toml::node* node = table_.get(key);

@@ -1,5 +1,5 @@
-// A backend is all that a target can do: its kernels by hand, and one reading of bodies for the ops
-// that have none. A new target is a folder beside kernels/cpu, and a line in backend.cpp.
+// A backend is all that a target can do: kernels written by hand, and a way to run any body for the
+// ops without one. A new target is a folder beside kernels/cpu, and a line in backend.cpp.
 #pragma once
 #include <span>
 
@@ -12,9 +12,9 @@ struct Backend {
   std::span<const Kernel* const> kernels;  // by hand; every other op has a body
   Launch (*prepare_body)(const KernelCall&, const Pointers&) = nullptr;
   Bytes (*body_workspace)(const KernelCall&) = nullptr;  // null: none
-  // Its products take dense operands and make dense results. The CPU's library chooses how to
-  // multiply by strides too, and with that the order of the sums: the same product would have other
-  // bits wherever a plan lays its operands inside other objects.
+  // Whether products need dense operands and results. oneDNN chooses its algorithm, and so the
+  // order of sums, by strides too: with other strides the same product would have other bits
+  // wherever a plan places its operands inside other objects.
   bool dense_products = false;
   FusionLimits limits = {};
 
@@ -26,7 +26,7 @@ struct Backend {
   Launch prepare(const KernelCall& call, const Pointers& at) const;
 };
 const Backend& backend_of(Target target);
-const Backend& reference_backend();  // float64, in plain loops: what the others are held to
+const Backend& reference_backend();  // float64, in plain loops; tests compare the others with it
 
 extern const Backend cpu_backend, cuda_backend;
 
@@ -34,8 +34,8 @@ extern const Backend cpu_backend, cuda_backend;
 Bytes workspace_bytes(const KernelCall& call);
 Launch prepare(const KernelCall& call, const Pointers& at);
 Launch prepare_reference(const KernelCall& call, const Pointers& at);
-// Waits for kernels of CUDA that are being compiled, all at the same time, since their calls were
-// prepared; before any launch. MachineError.
+// Waits until all CUDA kernels are compiled, which began when their calls were prepared. To be
+// called before any launch. Throws a MachineError.
 void finish_kernels();
 
 }  // namespace adjoint

@@ -48,7 +48,8 @@ static void merge_axes(BodySpace& layout) {
   }
 }
 
-// Registers by last use; an elementwise instruction may write over an operand that ends there.
+// Registers are assigned by last use; an elementwise instruction may overwrite an operand that it
+// reads last.
 static void assign_slots(Layout& layout, const std::vector<Type>& in_types) {
   const Body& body = layout.body;
   std::vector<int> last(body.nodes.size(), -1);
@@ -81,8 +82,8 @@ static void assign_slots(Layout& layout, const std::vector<Type>& in_types) {
     const bool in_place = n.kind != ExprKind::kRotate && n.kind != ExprKind::kSelect;
     if (in_place) free_operands();
     if (layout.varies[i] && n.kind != ExprKind::kConst) {
-      // Read where it lies; but not if it is one of several results, for an earlier one may have
-      // taken its place by then.
+      // An operand is read in place, except where it is one of several results: an earlier result
+      // may have overwritten it by then.
       const bool direct = n.kind == ExprKind::kInput && layout.in[n.index].back() == 1 &&
                           in_types[n.index].dtype == Dtype::kF32 &&
                           (last[i] < end || body.outputs.size() == 1);
@@ -93,7 +94,7 @@ static void assign_slots(Layout& layout, const std::vector<Type>& in_types) {
   }
 }
 
-// Elements of the axes from one on.
+// Elements of the axes from `leads` on.
 static int64_t suffix_of(const BodySpace& space, size_t leads) {
   int64_t suffix = 1;
   for (size_t a = leads; a < space.dims.size(); ++a) suffix *= space.dims[a];
@@ -118,7 +119,7 @@ BodySpace space_layout(const KernelCall& call) {
       for (Strides& s : *all) s = {0};
     }
   }
-  // The random counter is no operand of the space.
+  // The random counter is no part of the iteration space.
   for (const ExprNode& n : layout.body.nodes) {
     if (n.kind == ExprKind::kRandom) layout.in[n.index].assign(layout.dims.size(), 0);
   }
@@ -183,7 +184,7 @@ Layout lay_out(const KernelCall& call) {
   assign_slots(layout, call.call.inputs);
   layout.tile = cut_into_segments(layout, call.call.inputs, call.outputs);
   layout.tile_bytes = tile_args(layout).bytes();
-  // Three more for scalars that `select` or an output needs as rows.
+  // Three more registers for scalars that `select` or an output needs as rows.
   layout.num_slots = std::max(layout.num_slots, layout.tile.num_slots) + 3;
   layout.piece = whole ? layout.row() : std::min(layout.row(), piece_for(layout.num_slots));
   return layout;

@@ -1,27 +1,28 @@
-// A body's iteration space as kernels walk it: which axes are one, which are summed, what varies
-// along a row; and how the CPU goes about it: where every value lives, how sums over leading axes
-// are shared out. Known from shapes alone, so the plan can ask for workspaces.
+// A body's iteration space as kernels walk it: which axes are merged, which are summed, what varies
+// along a row. And how the CPU runs it: where every value lives, how sums over leading axes are
+// split among threads. All of it follows from shapes alone, so the planner can size workspaces.
 #pragma once
 #include "kernels/cpu/jit/body_segments.h"
 #include "kernels/kernel.h"
 
 namespace adjoint {
 
-inline constexpr int64_t kPiece = 1024;        // elements: 4 KiB a register, half a dozen fit in L1
-inline constexpr int64_t kMaxBlocks = 64;      // of rows, for sums over leading axes
-inline constexpr int64_t kWideSuffix = 16384;  // elements: from here on sums are shared by column
+inline constexpr int64_t kPiece = 1024;  // elements: 4 KiB per register, and half a dozen fit in L1
+inline constexpr int64_t kMaxBlocks = 64;  // of rows, for sums over leading axes
+inline constexpr int64_t kWideSuffix =
+    16384;  // elements: from here on threads split sums by column
 
 // The iteration space after merging, and what is known of it before any data.
 struct BodySpace {
   Body body;
   std::vector<int64_t> dims;     // leading (summed) axes, then the rest; the last is the row
-  std::vector<size_t> leads;     // per output: how many of them it sums; 0 if it sums none
-  size_t leading = 0;            // the least of those that sum: they all sum at least these
+  std::vector<size_t> leads;     // per output: how many leading axes it sums
+  size_t leading = 0;            // the fewest axes that any sum sums
   std::vector<Strides> in, out;  // along dims
   std::vector<bool> varies;      // per node: along the row
   bool sums = false;
   bool alike = true;                  // all sums are of whole rows over the same axes
-  int64_t rows = 1, summed_rows = 1;  // all of them, and the leading ones that sums add up
+  int64_t rows = 1, summed_rows = 1;  // in all, and those that are summed
   int64_t sample = 1;                 // elements of one sample, for random counters
   std::vector<int64_t> sum_size;      // per output: elements of its sums, 0 if it has none
 
@@ -37,8 +38,8 @@ struct Layout : BodySpace {
   int64_t tile_bytes = 0;  // of the arguments of generated code
   int64_t piece = 0;       // elements of a register
   bool by_column = false;
-  // Blocks of summed rows: how many depends on the shape and on `leading` alone, so a body gives
-  // the same bits alone and joined to others.
+  // Blocks of summed rows. Their number depends on the shape and on `leading` alone, so a body
+  // gives the same bits alone and joined to others.
   int64_t blocks = 1;
 
   int64_t total_sums() const {

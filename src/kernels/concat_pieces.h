@@ -1,11 +1,12 @@
-// The copies that a concat consists of, whoever makes them.
+// The copies that a concat consists of, for every backend.
 #pragma once
 #include "kernels/gang_calls.h"
 #include "ops/axes.h"
 
 namespace adjoint {
 
-// copy(type, strides, from, to) for every operand but those that the plan has laid in their place.
+// Calls copy(type, strides, from, to) for every operand, except those that the plan has placed
+// inside the result.
 template <class F>
 Launch concat_pieces(const KernelCall& call, const Pointers& at, const F& copy) {
   const int axis = axis_attr(call.call, 0);

@@ -1,5 +1,5 @@
-// How an op runs on one target. What an op is, is said in ops/; here is what only a machine cares
-// about: where elements lie, what room beside its operands a call wants, how it is prepared.
+// How an op runs on one target. ops/ states what an op means; this is about the machine: where
+// elements are, how large a workspace a call needs, how it is prepared.
 #pragma once
 #include <functional>
 #include <string>
@@ -14,24 +14,26 @@ namespace adjoint {
 
 constexpr Bytes kNoCap{INT64_MAX};
 
-// What a kernel is told beside its tensors: all calls of a step alike.
+// What a kernel is told besides its tensors; the same for all calls of a step.
 struct KernelTerms {
   int threads = 1;
-  // What the workspace may be at most: the kernel chooses a way that fits, and takes its smallest
-  // where none does. A plan's calls and their preparation say the same, or they would choose twice.
+  // The largest workspace: a kernel chooses an algorithm that fits, or its smallest if none does.
+  // Planning and preparing must pass the same cap, or they would choose different algorithms.
   Bytes workspace_cap = kNoCap;
   Target target = Target::kCpu;
-  // The same bits every time, at some cost of time and memory. On the CPU they always are.
+  // The same bits every time, at some cost in time and memory. The CPU always gives the same bits.
   bool deterministic = false;
-  // Kernels may be chosen by the clock, on memory that holds noise and nothing of worth.
+  // Kernels may be timed to choose among them. They then run on this call's memory, so it must hold
+  // nothing of value.
   bool may_time = true;
 };
 
 // One call as a kernel sees it: where each tensor's elements are.
 struct KernelCall : KernelTerms {
-  // The tensors are to follow. A call that is a piece of another call is given that one's terms.
+  // The caller adds the tensors. A call that is a piece of another call is given that one's terms.
   KernelCall(const OpCall& call, const KernelTerms& terms) : KernelTerms(terms), call(call) {}
-  KernelCall(OpCall&& call, const KernelTerms& terms) = delete;  // it is not kept here
+  KernelCall(OpCall&& call,
+             const KernelTerms& terms) = delete;  // the call is referred to, not copied
 
   const OpCall& call;
   std::vector<Type> outputs = {};
@@ -51,13 +53,13 @@ struct Pointers {
 // A prepared call: everything that can fail or allocate has done so; running it does neither.
 using Launch = std::function<void()>;
 
-// A kernel by hand, for an op whose body does not say it all.
+// A kernel written by hand, for an op without a body or one whose body would be slow.
 struct Kernel {
   std::string_view op;
   Launch (*prepare)(const KernelCall&, const Pointers&) = nullptr;
   Bytes (*workspace)(const KernelCall&) = nullptr;  // from shapes alone, without the device
-  // The products that the call consists of, as a table of tuned ones knows them; none where they
-  // are not all of it.
+  // The keys of the products that the call consists of, in the table of tuned products; none if the
+  // call does more than that.
   std::vector<std::string> (*products)(const KernelCall&) = nullptr;
 };
 

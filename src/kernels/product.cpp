@@ -8,14 +8,14 @@ namespace adjoint {
 
 namespace {
 
-constexpr int64_t kMostProducts = 64;  // that one contraction is cut into
+constexpr int64_t kMostProducts = 64;  // into which one contraction is cut
 
 struct Letter {
   char name;
   int64_t size, a = 0, b = 0, c = 0;  // strides in each tensor, 0 where it is absent
 };
 
-// Letters of one group, outermost first, merged into one where every tensor steps evenly.
+// Merges letters of one group, outermost first, where the strides of every tensor allow it.
 std::vector<Letter> merged(std::vector<Letter> group) {
   std::vector<Letter> result;
   for (const Letter& l : group) {
@@ -91,7 +91,7 @@ std::optional<Product> as_product(const std::string& map, const Type& a, const S
     p.b_batch.push_back(l.b);
     p.c_batch.push_back(l.c);
   }
-  // An axis of size 1 is stepped over as if the matrix were dense there.
+  // An axis of size 1 gets the stride that a dense matrix would have.
   if (!n.empty()) p.n = n[0].size;
   if (!k.empty()) p.k = k[0].size;
   if (!m.empty()) p.m = m[0].size;

@@ -1,4 +1,4 @@
-// A matrix product as libraries take it, for whatever op needs one.
+// A matrix product as libraries take it, for all ops that need one.
 #pragma once
 #include <optional>
 
@@ -10,7 +10,7 @@ namespace adjoint {
 // or the same added to c.
 struct Product {
   // What a device may do with the sums before they leave its registers; the CPU has none of these.
-  // gelu is the tanh approximation. `aux` lies as c does and has its dtype; so have the vectors.
+  // gelu is the tanh approximation. `aux` has c's layout and dtype; the vectors have c's dtype.
   enum class Epilogue : uint8_t {
     kNone,
     kGelu,              // aux = a b (+ bias), c = gelu(aux)
@@ -19,8 +19,8 @@ struct Product {
     kBiasGradA,         // bias_grad[m] = the sum of a over k
     kBiasGradB,         // bias_grad[n] = the sum of b over k
   };
-  // Axes that do not merge into one m, n or k, as those of a slice: a product for each step of
-  // them.
+  // Axes that do not merge into one m, n or k, such as a slice's; there is a product for each step
+  // of them.
   struct Outer {
     int64_t size, a, b, c;  // strides
     bool summed;
@@ -36,13 +36,13 @@ struct Product {
   bool accumulate = false;  // c += a b
   bool tf32 = false;        // float32 operands may be rounded to 10 bits of mantissa, on CUDA
   Epilogue epilogue = Epilogue::kNone;
-  // A workspace above this is avoided: by another implementation, or piece by piece.
+  // A larger workspace is avoided, by another implementation or by multiplying piece by piece.
   Bytes workspace_cap = kNoCap;
 };
 
-// The product that an index map such as "bsi,oi->bso" asks for, or nothing when its axes merge so
-// badly that it would be too many. With `padding`, axes are as long as they are physically in all
-// that have them: what is made of padding goes to padding, and of a summed axis it must be 0.
+// The product for an index map such as "bsi,oi->bso", or nothing where its axes merge so badly that
+// it would be too many products. With `padding`, axes have their physical length in all tensors:
+// padding of the operands goes to padding of the result, and padding of a summed axis must be 0.
 std::optional<Product> as_product(const std::string& map, const Type& a, const Strides& a_strides,
                                   const Type& b, const Strides& b_strides, const Type& c,
                                   const Strides& c_strides, bool padding = false);

@@ -1,5 +1,5 @@
-// A product, and an elementwise function of it and of operands beside it: two calls made of one,
-// for devices without an epilogue that does both. Either runs as it would run alone: the same bits.
+// A product and an elementwise function of it and of further operands: one call run as two, for
+// devices without such an epilogue. Each runs as it would alone, with the same bits.
 #pragma once
 #include <memory>
 
@@ -10,7 +10,7 @@ namespace adjoint {
 class ProductThenMap : public std::enable_shared_from_this<ProductThenMap> {
  public:
   // The product takes the first operands and makes the call's last result. The function takes that
-  // and the operands that are left, and makes the first result, which may be the same.
+  // and the remaining operands, and makes the call's first result, which may be the same object.
   static std::shared_ptr<const ProductThenMap> of(const KernelCall& k, OpCall product, OpCall map);
   ProductThenMap(const ProductThenMap&) = delete;
   ProductThenMap& operator=(const ProductThenMap&) = delete;
@@ -26,8 +26,7 @@ class ProductThenMap : public std::enable_shared_from_this<ProductThenMap> {
   KernelCall product_, map_;
 };
 
-// The calls of two ops that are such pairs. Without `keep` linear_act's product is written where
-// the function then writes over it.
+// The two ops that are such pairs. Without `keep` the function overwrites linear_act's product.
 std::shared_ptr<const ProductThenMap> linear_act_calls(const KernelCall& k);
 std::shared_ptr<const ProductThenMap> contract_map_calls(const KernelCall& k);
 

@@ -4,7 +4,7 @@
 
 namespace adjoint {
 
-// From `matrix`, dense, to codes and scales of the types above.
+// Turns `matrix`, which is dense, into codes and scales.
 void quantize(const float* matrix, const Type& type, const CodeFormat& format, void* codes,
               float* scales);
 

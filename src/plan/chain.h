@@ -18,9 +18,8 @@ namespace adjoint {
 
 struct BlockOption {
   int64_t kept = 0;  // bytes from the block's forward to its backward, its state not counted
-  int64_t held =
-      0;            // bytes that its recomputation adds until its backward, in a segment of several
-  double cost = 0;  // seconds of recomputation
+  int64_t held = 0;  // bytes recomputed for it, until its backward, in a segment of several blocks
+  double cost = 0;   // seconds of recomputation
   double through = 0;  // the same if its last state is recomputed, too; at least `cost`
   // Per block: the most bytes during its forward and during its backward, less what earlier blocks
   // and their states hold.
