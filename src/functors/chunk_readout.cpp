@@ -1,11 +1,11 @@
 // loss(linear(h, W), targets) and its gradient  ->  the same for a few rows of h at a time, so that
-// the logits, by far the largest object of a model with a large vocabulary, are never whole.
-// Each chunk goes all the way: logits, loss, their gradient (which takes the logits' place), the
-// chunk of h's gradient, and W's gradient added to that of the chunks before. No product is
-// repeated. Sums over rows are cut at the chunks: hence the law. The price is that W's gradient is
-// read and written once a chunk, so a chunk must not be small.
-// It acts on the step as it will run: a part of the batch is cut along its own samples, so that a
-// chunk's rows lie in one piece and every product of a chunk is one product.
+// the logits, by far the largest object of a model with a large vocabulary, never exist as a whole.
+// Each chunk runs forward and backward: logits, loss, the gradient of the logits (which overwrites
+// them), this chunk of h's gradient, and W's gradient, added to that of earlier chunks. No product
+// is repeated. Sums over rows are split at the chunks, so the law is reassociating. Each chunk
+// reads and writes W's gradient, so a chunk must not be small. The functor acts after the batch is
+// split: a part is cut along its own samples, so that a chunk's rows are contiguous and every
+// product of a chunk is one product.
 #include <algorithm>
 #include <map>
 
@@ -19,19 +19,20 @@ namespace adjoint {
 
 namespace {
 
-// A chunk of r rows costs 6 r V H operations, and 8 V H bytes for W's gradient to come and go: at
-// 1024 rows that is 2% of the time of a CPU core that does 15 operations a byte. Beyond that a
-// chunk may be as large as nobody minds: 16 MiB, or what h itself takes. A GPU does 160 operations
-// a byte: there it is 3% at 8192 rows.
+// A chunk of r rows costs 6 r V H operations, and 8 V H bytes to read and write W's gradient: with
+// 1024 rows that is 2% of the time of a CPU core that does 15 operations per byte. A chunk may be
+// larger where its memory does not matter: up to 16 MiB, or h's own size. On a GPU, which does 160
+// operations per byte, it is 3% with 8192 rows.
 constexpr int64_t kLeastRows = 1024, kLeastRowsOnGpu = 8192;
 constexpr Bytes kUnnoticed{16 << 20};
 
 struct Readout {
   std::vector<int> before = {};  // the linear map, and casts between it and the loss
   int loss = -1, loss_grad = -1;
-  std::vector<int> after = {};  // what reads the gradient of the logits, through casts too
-  std::vector<int> first = {};  // made behind the loss and needed in every chunk: a weight again
-  int lead = 0;                 // axes that count rows
+  std::vector<int> after = {};  // readers of the gradient of the logits, through casts too
+  std::vector<int> first =
+      {};        // made after the loss but needed by every chunk: a weight's second cast
+  int lead = 0;  // axes that count rows
 
   bool holds(int m) const {
     return m == loss || m == loss_grad || std::count(before.begin(), before.end(), m) ||
@@ -75,7 +76,7 @@ class ReadoutFinder {
     return r;
   }
 
-  // Where the chunks go: at the loss, or at its gradient where that waits for something.
+  // The place of the chunks: the loss's, or its gradient's if that waits for something.
   std::optional<int> place(Readout& r) const {
     if (r.loss_grad < 0) return r.loss;
     int ready = 0;
@@ -98,8 +99,7 @@ class ReadoutFinder {
   }
 
  private:
-  // What is made of the step's inputs alone, behind the loss and for its readers, can be made
-  // before.
+  // A morphism after the loss that reads only the step's inputs can run before it.
   bool move_up(Readout& r, int m) const {
     if (m <= r.loss) return false;
     const Morphism& morphism = scheme_.morphisms[m];
@@ -115,7 +115,7 @@ class ReadoutFinder {
     return true;
   }
 
-  // From the logits back to the linear map that makes them.
+  // Follows the logits back to the linear map that makes them.
   bool take_linear(Readout& r, Value logits) const {
     for (Value v = logits;; v = scheme_.morphisms[r.before.front()].inputs[0]) {
       const int maker = graph_.maker(v);
@@ -124,7 +124,8 @@ class ReadoutFinder {
       r.before.insert(r.before.begin(), maker);
       if (op_named(scheme_.morphisms[maker].op).weight >= 0) return true;
       if (!is_unary(scheme_.morphisms[maker])) return false;
-      // A row by itself: not so where it must know its place among the others, as behind a mask.
+      // Each row must be computed by itself, without its position among the others (which a mask
+      // needs).
       const IndexMap map = index_map_of(call_of(scheme_, scheme_.morphisms[maker]));
       const std::string rows = map.inputs[0].substr(0, r.lead);
       if (map.outputs[0].substr(0, r.lead) != rows) return false;
@@ -142,7 +143,7 @@ class ReadoutFinder {
     return take_readers(r, grad.outputs[0]);
   }
 
-  // The gradient of the logits is read only by what works row by row or sums over rows.
+  // The gradient of the logits may be read only by ops that work row by row or sum over rows.
   bool take_readers(Readout& r, Value dlogits) const {
     if (graph_.stays(dlogits)) return false;
     for (const int reader : graph_.readers(dlogits)) {
@@ -160,7 +161,7 @@ class ReadoutFinder {
       };
       if (!std::all_of(map.inputs.begin(), map.inputs.end(), fits)) return false;
       if (!std::all_of(map.outputs.begin(), map.outputs.end(), fits)) return false;
-      // What adds to a sum over rows needs them whole, unless the sum is handed on.
+      // A product that adds to a sum over rows needs all rows, unless each chunk passes the sum on.
       const bool sums = map.outputs[0].find_first_of(rows) == std::string::npos;
       if (has_addend(m) && sums) map.whole.clear();
       if (rows.find_first_of(map.uncut()) != std::string::npos) return false;
@@ -188,7 +189,7 @@ struct Cut {
     for (int a = 0; a < axis; ++a) n *= sizes[a];
     return n;
   }
-  // What chunk number i takes of axis a: start and size.
+  // The range of axis a in chunk i: start and size.
   std::pair<int64_t, int64_t> range(int64_t i, int a) const {
     if (a > axis) return {0, sizes[a]};
     if (a == axis) {
@@ -224,7 +225,7 @@ Cut cut_rows(const Scheme& scheme, const Readout& r, const Application& applicat
   return cut;
 }
 
-// Writes the chunks. Pieces are named after what they are pieces of.
+// Writes the chunks. A piece has the name of the whole object, with a suffix.
 class Writer {
  public:
   Writer(const Scheme& scheme, Scheme& result, const Readout& r, const Cut& cut)
@@ -254,7 +255,7 @@ class Writer {
   }
 
  private:
-  // Read by other morphisms of the chunk alone, as a cast of the logits' gradient is.
+  // Whether only other morphisms of the chunk read v, as with a cast of the logits' gradient.
   bool stays_inside(Value v) const {
     return std::any_of(r_.after.begin(), r_.after.end(),
                        [&](int m) { return scheme_.morphisms[m].inputs[0] == v; });
@@ -262,7 +263,7 @@ class Writer {
 
   std::string suffix() const { return ".chunk" + std::to_string(chunk_); }
 
-  // The letters of `v` in morphism m begin with those of the rows.
+  // Whether v, an operand or result of m, has the rows as its leading axes.
   bool is_rows(int m, Value v) const {
     const Morphism& morphism = scheme_.morphisms[m];
     const IndexMap map = index_map_of(call_of(scheme_, morphism));
@@ -318,7 +319,7 @@ class Writer {
     for (const Value in : morphism.inputs) {
       inputs.push_back(is_rows(m, in) ? rows_of(morphism, in) : in);
     }
-    // A product that sums over rows goes on from where the last chunk left it.
+    // A product that sums over rows adds to the sum of the chunks before.
     const bool adds = takes_addend(morphism) && !is_rows(m, morphism.outputs[0]);
     if (adds && chunk_ > 0) {
       inputs.resize(2);
@@ -334,7 +335,7 @@ class Writer {
     if (adds && chunk_ + 1 == cut_.count()) replace_last(morphism.outputs[0]);
   }
 
-  // The result of the last morphism is the object that was there before.
+  // Makes `whole` the result of the last morphism.
   void replace_last(Value whole) {
     result_.morphisms.back().outputs = {whole};
     for (const Morphism& m : scheme_.morphisms) {
@@ -344,13 +345,13 @@ class Writer {
     }
   }
 
-  // Sums of the chunks, in their order.
+  // Adds up the chunks' sums, in order.
   void add_up(int m, Value whole) {
     emit(scheme_.morphisms[m], "sum_all", pieces_[whole], {});
     replace_last(whole);
   }
 
-  // The rows of all chunks, innermost axis first.
+  // Concatenates the rows of all chunks, innermost axis first.
   void join(int m, Value whole) {
     std::vector<Value> parts = pieces_[whole];
     for (int a = cut_.axis; a >= 0 && parts.size() > 1; --a) {
@@ -377,11 +378,11 @@ class Writer {
   const Cut& cut_;
   Builder builder_;
   int64_t chunk_ = 0;
-  std::map<Value, Value> here_;                 // of this chunk, by the whole
+  std::map<Value, Value> here_;                 // this chunk's piece, by the whole object
   std::map<Value, std::vector<Value>> pieces_;  // of all chunks
 };
 
-// `place` becomes that of the first morphism behind the chunks.
+// Sets `place` to that of the first morphism after the chunks.
 Scheme rewrite(const Scheme& scheme, const Readout& r, const Cut& cut, int& place) {
   Scheme result = scheme;
   result.morphisms.clear();

@@ -1,7 +1,7 @@
-// Placement: per axis of the mesh an object is whole on every rank, sharded along one of its own
-// axes, or a partial sum. Every axis of a mesh of one rank has size 1, so every shard is the whole
-// and every partial sum is the sum: nothing is inserted. What could never be is refused here too,
-// so that a stack which is legal on one rank says the same of its objects as on many.
+// Placement: per axis of the mesh an object is replicated on every rank, sharded along one of its
+// own axes, or a partial sum. On one rank every axis of the mesh has size 1, so a shard is the
+// whole object and a partial sum is the sum: nothing is inserted. Placements that no mesh allows
+// are refused here, too, so that a stack is legal on one rank exactly if it is legal on many.
 #include "functors/functor.h"
 
 namespace adjoint {

@@ -1,9 +1,9 @@
-// object precision=bf16  ->  an object of that dtype; who reads it in another gets a cast of it.
-// parameter precision=nf4/64  ->  its codes and scales, with a dequantize before its readers.
-// A transport is made once per object and dtype, right before its first reader: a weight's cast
-// serves forward and backward. Dequantized matrices serve one phase only, else keeping codes would
-// save nothing. Sums stay float32: an op that can say its result's dtype says it. A result whose
-// dtype its op fixes (log-sums) keeps it, whatever was said.
+// object precision=bf16  ->  an object of that dtype, with a cast before readers of another dtype.
+// parameter precision=nf4/64  ->  its codes and scales, with a dequantize before its readers. A
+// cast or dequantize is made once per object and dtype, right before its first reader: a weight's
+// cast serves forward and backward. A dequantized matrix serves one phase only, because keeping it
+// would make its codes pointless. Sums stay float32, where the op lets its result's dtype be set. A
+// result whose dtype the op fixes (log-sums) keeps that dtype.
 #include <map>
 #include <tuple>
 
@@ -17,7 +17,7 @@ namespace adjoint {
 
 namespace {
 
-// Nothing where the precision is no dtype: unsaid, tf32, a code.
+// The dtype that was set; nothing where the precision is not a dtype: not set, tf32, or codes.
 std::optional<Dtype> said_dtype(const Object& object) {
   const auto dtype = dtype_named(object.attributes.precision);
   return dtype && is_float(*dtype) ? dtype : std::nullopt;
@@ -57,14 +57,14 @@ class Realization {
 
   const Type& type(Value v) const { return after_[v].type; }
 
-  // The dtype that output k is to have: what was said of it, or what it was typed as.
+  // The dtype that output k is to have: the one that was set, or else that of its type.
   Dtype wanted(const Morphism& m, size_t k) const {
     const Object& object = before_[m.outputs[k]];
     const auto said = fixed_[m.outputs[k]] ? std::nullopt : said_dtype(object);
     if (said && *said != object.type.dtype && carried_[m.outputs[k]]) {
       refuse(object, "it is carried on, and state keeps its type");
     }
-    // Frozen parameters that are held in 16 bits are joined and viewed in 16 bits.
+    // Concats and views of frozen parameters that are held in 16 bits have 16 bits, too.
     if (!said && m.outputs[k] < static_cast<Value>(like_.size()) && like_[m.outputs[k]] >= 0) {
       const auto alike = [&](Value in) { return type(in).dtype == type(m.inputs[0]).dtype; };
       if (std::all_of(m.inputs.begin(), m.inputs.end(), alike)) return type(m.inputs[0]).dtype;
@@ -110,7 +110,7 @@ class Realization {
     codes_[v] = {format, codes, part("scales", scales_type(object.type, format))};
   }
 
-  // An object like `of`, of another dtype, made for `reader`; its maker is added by the caller.
+  // Adds an object like `of` with another dtype; the caller adds the morphism that makes it.
   Value add_like(Value of, Dtype dtype, std::string_view suffix) {
     Object made = before_[of];
     made.type.dtype = dtype;
@@ -130,13 +130,14 @@ class Realization {
                                 .section = like.section});
   }
 
-  // v as `reader` wants it.
+  // v in the dtype that `reader` wants.
   Value as(Value v, Dtype dtype, const Morphism& reader) {
     const auto codes = codes_.find(v);
     const auto joined = joined_codes_.find(v);
     const bool shared = codes == codes_.end() && joined == joined_codes_.end();
     if (shared && (type(v).dtype == dtype || !is_float(type(v).dtype))) return v;
-    // A frozen parameter is held in 16 bits to save memory: wider, it serves one phase, like codes.
+    // A frozen parameter is held in 16 bits to save memory, so a wider copy serves one phase only,
+    // as with codes.
     const Value parameter = v < static_cast<Value>(like_.size()) ? like_[v] : -1;
     const bool widened = shared && parameter >= 0 && before_[parameter].frozen &&
                          size_of(dtype) > size_of(type(v).dtype);
@@ -165,14 +166,14 @@ class Realization {
       after_[made].role = Role::kParameter;
       after_[made].attributes.residence = before_[like_[v]].attributes.residence;
     }
-    // Nor does a matrix wait, dequantized, for the recomputation of its block.
+    // A dequantized matrix is not kept for the recomputation of its block either.
     Residence& residence = after_[made].attributes.residence;
     if (!shared && residence == Residence::kUnsaid) residence = Residence::kRecomputed;
     return found->second = made;
   }
 
-  // What an op of one dtype multiplies in. One that can say its result's dtype multiplies what it
-  // is given: a weight's gradient is a float32 sum of bf16 products.
+  // The dtype of operands, for an op whose operands all have one dtype. If the result's dtype can
+  // be set apart, the operands keep theirs: a weight's gradient is a float32 sum of bf16 products.
   Dtype operand_dtype(const Morphism& m, const OpDef& def) const {
     const Dtype result = wanted(m, 0);
     if (!def.says_dtype) return result;
@@ -186,7 +187,7 @@ class Realization {
     return narrowest.value_or(before_[m.inputs[0]].type.dtype);
   }
 
-  // Joined parameters, and parameters seen otherwise, are like the first of them.
+  // Concats and views of parameters are treated like the first of those parameters.
   void note_parameters(const Morphism& m, const OpDef& def) {
     if (like_.empty()) {
       like_.assign(before_.objects.size(), -1);
@@ -204,7 +205,7 @@ class Realization {
     const OpDef& def = op_named(m.op);
     note_parameters(m, def);
     for (const Value out : m.outputs) check_made(out);
-    // Codes that are joined are joined anew, like codes, by every phase that reads them.
+    // A concat of codes is made by every phase that reads it, after dequantizing.
     if (def.lies == LiesWithin::kJoins &&
         std::any_of(m.inputs.begin(), m.inputs.end(),
                     [&](Value in) { return codes_.count(in) > 0; })) {
@@ -218,12 +219,12 @@ class Realization {
     for (size_t k = 0; k < m.inputs.size(); ++k) {
       Value& in = m.inputs[k];
       if (def.multiplies &&
-          static_cast<int>(k) == def.addend) {  // what is added to is as the result is
+          static_cast<int>(k) == def.addend) {  // an addend has the result's dtype
         in = as(in, wanted(m, 0), m);
         continue;
       }
       const bool cast = def.one_dtype && !(in < static_cast<Value>(fixed_.size()) && fixed_[in]);
-      // Bodies read any mixture of dtypes; codes nobody reads as they are.
+      // Bodies read any mixture of dtypes, but no op reads codes.
       if (cast) in = as(in, operands, m);
       if (codes_.count(in) || joined_codes_.count(in))
         in = as(in, def.body ? before_[in].type.dtype : operands, m);
@@ -239,13 +240,14 @@ class Realization {
     if (!is_float(object.type.dtype)) refuse(object, "it holds whole numbers");
   }
 
-  // Adds m, whose operands are in place, so that its results have the dtypes that are wanted.
+  // Adds m, whose operands have been replaced, so that its results have the wanted dtypes.
   void results(Morphism m, const OpDef& def) {
     std::vector<Dtype> want;
     for (size_t k = 0; k < m.outputs.size(); ++k) want.push_back(wanted(m, k));
     std::vector<Type> types = infer_types(call_of(after_, m));
     for (size_t k = 1; k < want.size(); ++k) {
-      // Nobody may speak of it, or nobody did and no text says its dtype: it is what the op makes.
+      // Where the dtype was not set, or the op fixes it, the result has the dtype that the op
+      // gives.
       const bool told = said_dtype(before_[m.outputs[k]]) && !fixed_[m.outputs[k]];
       if (!def.body && !told) want[k] = types[k].dtype;
     }
@@ -259,7 +261,7 @@ class Realization {
       m.attrs["dtype"] = std::string(name(want[0]));
       types = infer_types(call_of(after_, m));
     }
-    // A body can store what is wanted at once; only a kernel needs a cast after it.
+    // A body can store its results in the wanted dtypes; only other ops need a cast after them.
     if (differs() && def.body && !def.wide) {
       Body body = body_of(call_of(after_, m));
       for (size_t k = 0; k < want.size(); ++k) body.outputs[k].dtype = want[k];
@@ -283,9 +285,10 @@ class Realization {
   const Scheme& before_;
   Scheme after_;
   std::vector<bool> fixed_, carried_;
-  std::vector<Value> like_;  // per object: the parameter that it is, or is made of; else -1
+  std::vector<Value>
+      like_;  // per object: the parameter that it is, or is a concat or view of; else -1
   std::map<Value, Codes> codes_;
-  std::map<Value, Morphism> joined_codes_;  // by what a concat of codes would make
+  std::map<Value, Morphism> joined_codes_;  // by the result that a concat of codes would have
   std::map<std::tuple<Value, Dtype, Section, int, Phase>, Value> made_;
 };
 

@@ -1,9 +1,9 @@
-// y marked recomputed, read by the backward  ->  every epoch that reads y repeats the op that made
-// it, from kept objects and from what the same epoch has repeated, and y dies in the forward.
-// An epoch is the backward of one segment of the chain: segments end at states that are kept, or
-// that are recomputed apart. What is recomputed apart and no state is repeated twice: for the rest
-// of its segment, and again when a block's backward reads it, an epoch inside the epoch.
-// Bytes for time: a segment's forward once more, per epoch that needs it.
+// y marked recomputed, read by the backward  ->  y is freed in the forward, and every epoch that
+// reads y recomputes it, from kept objects and from what the same epoch has recomputed. An epoch is
+// the backward of one segment of the chain; segments end at states that are kept or recomputed
+// apart. Other objects that are recomputed apart are recomputed twice: for the rest of their
+// segment, and in an inner epoch when a block's backward reads them. Trades time for memory: each
+// epoch repeats the forward of its segment, or parts of it.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -18,8 +18,8 @@ namespace adjoint {
 
 namespace {
 
-// Per object: is it computed again? Choices are saved and state is written once, so only pure and
-// random ops are repeated; a random one draws the same bits.
+// Per object: whether it is recomputed. Routing choices are saved and state is written once, so
+// only pure and random ops are repeated; a random op draws the same bits.
 std::vector<bool> repeated_objects(const Scheme& scheme) {
   const std::vector<bool> stays = returned_or_carried(scheme);
   std::vector<bool> repeated(scheme.objects.size(), false);
@@ -30,7 +30,8 @@ std::vector<bool> repeated_objects(const Scheme& scheme) {
     for (const Value out : m.outputs) {
       const Residence residence = scheme[out].attributes.residence;
       const bool said = residence == Residence::kRecomputed || residence == Residence::kApart;
-      // A view lies in what it is a view of, and would keep it.
+      // A view of a recomputed object is recomputed with it, because it would keep the object
+      // alive.
       const bool follows = def.view && residence == Residence::kUnsaid && repeated[m.inputs[0]];
       repeated[out] = (said || follows) && !stays[out];
     }
@@ -38,13 +39,13 @@ std::vector<bool> repeated_objects(const Scheme& scheme) {
   return repeated;
 }
 
-// Which segment of the forward a morphism belongs to, or is the gradient of: as many as there are
-// segments' ends before it.
+// The segment of the forward that a morphism belongs to, or whose gradient it computes: the number
+// of segment ends before it.
 class Segments {
  public:
   Segments(const Scheme& scheme, const std::vector<bool>& repeated) {
     const std::vector<bool> ends = segment_ends(scheme, repeated);
-    std::vector<int> before(scheme.objects.size(), -1);  // ends up to here; -1: says nothing
+    std::vector<int> before(scheme.objects.size(), -1);  // segment ends up to here; -1: unknown
     for (const Value in : scheme.inputs) before[in] = ends[in] ? 1 : -1;
     for (const Morphism& m : scheme.morphisms) {
       int segment = largest(before, m.inputs);
@@ -56,7 +57,7 @@ class Segments {
           before[out] = segment + (ends[out] ? 1 : 0);
         }
       } else if (const auto found = by_path_.find(m.source.path); found != by_path_.end()) {
-        segment = found->second;  // a gradient is named after what it is the gradient of
+        segment = found->second;  // a gradient has the path of what it is the gradient of
       }
       of_morphism_.push_back(segment);
     }
@@ -132,15 +133,15 @@ class Residing {
   }
 
  private:
-  // Forward and backward of chunks of a readout take turns: what a forward still reads when the
-  // segment's backward has begun is there, and a second one beside it would only cost.
+  // Forward and backward of a readout's chunks alternate. What a forward still reads after the
+  // segment's backward has begun is alive anyway, so recomputing it would only cost.
   bool is_there(Value v, int segment) const { return last_forward_read_[v] > begins_.at(segment); }
 
   struct Epoch {
     int number;
-    int begins_at;  // morphism, before which there is nothing to repeat
+    int begins_at;  // the morphism before which recomputation must not begin
     Section section;
-    int around = 0;  // of an epoch inside another one, that one's number
+    int around = 0;  // for an inner epoch: the number of the outer one
     int around_begins_at = 0;
 
     Epoch outer() const {
@@ -148,10 +149,10 @@ class Residing {
                     : *this;
     }
   };
-  using Clones = std::unordered_map<int64_t, std::vector<Value>>;  // results, in order
+  using Clones = std::unordered_map<int64_t, std::vector<Value>>;  // results of a clone, in order
 
-  // The epoch of one block's backward inside that of its segment. Each clone waits for what enters
-  // its own first reader.
+  // The inner epoch of one block's backward. Each clone waits for the objects that enter the
+  // stretch of its first reader.
   Epoch inside(const Epoch& around, int reader) {
     const auto [found, fresh] = inside_.try_emplace({around.number, block_of_[reader]});
     if (fresh) found->second = ++last_epoch_;
@@ -168,10 +169,11 @@ class Residing {
     return place * static_cast<int64_t>(before_.morphisms.size()) + morphism;
   }
 
-  // Where an epoch's clone finds v: inside an epoch only what is apart is made again.
+  // The epoch whose clone of v is read: an inner epoch recomputes only what is apart.
   Epoch home(Value v, const Epoch& epoch) const { return apart_[v] ? epoch : epoch.outer(); }
 
-  // The epoch's own v; what it takes to make it is cloned here, right before its first reader.
+  // The epoch's clone of v. Clones of whatever it takes to make v are added right before its first
+  // reader.
   Value repeat(Value v, const Epoch& epoch) {
     std::vector<std::pair<int, Epoch>> wanted = {{made_by_[v], epoch}}, missing;
     while (!wanted.empty()) {
@@ -183,7 +185,7 @@ class Residing {
         if (repeated_[in]) wanted.emplace_back(made_by_[in], home(in, where));
       }
     }
-    // The outer epoch's first, for the inner one reads them.
+    // Clones of the outer epoch come first, because the inner one reads them.
     std::sort(missing.begin(), missing.end(), [](const auto& a, const auto& b) {
       return std::pair(a.second.around, a.first) < std::pair(b.second.around, b.first);
     });
@@ -202,7 +204,7 @@ class Residing {
     CHECK(m.section == epoch.section || m.section == Section::kPrologue,
           "what is recomputed is read in the section that makes it: " + to_string(m.source));
     const std::string here = "epoch" + std::to_string(epoch.number);
-    bool begins = true;  // from kept objects alone, or from what is there before
+    bool begins = true;  // it reads no other clone of this epoch
     for (Value& in : m.inputs) {
       if (!repeated_[in]) continue;
       const Epoch where = home(in, epoch);
@@ -228,11 +230,11 @@ class Residing {
 
   const Scheme& before_;
   std::vector<bool> repeated_;
-  std::vector<bool> apart_;  // per object: made again by every block that reads it
+  std::vector<bool> apart_;  // per object: recomputed by every block that reads it
   Segments segments_;
   std::vector<int> made_by_, block_of_, last_forward_read_;
   std::unordered_map<int, int> begins_;        // per segment, the first morphism of its backward
-  std::map<std::pair<int, int>, int> inside_;  // by epoch and block: an epoch's number
+  std::map<std::pair<int, int>, int> inside_;  // by outer epoch and block: the inner epoch's number
   int last_epoch_ = 0;
   Clones clones_;
   Scheme result_;

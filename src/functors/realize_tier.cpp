@@ -1,9 +1,10 @@
-// An object of the host's  ->  a copy on the device only where it is read:
-//   an activation goes out when it is made and comes back for the backward's readers;
-//   a parameter comes for each block that reads it, in each phase, and dies there;
-//   parameters and state that an update writes go back to the host, where they are carried.
-// A fetch stands one block ahead of its reader in the order and waits for what enters that block,
-// so that it overlaps with work and no earlier. Device bytes for traffic; the numbers stay.
+// An object in the host tier  ->  a copy on the device only where it is read:
+//   an activation is sent when it is made and fetched for the backward's readers;
+//   a parameter is fetched for each block that reads it, in each phase, and freed after it;
+//   parameters and state that an update writes are sent back to the host.
+// A fetch is placed one block before its reader and waits for what enters that earlier block, so
+// that it overlaps with arithmetic but does not run sooner. Trades traffic for device memory; the
+// numbers stay the same.
 #include <algorithm>
 #include <map>
 
@@ -18,7 +19,8 @@ namespace {
 
 constexpr int kBefore = -1, kAfter = -2;  // the chain
 
-// Runs of morphisms in one section, phase and block; before and after the chain are blocks too.
+// Consecutive morphisms of one section, phase and block; what is before and after the chain counts
+// as a block, too.
 struct Stretch {
   int first;  // morphism
   Section section;
@@ -34,7 +36,7 @@ struct Stretches {
     return all[of[i]].block == kAfter && std::any_of(all.begin(), all.end(), in_chain);
   }
 
-  // Where whoever wants to be ready one stretch ahead of morphism i begins.
+  // The place of a fetch that is to begin one stretch before morphism i.
   int ahead_of(int i) const {
     const Stretch& own = all[of[i]];
     if (of[i] == 0) return own.first;
@@ -58,7 +60,7 @@ Stretches find_stretches(const Scheme& scheme) {
     const Stretch* open = stretches.all.empty() ? nullptr : &stretches.all.back();
     const bool goes_on = open && open->section == m.section && open->phase == m.phase;
     int block = block_of[i];
-    // What belongs to no block, a constant say, is where it stands.
+    // A morphism of no block, such as a constant, belongs to the stretch around it.
     if (block < 0) block = goes_on ? open->block : kBefore;
     const auto end = last.find({m.section, m.phase});
     if (end == last.end() || at > end->second) block = kAfter;
@@ -85,7 +87,7 @@ class Tiering {
   }
 
   Scheme run() {
-    // Where it is read, what lives in the host is read from a copy.
+    // Readers of an object in the host tier read a copy on the device.
     for (size_t i = 0; i < before_.morphisms.size(); ++i) {
       for (Value& in : result_.morphisms[i].inputs) in = local(in, static_cast<int>(i));
     }
@@ -109,7 +111,7 @@ class Tiering {
     }
     for (size_t v = 0; v < before_.objects.size(); ++v) {
       const bool said = before_.objects[v].attributes.tier == Tier::kHost;
-      // What the forward makes behind the last block is what the backward begins with.
+      // What the forward makes after the last block is read first in the backward, so it stays.
       goes_out_[v] = said && made_by_[v] >= 0 && !stays[v] &&
                      before_.morphisms[made_by_[v]].phase == Phase::kForward &&
                      !stretches_.is_behind_chain(made_by_[v]);
@@ -121,8 +123,7 @@ class Tiering {
                        (role == Role::kParameter || role == Role::kState);
       if (lives_out_[in]) result_[in].attributes.tier = Tier::kHost;
     }
-    // A view lies in what it is a view of: it goes with an activation, and is made again from each
-    // copy of a parameter.
+    // A view of an activation moves with it; a view of a parameter is made anew from each copy.
     for (size_t i = 0; i < before_.morphisms.size(); ++i) {
       const Morphism& m = before_.morphisms[i];
       if (m.phase != Phase::kForward || !op_named(m.op).view) continue;
@@ -132,7 +133,8 @@ class Tiering {
     }
   }
 
-  // Updates that read what lives in the host, in order, and the last gradient that each waits for.
+  // Updates that read objects in the host tier, in order, and the last gradient that each waits
+  // for.
   void find_updates() {
     std::vector<int> gradient(before_.objects.size(), -1);  // last morphism of the backward
     for (size_t i = 0; i < before_.morphisms.size(); ++i) {
@@ -166,8 +168,8 @@ class Tiering {
     return copies_[{v, stretches_.of[i]}] = insert(i, view, of, view.outputs[0], m);
   }
 
-  // Puts a morphism like `m` with operand `in`, that makes something like `made`, before `place`,
-  // for `reader`'s sake.
+  // Inserts a morphism like `m` before `place`, for `reader`: its operand is `in`, and its result
+  // is like `made`.
   Value insert(int place, Morphism m, Value in, Value made, const Morphism& reader) {
     m.inputs[0] = in;
     m.phase = reader.phase;
@@ -184,7 +186,7 @@ class Tiering {
     return m.outputs[0];
   }
 
-  // The device's copy of v, which lies in `host`, for reader i and its stretch.
+  // The device's copy of v, whose host copy is `host`, for reader i and others in its stretch.
   Value fetched(Value v, Value host, int i) {
     const Morphism& reader = before_.morphisms[i];
     const bool update = reader.phase == Phase::kUpdate;
@@ -205,8 +207,9 @@ class Tiering {
     return place;
   }
 
-  // A gradient dies in its update: its state comes as soon as the gradient is there. Where the
-  // update waits for all gradients (clipping, sums of parts), it comes one update ahead.
+  // An update frees its gradient, so the state is fetched as soon as the gradient exists. Where the
+  // update waits for all gradients (clipping, sums over parts), the state is fetched one update
+  // ahead.
   int place_for_update(int i, std::vector<Value>& after) const {
     const int gradient = updates_.at(i);
     const Section section = before_.morphisms[i].section;
@@ -225,7 +228,7 @@ class Tiering {
     return place;
   }
 
-  // The host's copy of an activation, made right behind it.
+  // The host's copy of an activation, sent right after it is made.
   Value sent_out(Value v) {
     if (host_copy_[v] >= 0) return host_copy_[v];
     const Morphism& maker = before_.morphisms[made_by_[v]];
@@ -238,7 +241,7 @@ class Tiering {
     return host_copy_[v];
   }
 
-  // What an update made of the host's state goes there, under the state's own name.
+  // Sends updated state back to the host, under the state's own name.
   Value send_back(const Carry& c) {
     Object object = before_[c.out];
     object.attributes.tier = Tier::kHost;

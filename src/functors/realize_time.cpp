@@ -1,8 +1,8 @@
-// Data that comes in n parts  ->  prologue, a body that runs n times, epilogue.
-// The body is the step of one part; what it sums over samples goes into accumulators of float32, in
-// the order of the parts, and whatever needs those sums is epilogue. Inputs stay whole: the body
-// takes its part of them, and an uneven batch is padded with samples that nobody counts.
-// Activations shrink n times; accumulators and n times as many launches are the price.
+// A batch in n parts (microbatches)  ->  prologue, a body that runs n times, epilogue. The body is
+// the step of one part; its sums over samples are added to float32 accumulators, in the order of
+// the parts, and whatever reads those sums is in the epilogue. Inputs stay whole: the body takes
+// its part of them, and an uneven batch is padded with samples that do not count. Activations
+// shrink n times, at the price of accumulators and n times as many launches.
 #include <algorithm>
 #include <array>
 
@@ -48,7 +48,7 @@ Parts parts_of(const Scheme& scheme) {
          " parts; found ", parts.count);
   }
   parts.size = (parts.samples + parts.count - 1) / parts.count;
-  // Parts that would be all padding: 5 samples in 4 parts of 2 are 3 parts.
+  // Parts that would be all padding are left out: 5 samples in 4 parts of 2 are 3 parts.
   parts.count = (parts.samples + parts.size - 1) / parts.size;
   return parts;
 }
@@ -86,7 +86,7 @@ class Realization {
   }
 
  private:
-  // A morphism of ours at the end of a section, its result like `like`.
+  // Adds a morphism at the end of a section; its result is like `like`.
   Value emit(Section section, std::string_view op, std::vector<Value> inputs, Attrs attrs,
              Phase phase, const Object& like) {
     const Value out = result_.add(like);
@@ -100,7 +100,7 @@ class Realization {
     return out;
   }
 
-  // What is made from an object: its role and attributes, its source and a suffix.
+  // An object derived from another one: the same role and attributes, the source with a suffix.
   static Object derived(Object object, const std::string& suffix = "") {
     std::string& facet = object.source.facet;
     if (!suffix.empty()) facet += (facet.empty() ? "" : ".") + suffix;
@@ -110,7 +110,7 @@ class Realization {
     return object;
   }
 
-  // Which part it is: 0 at first, one more after every iteration.
+  // The index of the part: 0 at first, one more after every iteration.
   void add_index() {
     Object index{.type = {Dtype::kI32, {}}, .source = {"part", "index"}, .role = Role::kControl};
     index_ =
@@ -121,8 +121,8 @@ class Realization {
     result_.loop.push_back({index_, next_index_});
   }
 
-  // What stands in for samples that are not there: the id that the cross entropy which reads them
-  // ignores, through views too; 0 for all others.
+  // The values that pad inputs. Targets, and what they are views of, get the id that the cross
+  // entropy ignores; everything else gets 0.
   void find_fills() {
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme_.morphisms[i];
@@ -140,7 +140,7 @@ class Realization {
     return op_named(m.op).view ? fills_[m.inputs[operand]].value_or(0) : 0;
   }
 
-  // This part of an object that is there whole.
+  // This part of a whole object.
   Value part_of(Value whole, int64_t fill) {
     const auto [found, fresh] = taken_.emplace(std::pair{whole, fill}, -1);
     if (!fresh) return found->second;
@@ -197,7 +197,8 @@ class Realization {
         m.inputs[k] = part_of(in, 0);
       }
     }
-    // A body's space that its operands do not say, said in an attribute.
+    // The iteration space of a body, where an attribute states it because the operands do not imply
+    // it.
     if (const auto shape = m.attrs.find("shape"); shape != m.attrs.end()) {
       std::get<std::vector<int64_t>>(shape->second)[letter - 'a'] = parts_.size;
     }
@@ -208,8 +209,8 @@ class Realization {
     }
   }
 
-  // sum = sum + this part, from zeros, in float32. The sum keeps the name that the whole had, and
-  // is rounded to the whole's precision, once, where a reader needs it so.
+  // sum = sum + this part, from zeros, in float32. The sum has the name of the whole object, and is
+  // rounded to its precision once, if a reader needs that.
   void accumulate(Value partial, Phase phase) {
     const Object whole = scheme_[partial];
     const bool narrow = size_of(whole.type.dtype) < size_of(Dtype::kF32);
@@ -225,7 +226,7 @@ class Realization {
     const bool wide = !read_in_body(partial) && (!narrow || widen(partial));
     Value after = partial;
     if (Morphism* product = wide ? adder_of(partial) : nullptr) {
-      // A product adds to the sum as it goes; the part alone is never there.
+      // The product adds to the sum directly; the part alone is never stored.
       product->inputs.push_back(begin);
       result_[partial] = sum;
     } else {
@@ -251,7 +252,7 @@ class Realization {
   std::vector<Morphism>& body() { return sections_[static_cast<size_t>(Section::kBody)]; }
   Morphism& maker_of(Value v) { return body()[made_at_.at(v)]; }
 
-  // A term that is made in the body for this sum alone, and counts in it once: t + t holds t twice.
+  // Whether v is a term that only this sum reads, and only once (not as in t + t).
   bool is_own_term(Value v) const {
     if (!made_at_.count(v) || split_.kinds[v] != Batchwise::kPartial || split_.summed[v]) {
       return false;
@@ -261,7 +262,7 @@ class Realization {
     return std::count(read.begin(), read.end(), v) == 1;
   }
 
-  // The matrix product that may begin with the sum so far: whoever makes v, or one of its terms.
+  // The matrix product that can add to the sum so far: the one that makes v, or one of v's terms.
   Morphism* adder_of(Value v) {
     Morphism& maker = maker_of(v);
     if (may_take_addend(op_named(maker.op), maker.inputs.size())) return &maker;
@@ -273,7 +274,7 @@ class Realization {
     return nullptr;
   }
 
-  // Makes v in float32, so that only the sum is rounded, where whoever makes it can say so.
+  // Makes v in float32, so that only the sum is rounded, if its maker can.
   bool widen(Value v) {
     if (!can_widen(v)) return false;
     Morphism& maker = maker_of(v);
@@ -301,7 +302,7 @@ class Realization {
                        [&](Value term) { return is_own_term(term) && can_widen(term); });
   }
 
-  // Whether whoever reads the sum makes the same of it in float32, through views too.
+  // Whether all readers of the sum, through views too, give the same types if it is float32.
   bool reads_wide(Value v) const {
     if (std::count(scheme_.outputs.begin(), scheme_.outputs.end(), v)) return false;
     return std::all_of(read_by_[v].begin(), read_by_[v].end(), [&](int i) {
@@ -346,7 +347,7 @@ class Realization {
   Scheme result_;
   std::array<std::vector<Morphism>, 3> sections_;
   std::vector<Value> totals_;                         // per partial object: its sum
-  std::map<std::pair<Value, int64_t>, Value> taken_;  // by the whole and its fill
+  std::map<std::pair<Value, int64_t>, Value> taken_;  // by the whole object and the padding value
   std::map<Value, Value> counters_;
   std::map<Value, size_t> made_at_;  // per object of the body: its maker's place there
   Value index_ = -1, next_index_ = -1;

@@ -1,11 +1,12 @@
-// What the backward reads and a row of arithmetic makes (norms, gelu, silu(g)*u, dropped-out
-// values, a parameter's 16-bit copy)  ->  recomputed, where everything it is made from is there in
-// the backward anyway; recomputed apart where a whole segment is recomputed, so that it does not
-// wait there from the segment's forward to its own block's backward.
-// Its bytes are free in between, for one pass over memory; matrix products and attention are never
-// repeated, and nothing is kept for its sake. As it is on by default, the passes may take a percent
-// of the step at most: those that free most for their time come first. What all its readers compute
-// on the way (silu(g) inside the gradient of silu(g)*u) takes no pass and gains time.
+// Results of elementwise and row ops that the backward reads (norms, gelu, silu(g)*u, dropped-out
+// values, a parameter's 16-bit copy)  ->  recomputed, if everything they are made from exists in
+// the backward anyway. Where a whole segment is recomputed they are recomputed apart, so that they
+// do not stay alive from the segment's recomputation to their own block's backward. This frees
+// their bytes at the cost of one pass over memory; matrix products and attention are never
+// repeated, and nothing is kept to make it possible. It is on by default, so all passes together
+// may take a percent of the step at most; those that free most for their time are taken first. An
+// object that `fuse` computes inside all its readers (silu(g) inside the gradient of silu(g)*u)
+// needs no pass and even saves time.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -31,10 +32,10 @@ class Cheap {
     find_cheap(Residence::kUnsaid);
   }
 
-  // Those in recomputed segments that the recomputation reads and the backward reads later.
+  // Cheap objects in recomputed segments that both the recomputation and, later, the backward read.
   std::vector<Value> marks_apart() {
     find_cheap(Residence::kRecomputed);
-    // What is recomputed for the backward's sake, directly or on the way to something that is.
+    // Objects that the backward needs recomputed, or that such an object is made from.
     std::vector<bool> wanted(cheap_.size(), false), on_the_way = wanted;
     std::vector<Value> list;
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
@@ -54,7 +55,7 @@ class Cheap {
     return list;
   }
 
-  // Those that the backward reads.
+  // Cheap objects that the backward reads.
   std::vector<Value> marks() const {
     std::vector<Value> list;
     for (size_t v = 0; v < cheap_.size(); ++v) {
@@ -63,7 +64,7 @@ class Cheap {
     return list;
   }
 
-  // v, and what is needed on the way to it and nowhere kept.
+  // v, and the cheap objects that it is made from and that are not kept.
   std::vector<Value> with_way(Value v) const {
     std::vector<Value> list = {v};
     for (size_t k = 0; k < list.size(); ++k) {
@@ -81,7 +82,7 @@ class Cheap {
       if (m.phase == Phase::kForward) continue;
       for (const Value in : m.inputs) read_back_[in] = true;
     }
-    // Whoever reads a view reads what it is a view of.
+    // A reader of a view reads the object.
     seen_back_ = read_back_;
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme_.morphisms[i];
@@ -92,8 +93,8 @@ class Cheap {
 
   void find_cheap(Residence said) {
     cheap_.assign(scheme_.objects.size(), false);
-    // A state of the chain is where an epoch begins; what is returned or carried is there anyway;
-    // what no data goes into serves all blocks.
+    // Not cheap are states of the chain, where epochs begin; what is returned or carried, which is
+    // kept anyway; and what does not depend on data, which serves all blocks.
     std::vector<bool> stays = returned_or_carried(scheme_);
     for (const Value state : find_chain(scheme_).states) stays[state] = true;
     const std::vector<bool> from_data = depends_on_data(scheme_);
@@ -116,14 +117,15 @@ class Cheap {
   const Scheme& scheme_;
   std::vector<int> made_by_;
   std::vector<bool> read_back_;  // by the backward
-  std::vector<bool> seen_back_;  // the same, or through a view
+  std::vector<bool> seen_back_;  // the same, also through a view
   std::vector<bool> cheap_;
 };
 
-// Operations that a device does while it moves a byte: of products the most that a sheet of
-// devices/ says (16 bits: l4's 77e12 over 0.267e12; float32: l4's 19e12; one core: cpu's 90e9 over
-// 9.5e9), so that the step is not taken for longer than it is, and of bodies the fewest (h200's
-// 30e12 over 4.25e12; cpu's 4.5e9). A launch is 2 us of h200's bandwidth, 3 us of a core's.
+// Operations that a device does in the time it takes to move a byte. For products this is the
+// highest ratio among the sheets in devices/ (16 bits: l4's 77e12 over 0.267e12; float32: l4's
+// 19e12; one core: cpu's 90e9 over 9.5e9), so that the step's time is not overestimated. For bodies
+// it is the lowest (h200's 30e12 over 4.25e12; cpu's 4.5e9). A launch is 2 us of h200's bandwidth,
+// 3 us of a core's.
 struct Rates {
   double products, bodies;
   double launch;  // bytes
@@ -134,7 +136,7 @@ Rates rates(Target target, Dtype dtype) {
       .products = size_of(dtype) < size_of(Dtype::kF32) ? 290.0 : 75.0, .bodies = 7, .launch = 9e6};
 }
 
-// Time in bytes that could have been moved meanwhile, with precisions as they are said so far.
+// Estimates time, in units of bytes moved, with the precisions that are set so far.
 class Clock {
  public:
   Clock(const Scheme& scheme, Target target) : scheme_(scheme), target_(target) {
@@ -144,7 +146,7 @@ class Clock {
   double bytes(Value v) const {
     return static_cast<double>(scheme_[v].type.num_elements() * size_of(dtype(v)).count);
   }
-  // Of one call, which every part of the batch makes.
+  // One call's launches, one per part of the batch.
   double launch() const { return parts_ * rates(target_, Dtype::kF32).launch; }
   int parts() const { return parts_; }
   double time(const Morphism& m) const {
@@ -156,12 +158,13 @@ class Clock {
     const auto flops = static_cast<double>(count_flops(call_of(scheme_, m)));
     return launch() + std::max(moved, flops / (op_named(m.op).body ? rate.bodies : rate.products));
   }
-  // Of a call inside another, which moves no bytes for it.
+  // The arithmetic of a call that is fused into another and moves no bytes.
   double arithmetic(const Morphism& m) const {
     return static_cast<double>(count_flops(call_of(scheme_, m))) /
            rates(target_, Dtype::kF32).bodies;
   }
-  // Of products and attention alone: bodies will be joined, nobody knows yet how far.
+  // The step's products and attention; bodies do not count, because it is not known yet how they
+  // will be fused.
   double step() const {
     double sum = 0;
     for (const Morphism& m : scheme_.morphisms) {
@@ -181,11 +184,11 @@ class Clock {
   int parts_ = 1;
 };
 
-// What could be recomputed, by kind: the same in every block.
+// Objects that could be recomputed, of one kind: the same in every block.
 struct Choice {
   Residence residence = Residence::kRecomputed;
   std::vector<Value> values = {};
-  double freed = 0, cost = 0;  // bytes, and the clock's; below 0: it gains time
+  double freed = 0, cost = 0;  // bytes, and time; below 0: it saves time
 };
 
 class Choices {
@@ -229,12 +232,11 @@ class Choices {
     for (const Value w : way) choice.cost += clock_.time(graph_.call(graph_.maker(w)));
   }
 
-  // Does `fuse` make v inside all that read it, so that it never lies in memory? There v is a
-  // value of a row of arithmetic over the same elements, as silu(g) is in the gradient of
-  // silu(g)*u.
+  // Whether `fuse` computes v inside this reader, so that v is not stored: the reader is an
+  // elementwise or row op over the same elements, as the gradient of silu(g)*u is for silu(g).
   bool is_inside(const Morphism& reader, Value v) const {
     const OpDef& def = op_named(reader.op);
-    const auto is_like_v = [&](Value out) {  // a sum over rows may keep them apart
+    const auto is_like_v = [&](Value out) {  // a sum over rows may prevent fusion
       return scheme_[out].type.num_elements() == scheme_[v].type.num_elements();
     };
     return def.body && !def.view && def.effect == Effect::kPure &&
@@ -244,7 +246,7 @@ class Choices {
     bool any = false;
     for (const int reader : graph_.readers(v)) {
       const Morphism& m = scheme_.morphisms[reader];
-      // Whoever reads a view of it back needs it in memory.
+      // If the backward reads a view of v, v must be in memory.
       if (!forward && op_named(m.op).view && is_read_back(m.outputs[0])) return false;
       if ((m.phase == Phase::kForward) != forward) continue;
       if (!is_inside(m, v)) return false;
@@ -258,14 +260,14 @@ class Choices {
       return m.phase != Phase::kForward || (op_named(m.op).view && is_read_back(m.outputs[0]));
     });
   }
-  // Short rows are not joined to what works on elements, so what needs whole rows is left out.
+  // Short rows are not fused with elementwise ops, so ops that need whole rows are left out.
   bool is_joined_back(Value v) const {
     const Morphism& maker = graph_.call(graph_.maker(v));
     return !body_of(call_of(scheme_, maker)).needs_whole_rows() && is_joined(v, false);
   }
 
-  // Every reader of v reads what v is made of instead of v, which it may read already, and
-  // computes; and where the forward joins v to its readers too, nobody writes it any more.
+  // Every reader of v in the backward reads v's operands instead of v, if it does not read them
+  // already, and computes v. Where the forward fuses v into its readers, too, v is never written.
   double time_inside_readers(Value v) const {
     const Morphism& maker = graph_.call(graph_.maker(v));
     double time = is_joined(v, true) ? -clock_.bytes(v) : 0;
@@ -279,7 +281,7 @@ class Choices {
     }
     return time;
   }
-  // Does a reader, or one whose operand it makes, read `in` too?
+  // Whether the reader, or one that is fused behind it, reads `in` too.
   bool is_read_around(const Morphism& reader, Value in) const {
     const auto reads = [&](const Morphism& m) {
       return std::count(m.inputs.begin(), m.inputs.end(), in) > 0;
@@ -294,13 +296,14 @@ class Choices {
     return false;
   }
 
-  // A parameter is always there, so what it is cast to need not be.
+  // A parameter is always in memory, so its 16-bit copy need not be kept.
   void add_parameters() {
     const auto is_narrow = [](const Object& o) {
       return dtype_named(o.attributes.precision).has_value();
     };
     if (std::none_of(scheme_.objects.begin(), scheme_.objects.end(), is_narrow)) return;
-    // Kept, it is cast before all parts of the batch; else once more for each, there and back.
+    // A kept copy is made once, before all parts of the batch; else it is made twice per part, for
+    // forward and backward.
     const double passes = 2.0 * clock_.parts() - 1;
     for (const Value in : scheme_.inputs) {
       const Object& object = scheme_[in];
@@ -314,8 +317,7 @@ class Choices {
     }
   }
 
-  // Joined parameters that live in another tier are copied together for every block that reads
-  // them.
+  // Joined parameters in the host tier are fetched together for every block that reads them.
   void add_joined() {
     for (const Morphism& m : scheme_.morphisms) {
       if (op_named(m.op).lies != LiesWithin::kJoins || m.phase != Phase::kForward) continue;
@@ -342,10 +344,10 @@ Scheme mark_cheap(Scheme scheme, Application& application) {
   double left = share * choices.step();
   for (const Choice& choice : choices.found()) {
     if (share < 1 && choice.cost > left) continue;
-    left -= std::max(choice.cost, 0.0);  // what gains time earns nothing to spend
+    left -= std::max(choice.cost, 0.0);  // a choice that saves time does not raise the limit
     for (const Value v : choice.values) {
       Residence& residence = scheme[v].attributes.residence;
-      if (residence == choice.residence) continue;  // on the way to two
+      if (residence == choice.residence) continue;  // needed for two choices
       residence = choice.residence;
       ++application.matches;
     }
@@ -357,7 +359,7 @@ Scheme mark_cheap(Scheme scheme, Application& application) {
 
 extern const Functor functor_recompute_cheap = {
     .name = "recompute_cheap",
-    .summary = "computes norms and activations again in the backward instead of keeping them",
+    .summary = "recomputes norms and activations in the backward instead of keeping them",
     .law = Law::kExact,
     .params = {{.name = "within",
                 .otherwise = "0.01",
@@ -365,7 +367,8 @@ extern const Functor functor_recompute_cheap = {
                 .whole = false,
                 .least = 0,
                 .most = 1,
-                .on_small = "1"}},  // a small copy's products are short: all of it acts there
+                .on_small =
+                    "1"}},  // a small copy's products are short, so everything is recomputed there
     .by_default = true,
     .may_match_none = true,
     .rules = {{FunctorPhase::kStepRules, mark_cheap}},

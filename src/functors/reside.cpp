@@ -129,11 +129,11 @@ FunctorParam names_of(const char* name, const char* summary) {
 
 extern const Functor functor_reside = {
     .name = "reside",
-    .summary = "keeps the named tensors, here or in the next tier; computes the blocks' rest again",
+    .summary = "keeps the named tensors, on the device or the host; recomputes the rest of the blocks",
     .law = Law::kExact,
     .params = {names_of("kept", "sources, such as \"block[2..5].up\""),
                names_of("host", "kept in the next tier of memory"),
-               names_of("again", "outside the blocks: computed again")},
+               names_of("again", "outside the blocks: recomputed")},
     .rules = {{FunctorPhase::kStepRules, say_where}},
 };
 
