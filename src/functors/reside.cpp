@@ -129,7 +129,8 @@ FunctorParam names_of(const char* name, const char* summary) {
 
 extern const Functor functor_reside = {
     .name = "reside",
-    .summary = "keeps the named tensors, on the device or the host; recomputes the rest of the blocks",
+    .summary =
+        "keeps the named tensors, on the device or the host; recomputes the rest of the blocks",
     .law = Law::kExact,
     .params = {names_of("kept", "sources, such as \"block[2..5].up\""),
                names_of("host", "kept in the next tier of memory"),

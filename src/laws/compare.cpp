@@ -10,11 +10,12 @@ namespace adjoint {
 
 namespace {
 
-// A gradient below this share of all gradients is measured by this share.
+// The error of a gradient below this share of all gradients is taken relative to this share of
+// them.
 constexpr double kNegligible = 0x1p-12;
 
-// The sum of term(i) for i below n. Several partial sums, so that an addition need not wait for the
-// one before it.
+// The sum of term(i) for i below n, in several partial sums, so that no addition waits for the one
+// before it.
 template <class Term>
 double sum_of(size_t n, const Term& term) {
   constexpr size_t kSums = 8;
@@ -44,7 +45,7 @@ std::pair<std::string, std::string> parts_of(const std::string& source) {
   return {source.substr(0, colon), source.substr(colon)};
 }
 
-// The least that a tensor of a reference is measured by.
+// The smallest magnitude that the error of a tensor is taken relative to.
 class Scales {
  public:
   explicit Scales(const Trace& reference) : reference_(reference) {
@@ -72,7 +73,7 @@ class Scales {
   }
 
  private:
-  // The squares of how far all state of a facet is from where it began.
+  // The sum of squares of all changes, since the start, of state with this facet.
   double changes_of(const std::string& facet) {
     const auto [found, fresh] = changes_.emplace(facet, 0);
     if (!fresh) return found->second;
@@ -87,8 +88,9 @@ class Scales {
 
   const Trace& reference_;
   std::map<int, double> gradients_;        // squares, of all in a step
-  std::map<std::string, double> changes_;  // of the facets that were asked for
-  std::map<std::string, bool> noise_;      // by path: its gradients are never more
+  std::map<std::string, double> changes_;  // by facet
+  std::map<std::string, bool>
+      noise_;  // by path: whether its gradients are always below kNegligible
 };
 
 }  // namespace
@@ -118,7 +120,7 @@ Scheme without_narrow(const Scheme& scheme) {
     }
     for (ExprNode& node : body.nodes) {
       const bool rounds = node.kind == ExprKind::kRound && narrow(static_cast<Dtype>(node.index));
-      if (rounds) node.index = static_cast<int>(Dtype::kF64);  // which is no rounding
+      if (rounds) node.index = static_cast<int>(Dtype::kF64);  // which does not round
     }
     text = print(body);
   }

@@ -13,8 +13,8 @@ namespace adjoint {
 
 namespace {
 
-// What each functor is told, on models of four blocks 32 wide. A functor that must be told
-// something has a line here; others may.
+// Example arguments of functors, for models of four blocks with width 32. A functor with a required
+// argument needs a line here.
 const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> table = {
       {"accumulate", {"accumulate(4)"}},
@@ -39,7 +39,7 @@ std::vector<std::string> items_of(const Functor& functor) {
   return {functor.name};
 }
 
-// A model with everything that was run on it.
+// A model with all runs on it.
 struct Bench {
   std::string model;
   Judge judge;
@@ -71,7 +71,7 @@ class Composer {
     Composition result{.items = matrix_items(), .pairs = {}, .stacks = {}};
     const auto n = static_cast<int64_t>(result.items.size());
     total_ = n * (n + 1) / 2 + options_.num_stacks;
-    // Each alone first: pairs are compared with them.
+    // Each functor alone comes first, because pairs are compared with it.
     result.pairs.resize(n);
     for (int64_t i = 0; i < n; ++i) {
       result.pairs[i].resize(i + 1);
@@ -89,7 +89,7 @@ class Composer {
   }
 
  private:
-  // Three to six items, of which most should not refuse one another.
+  // Three to six items, chosen so that most stacks are legal.
   std::vector<std::string> drawn(std::vector<std::string> items, int64_t k) const {
     const RandomStream stream{random_key(1, "composition"), static_cast<uint64_t>(k)};
     for (size_t i = items.size(); i-- > 1;) std::swap(items[i], items[stream.bits(i) % (i + 1)]);
@@ -119,7 +119,7 @@ class Composer {
       if (!stack.functors[i].by_default) judge(result, bench, stack, i);
     }
     result.law = std::max(result.law, law_of(stack));
-    // What is switched off is judged in the stack where it is on.
+    // A functor that is switched off is judged in the stack where it is on.
     for (const std::string& off : stack.off) {
       result.law = std::max(result.law, judge_default(result, bench, items, off));
     }
@@ -150,7 +150,7 @@ class Composer {
     return Law::kExact;
   }
 
-  // Any order is the same step: the text backwards, and turned by one.
+  // Any order must give the same step; the reversed text and a rotation by one are tried.
   void check_orders(Composed& result, Bench& bench, const Stack& stack,
                     std::vector<std::string> items) {
     if (items.size() < 2) return;

@@ -1,13 +1,13 @@
-// What composes with what: every pair of functors and some longer stacks, on several models, each
-// checked within its laws or refused with its reason. docs/composition.md is printed from this.
+// Which functors compose: every pair and some longer stacks, on several models, each held to its
+// laws or refused with a reason. The matrix of docs/composition.md is printed from this.
 #pragma once
 #include "laws/verify.h"
 
 namespace adjoint {
 
-// How each functor stands in the matrix: as an item of a stack that suits a model of four blocks.
-// One that is on by default stands there switched off: `-fuse`. One that is on by default for a GPU
-// alone stands there by name, and runs on the CPU's kernels.
+// The rows of the matrix: each functor as an item of a stack that suits a model of four blocks. A
+// functor that is on by default is switched off there: `-fuse`. One that is on by default for a GPU
+// alone is named, and runs on the CPU's kernels.
 std::vector<std::string> matrix_items();
 
 // A stack on several models.
@@ -21,18 +21,19 @@ struct Composed {
 
 struct Composition {
   std::vector<std::string> items;
-  std::vector<std::vector<Composed>> pairs;  // pairs[i][j] for j <= i; pairs[i][i] is one alone
-  std::vector<Composed> stacks;              // longer ones
+  std::vector<std::vector<Composed>>
+      pairs;                     // pairs[i][j] for j <= i; pairs[i][i] is functor i alone
+  std::vector<Composed> stacks;  // stacks of three and more
   bool ok() const;
 };
 
 struct CompositionOptions {
   std::vector<ModelText> models;
-  int64_t num_stacks = 12;  // of three to six functors, drawn at random and always the same
+  int64_t num_stacks = 12;  // of three to six functors, random with a fixed seed
   uint64_t seed = 1;
 };
 
-// The models at sizes that run in milliseconds.
+// Checks all of them on models whose steps take milliseconds.
 Composition compose_all(const CompositionOptions& options, const Told& told = nullptr);
 std::string to_markdown(const Composition& composition);
 

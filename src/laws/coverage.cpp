@@ -10,7 +10,7 @@ namespace adjoint {
 
 namespace {
 
-// A source with its indices taken out: block[3].up is block[*].up, in block 3 of "block".
+// A source without its indices: block[3].up is block[*].up, in block 3 of "block".
 struct Place {
   std::string kind, box = {};
   int64_t index = -1;
@@ -33,7 +33,7 @@ Place place_of(const std::string& source) {
   return place;
 }
 
-// "in 4 parts" and "in 8 parts" are the same thing done.
+// "in 4 parts" and "in 8 parts" count as the same deed.
 std::string without_numbers(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -123,7 +123,7 @@ Coverage coverage_of(const Scheme& forward, const Stack& stack, const StepOption
     coverage.functors.push_back(applied.name);
     if (applied.matches == 0) continue;
     collector.add(std::to_string(i), i, "", "");
-    // Of functors that do not tell where they acted: what they counted.
+    // For functors that do not report where they acted: what they counted.
     const auto is_its = [&](const Firing& f) { return f.functor == i; };
     if (std::any_of(firings.begin(), firings.end(), is_its)) continue;
     for (const auto& [what, count] : applied.counts) {
@@ -145,8 +145,9 @@ std::vector<Deed> missing(const Coverage& model, const Coverage& copy) {
 }
 
 std::vector<Unseen> describe(const Coverage& model, const std::vector<Deed>& missing) {
-  // By functor and branch the first, which is the most general: keys are sorted, and what says more
-  // is longer. Neighbours are named only where nothing else of their functor is missing.
+  // Takes the first deed of each functor and branch, which is the most general: keys are sorted,
+  // and more specific keys are longer. Neighbours are named only if nothing else of their functor
+  // is missing.
   std::map<std::pair<size_t, std::string>, const Deed*> first;
   std::set<size_t> told;
   for (const Deed& deed : missing) {

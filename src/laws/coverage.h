@@ -1,7 +1,7 @@
-// What a stack does where: which branch of which rule acts on which kind of object, in the first,
-// the last or an inner block, and which two blocks stand side by side. A small copy of a model
-// stands for the model only if everything in the model's coverage is in the copy's.
-// Only schemes are built for this; nothing is run.
+// What a stack does and where: which branch of which rule acts on which kind of object, in the
+// first, the last or an inner block, and which kinds of blocks are neighbours. A small copy can
+// replace a model in a check only if it covers everything that the model does. Only schemes are
+// built for this; nothing is run.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace adjoint {
 
-// One thing that a functor does: `key` is the same in a model and in a copy of fewer blocks.
+// One thing that a functor does. `key` is the same in a model and in a copy with fewer blocks.
 struct Deed {
   std::string key;
   size_t functor;      // its place in the stack
@@ -25,10 +25,10 @@ struct Coverage {
   std::vector<std::string> functors = {};
 };
 
-// Of the step that the stack makes. An Error when it is refused.
+// The coverage of the step that the stack makes. Throws an Error if the stack is refused.
 Coverage coverage_of(const Scheme& forward, const Stack& stack, const StepOptions& options);
 
-// What `model` has and `copy` has not.
+// What the model's coverage has and the copy's lacks.
 std::vector<Deed> missing(const Coverage& model, const Coverage& copy);
 
 // One sentence for each functor and branch.

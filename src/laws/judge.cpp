@@ -12,11 +12,11 @@ namespace adjoint {
 namespace {
 
 constexpr double kTimes = 4;
-constexpr double kFloor = 0x1p-22;      // four units in the last place: the least that is judged by
+constexpr double kFloor = 0x1p-22;      // four units in the last place: the smallest bound
 constexpr double kNodeFloor = 0x1p-20;  // one object has fewer elements to average over
 constexpr double kLeastJitter = 0x1p-22;
-// Plain runs where one was not enough; past this share of what is allowed two more will do, since
-// it is a rare noise that they could still explain.
+// Extra plain runs for a tensor that exceeds its bound. Beyond this multiple of the bound two are
+// enough, since noise hardly ever explains so much.
 constexpr int kDraws = 8, kFewDraws = 2;
 constexpr double kBlatant = 1024;
 
@@ -28,8 +28,8 @@ double worst_of_kind(const Errors& errors, TensorKey::Kind kind) {
   return worst;
 }
 
-// The nearest of the nodes that may be the same object in another stack: of the same source and
-// shape, or with another share of the batch.
+// The distance to the nearest of the nodes that may be the same object in another stack: of the
+// same source and shape, or with another part of the batch.
 std::optional<double> distance(const Node& node, const std::vector<const Node*>& others) {
   std::optional<double> nearest;
   for (const Node* other : others) {
@@ -39,7 +39,7 @@ std::optional<double> distance(const Node& node, const std::vector<const Node*>&
           node.sizes.size() == other->sizes.size() && !node.sizes.empty() &&
           std::equal(node.sizes.begin() + 1, node.sizes.end(), other->sizes.begin() + 1);
       if (!parts) continue;
-    } else if (a.size() != b.size()) {  // iterations of a sum: the last one has it all
+    } else if (a.size() != b.size()) {  // iterations of a sum: the last one is complete
       const size_t size = std::min(a.size(), b.size());
       a.erase(a.begin(), a.end() - static_cast<int64_t>(size));
       b.erase(b.begin(), b.end() - static_cast<int64_t>(size));
@@ -53,7 +53,7 @@ std::optional<double> distance(const Node& node, const std::vector<const Node*>&
   return nearest;
 }
 
-// How far two neighbours of the narrowest floating type of a scheme are apart, relatively; 0 where
+// The relative distance of two neighbouring numbers of a scheme's narrowest floating type; 0 where
 // nothing is narrower than float32.
 double narrowest_unit(const Scheme& scheme) {
   double unit = 0;
@@ -64,7 +64,7 @@ double narrowest_unit(const Scheme& scheme) {
   return unit;
 }
 
-// Choices that a reference makes again are part of what it is.
+// The choices that a reference repeats are part of its identity.
 std::string choices_of(const Trace& run) {
   std::string choices;
   for (const auto& step : run.choices) {
@@ -87,13 +87,13 @@ std::optional<double> distance(const Node& node, const NodesBySource& others) {
   return distance(node, found->second);
 }
 
-// What a tensor may be off by, given what plain runs are off by.
+// The error that noise explains for a tensor, given the errors of plain runs.
 double base_of(const TensorKey& key, const Errors& plain, const Errors& own) {
   const auto found = plain.find(key);
-  // One number may be right by chance, so metrics are measured by the worst of them.
+  // A single number may be right by chance, so metrics get the largest error of all metrics.
   const bool alone = found == plain.end() || key.kind == TensorKey::Kind::kMetric;
   double base = alone ? worst_of_kind(plain, key.kind) : found->second;
-  // A norm differs by no more than what it is the norm of.
+  // A norm may be off by as much as the gradients that it is the norm of.
   if (key.source == "norm") {
     base = std::max(base, worst_of_kind(plain, TensorKey::Kind::kGradient));
   }
@@ -102,7 +102,7 @@ double base_of(const TensorKey& key, const Errors& plain, const Errors& own) {
   return base;
 }
 
-// Of what is allowed; more than 1 is broken.
+// The error as a share of its bound; above 1 the law is broken.
 double share_of(const TensorKey& key, double error, const Errors& plain, const Errors& own) {
   if (std::isnan(error)) return INFINITY;
   return error / (kTimes * std::max(base_of(key, plain, own), kFloor));
@@ -137,7 +137,7 @@ Scheme Judge::scheme_for(const Stack& stack, Kind kind) {
   return to_reference(kind == Kind::kUnrounded ? without_narrow(step) : step);
 }
 
-// Runs from all seeds are made together, so that a step is planned and prepared once for them.
+// Runs of all seeds are made together, so that the step is planned and prepared once.
 const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const Stack* replayed) {
   if (kind == Kind::kUnrounded && !has_narrow(built(stack).scheme)) kind = Kind::kReference;
   const std::string name = identity(stack);
@@ -158,7 +158,7 @@ const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const St
   return *kept(seed);
 }
 
-// The functors that decide which function a stack computes: the others keep it.
+// The functors that determine which function a stack computes; all others keep it.
 Stack Judge::function_of(const Stack& stack) {
   Stack function = stack;
   std::erase_if(function.functors,
@@ -166,7 +166,7 @@ Stack Judge::function_of(const Stack& stack) {
   try {
     built(function);
     return function;
-  } catch (const Error&) {  // it needs one of the others
+  } catch (const Error&) {  // one of them needs another functor
     return stack;
   }
 }
@@ -222,8 +222,8 @@ const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const
   return moved;
 }
 
-// The run of a stack again, with the same choices, from parameters that are moved by about a unit
-// in the last place. Most stacks are never asked for it.
+// Repeats the run of a stack, with the same choices, from parameters perturbed by about a unit in
+// the last place. Prepared on first use, since most stacks never need it.
 class Judge::Jittered {
  public:
   Jittered(Judge& judge, const Stack& stack) : judge_(judge), stack_(stack) {}
@@ -246,15 +246,15 @@ class Judge::Jittered {
   std::optional<Tracer> tracer_;
 };
 
-// The errors of such a run without the functor, against the reference from where they were.
+// The errors of such a run without the functor, against the reference with unperturbed parameters.
 Errors Judge::plain_spread(Law law, const Stack& rest, uint64_t seed, Jittered& runs, int draw) {
   const Kind kind = law == Law::kReassociating ? Kind::kUnrounded : Kind::kReference;
   const Trace& reference = trace(function_of(rest), seed, kind, &rest);
   return errors_against(runs.trace(seed, draw), reference);
 }
 
-// How far the stack itself moves when its parameters move so: what noise does, and no mistake,
-// since a mistake is in both runs.
+// How far the stack itself moves when its parameters are perturbed. A mistake is in both runs, so
+// this measures noise alone.
 Errors Judge::own_spread(const Stack& with, uint64_t seed, Jittered& runs, int draw) {
   return errors_against(runs.trace(seed, draw), trace(with, seed, Kind::kRun));
 }
@@ -296,7 +296,7 @@ void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest)
     }
   }
   double nearest = -1;
-  std::optional<TensorKey> first_broken;  // in time
+  std::optional<TensorKey> first_broken;  // the earliest
   for (const auto& [key, error] : errors) {
     const double base = base_of(key, plain, own), allowed = kTimes * std::max(base, kFloor);
     const double share = share_of(key, error, plain, own);
@@ -316,7 +316,7 @@ void Judge::judge_bits(Verdict& verdict, const Stack& with, const Stack& rest) {
     const Errors differences =
         bit_differences(trace(with, seed, Kind::kRun), trace(rest, seed, Kind::kRun));
     for (const auto& [key, error] : differences) {
-      // The earliest step says most; within it, the largest difference.
+      // Reports the earliest step, and in it the largest difference.
       if (!verdict.ok && (seed != verdict.seed || key.step > verdict.step ||
                           (key.step == verdict.step && error <= verdict.error))) {
         continue;
@@ -338,14 +338,14 @@ Verdict Judge::judge(const Stack& stack, size_t index) {
   try {
     built(rest);
   } catch (const Error& e) {
-    // What another functor needs cannot be left out alone. The stack is then held to its own
-    // reference, the plain step's error being what is allowed four times.
+    // A functor that another one needs cannot be left out alone. The stack is then compared with
+    // its own reference, and four times the plain step's error is allowed.
     verdict.note = "cannot be left out alone (" + std::string(e.what()) + ")";
     if (verdict.law != Law::kApproximating) verdict.note += "; judged by its own reference";
     verdict.law = Law::kApproximating;
     rest = parse_stack("");
   }
-  if (built(stack).scheme == built(rest).scheme) return verdict;  // it found nothing to do
+  if (built(stack).scheme == built(rest).scheme) return verdict;  // the functor changed nothing
   if (verdict.law == Law::kExact) {
     judge_bits(verdict, stack, rest);
   } else {
@@ -411,8 +411,8 @@ std::optional<WrongNode> Judge::first_wrong(const Stack& stack, size_t index,
     if (!error) continue;
     double allowed = 0;
     if (judge) {
-      // How far the stack without the functor is from the judge here; where a rounding may fall the
-      // other way, what the law allows to tensors.
+      // How far the stack without the functor is from the reference at this node; with 16-bit
+      // objects, what the law allows to tensors.
       double base = kNodeFloor;
       if (const auto found = plain_nodes.find(node.source); found != plain_nodes.end()) {
         for (const Node* other : found->second) {

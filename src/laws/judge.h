@@ -1,34 +1,35 @@
-// Holds a functor to its law: a stack with it against the same stack without it, functors that are
-// on by default on in both.
+// Checks a functor's law by comparing a stack with the same stack without the functor. Functors
+// that are on by default are on in both.
 //
-// exact: every loss, gradient, parameter and state that both have, bit for bit.
+// exact: every loss, gradient, parameter and state that both have is the same, bit for bit.
 //
-// The function that a stack computes is that of its functors that approximate, without all others
-// and without the defaults: those keep it. Its float64 reference is the judge of both other laws.
+// The other two laws compare with a float64 reference of the function that a stack computes. Only
+// approximating functors change that function, so the reference has those and no others, not even
+// the defaults.
 //
-// reassociating: both are measured against the reference of the stack without the functor (nothing
-// is rounded where objects are narrow, since both round). The larger error over the seeds, per
-// tensor, may be four times as large with the functor as without.
+// reassociating: both stacks are compared with the reference of the stack without the functor
+// (which does not round to 16 bits, since both stacks do). Per tensor, the largest error over the
+// seeds may be four times as large with the functor as without.
 //
-// approximating: the stack against its own reference, which is rounded where objects are stored
-// narrow. It may be off by four times what the stack without the functor is off from its
-// own reference, or by four times what the reference itself moves when every parameter moves by up
-// to 2^-22 of itself before every step: some functions magnify what they are given. A tensor that
-// only the functor brings is allowed at least what the worst of its kind is. Where objects are
-// narrow, one rounding near a tie that falls the other way moves everything behind it by about a
-// unit of the narrow type, or nothing moves at all; so there parameters are moved by twice as much,
-// and so on, until some gradient moves by half a unit, and what the worst tensor of a kind moves by
-// is allowed four times to all of that kind.
+// approximating: the stack is compared with its own reference, which rounds where objects are
+// stored in 16 bits. Its error may be four times that of the stack without the functor against that
+// one's own reference. It may also be four times as large as the change of the reference itself
+// when every parameter is perturbed by up to 2^-22 of its value before every step, because some
+// functions amplify small changes. A tensor that only the functor adds is allowed at least the
+// largest error of its kind. With 16-bit objects a small perturbation either flips a rounding near
+// a tie, which moves everything after it by about a unit of the narrow type, or changes nothing. So
+// there the perturbation is doubled until some gradient moves by half a unit, and all tensors of a
+// kind are allowed four times the largest change of that kind.
 //
-// The error of one run is one draw: a tensor of few numbers may be right by chance, and where sums
-// cancel (deep chains, tiny widths) plain noise may be as large as the tensor. So where a tensor is
-// off by more than four times that, the stack without the functor is run again, several times, from
-// parameters that differ by a unit in the last place of the narrowest type of the step. The largest
-// error of all these runs is what a plain step may be off by, and four times it is allowed. What an
-// approximating functor brings has no plain run: there it is how far such runs of the stack itself
-// are from one another, in which a mistake does not show.
+// The error of one run is one random sample: a tensor of few numbers may be right by chance, and
+// where sums cancel (deep chains, tiny widths) rounding noise may be as large as the tensor. So if
+// a tensor exceeds its bound, the stack without the functor is run several more times, with
+// parameters perturbed by a unit in the last place of the step's narrowest type, and four times the
+// largest error of all these runs is allowed. A tensor that only an approximating functor adds has
+// no such runs; its bound is how far perturbed runs of the stack itself are from one another, which
+// a mistake does not enlarge.
 //
-// No tensor is held to less than a few units in the last place of float32.
+// No bound is below a few units in the last place of float32.
 #pragma once
 #include <memory>
 
@@ -43,9 +44,10 @@ struct Subject {
   std::vector<uint64_t> seeds = {1, 2, 3};
   int steps = 2;
   std::string what = {};  // its size, for people
-  // Whose kernels are judged. Those of a GPU by its deterministic ones: exact laws are of bits.
+  // The target whose kernels are judged; on a GPU the deterministic ones, because exact laws
+  // compare bits.
   Target target = Target::kCpu;
-  // The scheme that is evaluated is judged, by its loss, and not the training step.
+  // Judges the evaluation scheme, by its loss, instead of the training step.
   bool evaluation = false;
 };
 BuiltStep build(const Subject& subject, const Stack& stack);
@@ -56,14 +58,14 @@ struct Verdict {
   bool by_default = false;
   int64_t matches = 0;
   bool ok = true;
-  // Of the tensor that is nearest to what is allowed, or furthest past it.
+  // For the tensor that is closest to its bound, or furthest beyond it.
   double error = 0, plain_error = 0, allowed = 0;
   std::string tensor = {};
   uint64_t seed = 0;
   int step = 0;
   std::string note = {};
-  // Of an approximating functor, whose law says nothing of it: how far the step is from the model
-  // without the functor.
+  // For an approximating functor: how far the step is from the model without it. The law does not
+  // limit that.
   std::optional<Moved> moved = {};
 };
 
@@ -73,14 +75,14 @@ struct WrongNode {
   double error = 0;
 };
 
-// Remembers every run until it is told to forget: the stack itself takes part in every comparison.
+// Keeps every run until it is told to forget, because many comparisons use the same ones.
 class Judge {
  public:
   explicit Judge(Subject subject);
 
-  // An Error when the stack is refused.
+  // Throws an Error if the stack is refused.
   const BuiltStep& built(const Stack& stack);
-  // Of the functor at `index`. An Error when the stack itself is refused.
+  // Judges the functor at `index`. Throws an Error if the stack itself is refused.
   Verdict judge(const Stack& stack, size_t index);
   // How far the whole stack is from its own float64 reference: the largest error of a gradient.
   double largest_error(const Stack& stack);
@@ -90,13 +92,13 @@ class Judge {
   std::optional<WrongNode> first_wrong(const Stack& stack, size_t index, const Verdict& verdict);
 
   void forget(const Stack& stack);
-  // All but the stack, the plain step and their references.
+  // Forgets all runs except those of the stack, of the plain step and of their references.
   void forget_all_but(const Stack& stack);
   const Subject& subject() const { return subject_; }
 
  private:
   enum class Kind : uint8_t { kRun, kReference, kUnrounded };
-  // A reference makes the choices of the run of `replayed` again.
+  // A reference repeats the routing choices that the run of `replayed` made.
   const Trace& trace(const Stack& stack, uint64_t seed, Kind kind, const Stack* replayed = nullptr);
   const Errors& moved_by_jitter(const Stack& function, uint64_t seed, const Stack& run);
   Scheme scheme_for(const Stack& stack, Kind kind);
@@ -123,7 +125,7 @@ class Judge {
   std::map<std::tuple<std::string, uint64_t, std::string>, Errors> moved_;
 };
 
-// What tells two stacks apart: every functor with its arguments, defaults too.
+// A text that identifies a stack: every functor with its arguments, defaults too.
 std::string identity(const Stack& stack);
 
 }  // namespace adjoint

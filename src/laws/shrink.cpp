@@ -49,7 +49,7 @@ std::map<std::string, Term> effective_terms(const Document& document, const std:
   return terms;
 }
 
-// The names that a set of names is defined by, themselves included.
+// The names, and all names that define them.
 std::set<std::string> with_origins(std::set<std::string> names,
                                    const std::map<std::string, Term>& terms) {
   std::vector<std::string> open(names.begin(), names.end());
@@ -66,7 +66,7 @@ std::set<std::string> with_origins(std::set<std::string> names,
   return names;
 }
 
-// Sizes of the tables that the model's own inputs look up, as axes name them: rows, and width.
+// The axes of the tables that the model's inputs look up: rows and width.
 struct Tables {
   std::set<std::string> rows;
   int64_t width = 1;
@@ -88,7 +88,7 @@ Tables tables_of(const Scheme& forward) {
   return tables;
 }
 
-// Numbers that a random op takes as its rate.
+// Numbers that a random op uses as its rate.
 std::set<std::string> rates_of(const Document& document) {
   std::set<std::string> rates;
   visit_calls(document, [&](const Term& call) {

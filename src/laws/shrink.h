@@ -1,5 +1,5 @@
-// The user's own model made small: the same text and preset with other settings, so that a law can
-// be checked in seconds. What each axis is for is found from how the text uses it.
+// Makes a small copy of the user's own model, with the same text and preset and other settings, so
+// that a law can be checked in seconds. How the text uses an axis tells what it is for.
 #pragma once
 #include "train/bound_model.h"
 
@@ -26,11 +26,12 @@ enum class AxisUse : uint8_t {
 // `set` are the axes that the user set: those are plain numbers now.
 std::map<std::string, AxisUse> axis_uses(const BoundModel& model, const nlohmann::json& set);
 
-// The largest ratios between small axes that still make a model of about this width. Small axes
-// shrink together, as far as each head keeps a few numbers; where no size fits, the width grows. An
-// Error when none does: the message is the model's own about the first try.
+// The copy keeps the ratios between small axes as far as its width allows. Small axes shrink
+// together, but each head keeps a few numbers; where no size fits, the width grows. Throws an Error
+// if none fits, with the model's own message about the first attempt.
 BoundModel shrunken(const BoundModel& model, const nlohmann::json& set, const ShrinkWish& wish);
-// The model at its own sizes, random ops as they are in a copy: the same objects with fewer blocks.
+// The model at its own sizes, with the copy's dropout rates, so that both have the same kinds of
+// objects.
 BoundModel with_rates(const BoundModel& model, const nlohmann::json& set, const ShrinkWish& wish);
 std::string describe(const BoundModel& model);  // layers=4 hidden=64 ..., batch 6 x 12
 

@@ -13,11 +13,11 @@ namespace adjoint {
 
 namespace {
 
-// Halvings that take a loss scale of 2^16 to 1, and some.
+// Enough halvings to take a loss scale of 2^16 below 1.
 constexpr int kMostSkips = 20;
 
 // One number of a batch. About one target in seven is masked, every sample but the first ends
-// early, and the second one counts for nothing at all.
+// early, and the second sample is masked completely.
 double datum(const InputRange& range, const RandomStream& stream, int64_t index, const Type& type) {
   const int64_t row = type.rank() > 1 ? type.num_elements() / type.dim(0) : 1;
   const int64_t sample = index / row, place = index % row;
@@ -87,7 +87,7 @@ Trace Tracer::trace(const TraceOptions& options) {
 
 void Tracer::take_step() {
   for (int tries = 0; tries < kMostSkips; ++tries) {
-    feed();  // every time: a step may use the bytes of its data for something else
+    feed();  // before every step, because a step may reuse its data's bytes
     scale_ = 1;
     for (const char* name : {"scale", "loss_scale"}) {
       if (const Value v = input_named(scheme(), name); v >= 0) scale_ = run_.number(v);
@@ -101,7 +101,7 @@ void Tracer::take_step() {
   }
 }
 
-// The last object of a source is the whole gradient: parts and iterations come before it.
+// The last object of a source is the complete gradient; its parts come before it.
 void Tracer::find_gradients() {
   std::map<std::string, Value> last;
   for (size_t v = 0; v < scheme().objects.size(); ++v) {
@@ -206,7 +206,7 @@ void Tracer::after_call(int at) {
     const Value out = m.outputs[k];
     if (chosen_.count(out)) note_choice(out);
     if (const Value of = gradient_of_[out]; of >= 0) {
-      // Loss scaling is undone: it is a power of two, so no bit is lost.
+      // Undoes loss scaling; the scale is a power of two, so no bit is lost.
       Numbers numbers = run_.values(out);
       if (scale_ != 1) {
         for (double& n : numbers) n /= scale_;
@@ -222,8 +222,8 @@ void Tracer::after_call(int at) {
   }
 }
 
-// Parts of a batch choose one after the other; a reference that sees the whole batch takes their
-// choices in that order.
+// Parts of a batch make their choices one after another; a reference with the whole batch takes
+// them in that order.
 void Tracer::note_choice(Value out) {
   const std::string source = to_string(scheme()[out].source);
   if (!options_.replayed) {
@@ -245,7 +245,7 @@ void Tracer::note_choice(Value out) {
 }
 
 InputRanges input_ranges(const Scheme& forward) {
-  // For every object the inputs that it is made of without arithmetic on floats.
+  // Per object: the inputs that it is made from without floating-point arithmetic.
   std::vector<std::set<Value>> from(forward.objects.size());
   for (const Value in : forward.inputs) {
     if (forward[in].role == Role::kInput) from[in] = {in};
@@ -256,7 +256,7 @@ InputRanges input_ranges(const Scheme& forward) {
       const auto [found, fresh] = ranges.emplace(in, InputRange{below, ignored});
       if (fresh) continue;
       found->second.below = std::min(found->second.below, below);
-      // What is looked up somewhere must be an id everywhere.
+      // An input that a table is indexed by must hold valid ids everywhere.
       if (!ignored) found->second.ignored.reset();
     }
   };

@@ -1,4 +1,4 @@
-// Runs of a step on made-up data, remembered tensor by tensor. Tensors are found by source, because
+// Runs a step on synthetic data and keeps its tensors. Tensors are identified by source, because
 // that is all that two stacks of one model have in common.
 #pragma once
 #include <map>
@@ -15,8 +15,8 @@ namespace adjoint {
 
 using Numbers = std::vector<double>;
 
-// What a model's integer inputs may hold, told from what reads them: ids below the rows of every
-// table and the width of every loss; targets may also be the id that the loss does not count.
+// The values that a model's integer inputs may have, derived from their readers: ids below the rows
+// of every table and the width of every loss; targets may also be the id that the loss ignores.
 struct InputRange {
   int64_t below = 2;
   std::optional<int64_t> ignored = {};
@@ -24,7 +24,7 @@ struct InputRange {
 using InputRanges = std::map<std::string, InputRange>;  // by path
 InputRanges input_ranges(const Scheme& forward);
 
-// A tensor of a trace: what it is, and after which step. State is looked at after the last one.
+// Identifies a tensor of a trace by kind, source and step. State is read after the last step.
 struct TensorKey {
   enum class Kind : uint8_t { kMetric, kGradient, kState };
   Kind kind;
@@ -34,41 +34,42 @@ struct TensorKey {
 };
 std::string to_string(const TensorKey& key);
 
-// An object at work: for finding the first that is wrong.
+// An intermediate object, for finding the first one that is wrong.
 struct Node {
   std::string source, op;
   std::vector<int64_t> sizes;
-  Numbers numbers;  // one iteration after the other
+  Numbers numbers;  // of all iterations, one after another
 };
 
 struct Trace {
   std::map<TensorKey, Numbers> tensors = {};
   // Parameters and state by source, without state that begins as zeros.
   std::map<std::string, Numbers> begin = {};
-  std::vector<std::map<std::string, Numbers>> choices = {};  // per step: integers that ops chose
-  std::vector<Node> nodes = {};  // of the step that was asked for, in the scheme's order
+  std::vector<std::map<std::string, Numbers>> choices =
+      {};                        // per step: integers that routing ops chose
+  std::vector<Node> nodes = {};  // of the step `nodes_of`, in the scheme's order
 };
 
 struct TraceOptions {
   uint64_t seed = 1;
   int steps = 2;
-  bool reference = false;  // the scheme is a reference's
+  bool reference = false;  // the scheme is a float64 reference
   Target target = Target::kCpu;
-  // Begin with the numbers of this run and make its choices again, as a judge must.
+  // Begins with the parameters of this run and repeats its routing choices, as a reference must.
   const Trace* replayed = nullptr;
   double jitter = 0;  // relative, of every parameter before every step
-  int draw = 0;       // of the jitter: another number, another jitter
-  int nodes_of = -1;  // a step of which every object is kept
+  int draw = 0;       // seed of the jitter
+  int nodes_of = -1;  // the step of which every object is kept; -1: none
 };
 
-// Runs one step as often as it is told to, each time from the beginning: it is planned and its
-// kernels are prepared once. A step that overflows, as the first ones in float16 do, is taken
-// again, with the loss scaled down. Batches are masked and ragged, and depend on the seed, the step
-// and the input's path only.
+// Runs a step any number of times, each time from its initial parameters; it is planned and
+// prepared once. A step that overflows, as the first ones in float16 do, is repeated with a smaller
+// loss scale. Batches are masked and ragged, and depend on the seed, the step and the input's path
+// only.
 class Tracer {
  public:
-  // What the options say of reference, target and nodes holds for all runs. `drawn` remembers the
-  // random numbers that parameters begin with, for other tracers too.
+  // `reference`, `target` and `nodes_of` hold for all runs. `drawn` caches the initial random
+  // parameters, and may be shared with other tracers.
   Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions& options,
          DrawnNumbers* drawn = nullptr);
   Tracer(const Tracer&) = delete;
@@ -98,8 +99,9 @@ class Tracer {
   double scale_ = 1;
   std::vector<Value> gradient_of_;  // per object: the parameter
   std::set<Value> chosen_;
-  std::map<std::string, int64_t> replayed_;  // how much of a source's choices is used up
-  std::vector<int> first_node_;              // per morphism
+  std::map<std::string, int64_t>
+      replayed_;                 // per source: how many of its choices have been repeated
+  std::vector<int> first_node_;  // per morphism
   std::vector<Node> nodes_;
 };
 

@@ -16,14 +16,15 @@ namespace {
 constexpr int64_t kWidths[] = {64, 256};
 constexpr int kSteps = 2;
 constexpr int64_t kBatch = 6, kRepeats = 4;
-// A copy of this many narrow blocks still takes seconds; what acts only in longer ones is named.
+// A copy of this many narrow blocks still takes seconds; what acts only in longer models is
+// reported as unseen.
 constexpr int64_t kMostRepeats = 24;
 
-// Adam divides a gradient by its own size, so that of a gradient which is only noise it makes a
-// whole step. This much more under the fraction keeps noise small and tests the same kernel.
+// Adam divides a gradient by its own magnitude, so even a gradient that is only noise makes a full
+// step. This larger epsilon keeps noise small and tests the same kernel.
 constexpr double kSmoothEps = 1e-2;
 
-// The largest whole number that the stack tells a functor under one of these names.
+// The largest whole number that the stack passes under one of these argument names.
 int64_t largest_argument(const Stack& stack, std::initializer_list<std::string_view> names) {
   int64_t largest = 0;
   for (const StackedFunctor& f : stack.functors) {
@@ -41,8 +42,8 @@ int64_t largest_argument(const Stack& stack, std::initializer_list<std::string_v
   return largest;
 }
 
-// Which of the stack's functors is to blame for its being refused: the first without which it is
-// not. Most complaints name their functor themselves.
+// The functor because of which the stack is refused: the first without which it is legal. Most
+// messages name the functor themselves.
 std::string blamed(const Subject& subject, const Stack& stack, const std::string& complaint) {
   for (size_t i = 0; i < stack.functors.size(); ++i) {
     const std::string& name = stack.functors[i].functor.name;
@@ -52,7 +53,7 @@ std::string blamed(const Subject& subject, const Stack& stack, const std::string
     try {
       build(subject, without(stack, i));
       return stack.functors[i].print() + ": " + complaint;
-    } catch (const std::exception&) {  // refused for another reason, or for this one still
+    } catch (const std::exception&) {  // still refused, for this reason or another
     }
   }
   return complaint;
@@ -62,7 +63,7 @@ bool is_refused(const Scheme& forward, const Stack& stack, const StepOptions& op
   try {
     build_step(forward, stack, options);
     return false;
-  } catch (const std::exception&) {  // it is told when the stack is judged
+  } catch (const std::exception&) {  // reported when the stack is judged
     return true;
   }
 }
@@ -73,8 +74,8 @@ bool is_worse(const Verdict& a, const Verdict& b) {
   return a.error * b.allowed > b.error * a.allowed;
 }
 
-// Functors that find something to do in the model and nothing in a small copy are told what makes
-// them act there, where they know it.
+// A functor that acts in the model but not in a small copy gets arguments with which it acts there
+// (`on_small`), if it has any.
 Stack told_for_small(const Stack& stack, const Coverage& model, const Coverage& copy) {
   Stack told = stack;
   for (const Deed& deed : missing(model, copy)) {
@@ -94,12 +95,12 @@ Stack told_for_small(const Stack& stack, const Coverage& model, const Coverage& 
   return told;
 }
 
-// Finds how many blocks a small copy needs so that it shows all that a stack does in the model.
+// Finds how many blocks a small copy needs to cover all that a stack does in the model.
 struct Grower {
   const BoundModel& model;
   const nlohmann::json& set;
   const StepOptions& step;
-  mutable std::string refused = {};  // the sentence of the last that was
+  mutable std::string refused = {};  // why the last copy was refused
 
   std::optional<Coverage> coverage(const BoundModel& of, const Stack& stack) const {
     try {
@@ -110,9 +111,9 @@ struct Grower {
     }
   }
 
-  // The copy; `wish` has its number of blocks. A stack that a short copy refuses may suit a longer
-  // one. Where none shows everything, it is the shortest that shows most; where none is accepted,
-  // the longest has the last word.
+  // Returns the copy, and sets its number of blocks in `wish`. A stack that a short copy refuses
+  // may suit a longer one. If no copy covers everything, the shortest that covers most is taken; if
+  // all are refused, the longest one's reason is reported.
   BoundModel grow(ShrinkWish& wish, Checkup& checkup) const {
     const std::optional<Coverage> whole = coverage(with_rates(model, set, wish), checkup.stack);
     const std::string why = refused;
@@ -128,7 +129,8 @@ struct Grower {
       std::optional<Coverage> shown = coverage(copy, checkup.stack);
       if (!shown) continue;
       if (!whole) {
-        // The copy may take what the model refuses: that must not read as a promise for the model.
+        // The copy may accept what the model refuses; the report must not promise anything for the
+        // model then.
         checkup.unseen.push_back("anything: the model itself refuses the stack (" + why + ")");
         return copy;
       }
@@ -159,7 +161,7 @@ class Verifier {
       : subjects_(subjects), stack_(stack), told_(told) {
     report_.law = law_of(stack);
     for (const Subject& s : subjects) report_.sizes.push_back(s.what);
-    // Named functors first: what the user asked for.
+    // The functors that the user named come first.
     for (const bool by_default : {false, true}) {
       for (size_t i = 0; i < stack.functors.size(); ++i) {
         const StackedFunctor& f = stack.functors[i];
@@ -200,7 +202,7 @@ class Verifier {
       Verdict& earlier = report_.functors[k];
       std::optional<Moved> moved = verdict.moved ? verdict.moved : earlier.moved;
       if (moved && earlier.moved) raise(*moved, *earlier.moved);
-      const int64_t matches = earlier.matches;  // where everything acts
+      const int64_t matches = earlier.matches;  // in the copy in which everything acts
       if (is_worse(verdict, earlier)) earlier = verdict;
       earlier.moved = moved, earlier.matches = matches;
     }
@@ -210,7 +212,8 @@ class Verifier {
     if (told_) told_(done_, all, verdict.functor);
   }
 
-  // The smallest part of the stack that is still broken, and there the functor and the object.
+  // Finds the smallest part of the stack that is still broken, and in it the functor and the
+  // object.
   void explain(Judge& judge, size_t k, const Verdict& verdict) {
     report_.ok = false;
     Stack smallest = stack_;
@@ -224,7 +227,7 @@ class Verifier {
         const Verdict still = judge.judge(tried, at);
         if (still.ok || still.law != verdict.law) continue;
         broken = still;
-      } catch (const Error&) {  // the rest needs this one
+      } catch (const Error&) {  // the others need this one
         continue;
       }
       smallest = tried;
@@ -271,7 +274,7 @@ Report verify_stack(const std::vector<Subject>& subjects, const Stack& stack, co
 }
 
 Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptions& options) {
-  // Parts of which the last is not full, where that is possible.
+  // A batch whose last part is not full, if possible.
   const int64_t parts = largest_argument(stack, {"n"});
   const int64_t batch = options.sizes.batch > 0 ? options.sizes.batch
                         : parts > kBatch        ? parts + parts / 2
@@ -295,8 +298,8 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
                                 .what = describe(bound),
                                 .target = options.target});
   };
-  // The forward pass of a step shows most of what could be wrong in an evaluation, so one size of
-  // it, and one batch, is enough.
+  // The forward pass of a step already shows most mistakes of an evaluation, so one size and one
+  // batch are enough.
   const auto add_evaluation = [&] {
     Subject evaluated = checkup.subjects.front();
     evaluated.evaluation = true;
@@ -316,9 +319,9 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
   const Grower grower{.model = model, .set = options.sizes.settings, .step = step};
   add(grower.grow(wish, checkup), kSteps);
   const int64_t grown = std::exchange(wish.repeats, few);
-  // The narrow copy is the one in which everything acts. The wide one is there for kernels, which
-  // work otherwise on large tensors; it is short, because what is wide is slow in float64, and
-  // takes one step, because what goes from step to step is seen in the narrow one.
+  // Everything acts in the narrow copy. The wide one tests kernels, which use other paths for large
+  // tensors; it is short, because wide models are slow in float64, and takes one step, because the
+  // narrow copy covers what is carried from step to step.
   wish.width = kWidths[1];
   const BoundModel wide = shrunken(model, options.sizes.settings, wish);
   if (grown == few || !is_refused(wide.forward(), checkup.stack, step)) {

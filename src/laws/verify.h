@@ -1,4 +1,4 @@
-// A stack's laws on one model, one by one; and where a law is broken, by which functor and at which
+// Checks a stack's laws on one model, one by one. If a law is broken, finds the functor and the
 // object.
 #pragma once
 #include <functional>
@@ -12,17 +12,18 @@ struct Report {
   bool ok = true, refused = false;
   std::string reason = {};  // when it is not ok: one sentence
   Law law = Law::kExact;
-  std::vector<Verdict> functors = {};     // the named ones, then the defaults
-  double max_error = 0, plain_error = 0;  // of a gradient: the stack's, the plain step's
-  std::optional<Moved> moved = {};        // of an approximating stack: from the plain model
-  std::vector<std::string> sizes = {};    // that it was checked at
-  std::string smallest = {};              // stack that is broken
-  // What the stack does in the model and did nowhere in what was checked, one sentence each. While
-  // there is any, that no law was broken does not mean that all are kept.
+  std::vector<Verdict> functors = {};  // the named ones, then the defaults
+  double max_error = 0,
+         plain_error = 0;           // largest error of a gradient: of the stack, of the plain step
+  std::optional<Moved> moved = {};  // for an approximating stack: distance from the plain model
+  std::vector<std::string> sizes = {};  // that it was checked at
+  std::string smallest = {};            // stack that is broken
+  // One sentence for each thing that the stack does in the model and in no checked copy. As long as
+  // there are any, a pass does not prove that all laws hold for the model.
   std::vector<std::string> unseen = {};
 };
 
-// Told after every functor: how many are done, of how many, and what is done.
+// Called after every functor with progress: how many are done, of how many, and which one.
 using Told = std::function<void(int64_t done, int64_t of, const std::string& what)>;
 
 Report verify_stack(const std::vector<Subject>& subjects, const Stack& stack,
@@ -35,12 +36,12 @@ struct VerifyOptions {
   bool full = false;  // the real size, not the shrunken copies
   Target target = Target::kCpu;
 };
-// What a user's model and stack are checked on: two widths, or the real one. The narrow copy has as
-// many blocks as it takes for every branch of a rule to act in it that acts in the model, up to a
-// limit.
+// The copies on which a user's model and stack are checked: two widths, or the model itself. The
+// narrow copy has enough blocks for every branch of a rule that acts in the model to act in it, up
+// to a limit.
 struct Checkup {
   std::vector<Subject> subjects = {};
-  Stack stack;                           // as it is told on small copies
+  Stack stack;                           // with the arguments for small copies
   std::vector<std::string> unseen = {};  // as in the report
 };
 Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptions& options);
