@@ -19,7 +19,7 @@ std::optional<Memory::data_type> data_type(Dtype dtype) {
   return std::nullopt;
 }
 
-// The axes of an index map, whichever op it is of.
+// The call as a product, by its op's index map.
 std::optional<Product> product_of(const KernelCall& k) {
   const OpCall& call = k.call;
   if (!is_product(call.op)) return std::nullopt;
@@ -98,7 +98,7 @@ std::optional<Launch> prepare(const Product& p, BareLayout layout, const char* a
   };
   bind(DNNL_ARG_SRC, from_a, a);
   if (packed) {
-    // Memory of its own, filled once: the loop does not pay for it.
+    // A packed copy, made once, so that the loop does not pay for it.
     Memory plain(from_b, prepared->engine, const_cast<char*>(b));
     Memory laid_out(chosen.weights_desc(), prepared->engine);
     dnnl::reorder(plain, laid_out).execute(prepared->stream, plain, laid_out);
@@ -118,7 +118,7 @@ std::optional<Launch> prepare(const Product& p, BareLayout layout, const char* a
   });
 }
 
-// Axes that no single matrix has: the primitive once for each step of them.
+// For outer axes, which no single product covers, the primitive runs once per step of them.
 std::optional<Launch> prepare_all(Product p, BareLayout layout, const char* a, const char* b,
                                   const char* bias, char* c) {
   if (p.outer.empty()) return prepare(p, layout, a, b, bias, c);

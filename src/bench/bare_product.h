@@ -1,5 +1,5 @@
-// A product as oneDNN gives it to anyone who asks: the primitive that it chooses for the shape, the
-// strides and the dtype, run on the same buffers again and again. What our products are held to.
+// A product by oneDNN alone: the primitive that it chooses for shape, strides and dtype, run
+// repeatedly on the same buffers. The bar for our products.
 #pragma once
 #include <optional>
 
@@ -8,11 +8,11 @@
 
 namespace adjoint {
 
-// The second operand as it lies, or as oneDNN likes it best, laid out before the loop.
+// The layout of the second operand: as it is, or packed as oneDNN prefers, before the loop.
 enum class BareLayout : uint8_t { kPlain, kPacked };
 
-// Nothing when the call is no product, or none that oneDNN multiplies here in its own dtype. Of a
-// product with more to it (an activation) this is the product alone. The buffers must outlive it.
+// Nothing if the call is not a product, or oneDNN does not support its dtype here. Of a product
+// with an activation this is the product alone. The buffers must outlive the result.
 std::optional<Launch> bare_product(const KernelCall& call, const Pointers& at, BareLayout layout);
 
 }  // namespace adjoint

@@ -22,7 +22,7 @@ Bytes extent(const Type& type, const Strides& strides) {
   return (last + 1) * size_of(type.dtype);
 }
 
-// Many launches as one recording, so that the host's part in each is not timed.
+// Records many launches as one graph, so that the host's work per launch is not timed.
 double seconds_on_gpu(const Launch& launch, GpuStream& stream) {
   constexpr int kRepetitions = 5, kMost = 1000;
   constexpr double kEnough = 0.01;  // seconds
@@ -39,7 +39,7 @@ double seconds_on_gpu(const Launch& launch, GpuStream& stream) {
     for (int i = 0; i < times; ++i) launch();
     return stream.end_recording();
   };
-  launch();  // libraries load what they run
+  launch();  // a first launch, at which libraries load their kernels
   stream.synchronize();
   const auto one = recorded(1);
   timed(*one);
@@ -61,8 +61,8 @@ HotCall::HotCall(const Scheme& scheme, const Plan& plan, const Morphism& m, GpuS
     at_.in.push_back(fill(make(plan, v, scheme[v].type), scheme[v].type, below));
   }
   for (const Value v : m.outputs) at_.out.push_back(make(plan, v, scheme[v].type).data());
-  // A sum goes on in place. Nothing else does here: what is applied to its own result again and
-  // again ends in numbers that no step sees.
+  // A product that adds to a sum works in place. Nothing else does, because an op that is applied
+  // repeatedly to its own result ends in numbers that no step sees.
   if (const OpDef& op = op_named(m.op); op.multiplies && has_addend(op, m.inputs.size())) {
     at_.in[op.addend] = at_.out[0];
   }
@@ -105,7 +105,7 @@ const Buffer& HotCall::make(const Plan& plan, Value v, const Type& type) {
   return buffers_.back();
 }
 
-// Positive numbers, ids of the vocabulary, or a counter; a few thousand of them over and over.
+// Fills with positive numbers, token ids or a counter: a few thousand of them, repeated.
 const std::byte* HotCall::fill(const Buffer& buffer, const Type& type, uint32_t below) {
   constexpr int64_t kPattern = 4096, kAtOnce = 256;  // numbers, and copies of them
   const Dtype dtype = type.dtype;

@@ -1,5 +1,5 @@
-// One call of a step with buffers of its own, laid out as the plan lays out the step's: what it
-// takes alone, on the same buffers again and again.
+// Times one call of a step alone, run repeatedly on buffers of its own, which have the layout of
+// the step's plan.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,13 +14,13 @@ namespace adjoint {
 
 class HotCall {
  public:
-  // On a GPU in this stream, on a CPU without one.
+  // `stream` is the GPU's, or nullptr on a CPU.
   HotCall(const Scheme& scheme, const Plan& plan, const Morphism& m, GpuStream* stream);
   HotCall(const HotCall&) = delete;
   HotCall& operator=(const HotCall&) = delete;
 
-  double seconds(const std::string& name) const;  // the median; on a GPU by its own clock
-  // The faster of the two layouts of the product that it is; nothing on a GPU.
+  double seconds(const std::string& name) const;  // the median; on a GPU by the GPU's clock
+  // If the call is a product: the faster of the two bare layouts. Nothing on a GPU.
   std::optional<double> bare_seconds(const std::string& name) const;
 
  private:

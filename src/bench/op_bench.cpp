@@ -44,7 +44,7 @@ std::string call_text(const Scheme& scheme, const Morphism& m) {
   return text;
 }
 
-// Calls with the same key take the same time where their operands also lie alike.
+// Calls with the same key take the same time if their operands also have the same strides.
 std::string row_key(const Scheme& scheme, const Plan& plan, const Morphism& m) {
   std::string key = call_key(scheme, m);
   const auto add = [&](Value v) {
@@ -56,8 +56,8 @@ std::string row_key(const Scheme& scheme, const Plan& plan, const Morphism& m) {
   return key;
 }
 
-// FLOPs per second of the peak that a call is held to: what a large product of its dtype reaches,
-// and of what is no product, float32's.
+// The peak rate that a call's floor is computed from: FLOP/s of a large product in its dtype; for
+// other ops, in float32.
 class Peaks {
  public:
   explicit Peaks(const MachinePeak& peak) : target_(peak.target) {
@@ -77,7 +77,7 @@ class Peaks {
   std::map<Dtype, double> rates_;
 };
 
-// The calls of a step, one row for those that are alike.
+// The calls of a step, with one row for all equal calls.
 struct Gathered {
   OpRow row;
   int morphism = 0;  // one of them

@@ -1,6 +1,6 @@
-// Every distinct call of a step (op, constants, types, strides): what it takes inside the step,
-// what it takes alone on the same buffers again and again, and, of a product on a CPU, what a bare
-// loop over oneDNN's primitive takes; beside the floor that the machine's measured peak gives it.
+// Times every distinct call of a step (op, constants, types, strides): inside the step, alone in a
+// loop on the same buffers and, for products on a CPU, as a bare loop over oneDNN's primitive. The
+// floor beside it follows from the machine's measured peak.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,20 +15,20 @@ struct OpRow {
   std::string call;  // linear f32 8x512x256, 768x256, 768 -> 8x512x768
   std::string op;
   int64_t times = 0;            // in a step
-  double flops = 0, bytes = 0;  // of one; bytes are operands and results
-  double in_step = 0;           // seconds of one, the mean over the step's calls that are alike
-  double alone = 0;             // the same on hot buffers
+  double flops = 0, bytes = 0;  // of one call; bytes are operands and results
+  double in_step = 0;           // seconds of one call, the mean over all equal calls of the step
+  double alone = 0;             // the same, alone in a loop on hot buffers
   std::optional<double> bare = {};
   double floor = 0;   // seconds: FLOPs over the peak or bytes over the bandwidth
-  bool more = false;  // it does more than the product that `bare` is
+  bool more = false;  // the call does more than the bare product
   double step_seconds() const { return static_cast<double>(times) * in_step; }
 };
 
 struct OpBench {
   BenchedStep step;
   MachinePeak peak = {};
-  double step_seconds = 0;       // on a CPU with a clock at every call
-  std::vector<OpRow> rows = {};  // the one with most seconds in the step first
+  double step_seconds = 0;       // on a CPU with every call timed
+  std::vector<OpRow> rows = {};  // sorted by seconds in the step, most first
 };
 
 struct OpBenchOptions {
@@ -41,7 +41,7 @@ struct OpBenchOptions {
 OpBench bench_ops(const BenchedStep& which, const Scheme& step, const Plan& plan,
                   const OpBenchOptions& options);
 
-// Of calls that are products and nothing else: seconds in a step, and of the bare loops.
+// Sums over calls that are only products: seconds in a step, and in the bare loops.
 struct ProductSums {
   double in_step = 0, bare = 0;
   int rows = 0, slow = 0;  // slow: below 90% of the bare loop

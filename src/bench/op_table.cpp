@@ -1,4 +1,4 @@
-// Readings of an OpBench: for people and for machines.
+// Prints an OpBench as a table and as JSON.
 #include <fmt/format.h>
 
 #include "bench/op_bench.h"
@@ -9,7 +9,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr double kClose = 0.9;     // of the bare loop: what a product inside a step must reach
+constexpr double kClose = 0.9;  // share of the bare loop's rate that a product in a step must reach
 constexpr size_t kNameWidth = 64;  // JSON has whole names
 
 std::string shortened(const std::string& text) {

@@ -8,13 +8,13 @@ namespace adjoint {
 
 namespace {
 
-// Keeps the seconds of one iteration, of every repetition.
+// Collects the seconds per iteration of every repetition.
 class Collector : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
-      if (run.run_type != Run::RT_Iteration) continue;  // means and medians are ours to take
+      if (run.run_type != Run::RT_Iteration) continue;  // the caller computes means and medians
       seconds.push_back(run.real_accumulated_time / static_cast<double>(run.iterations));
     }
   }
@@ -30,7 +30,8 @@ std::vector<double> time_work(const std::string& name, const std::function<void(
     if (before) before();
     for (auto _ : state) work();
   });
-  timed->UseRealTime()->Repetitions(how.count);  // the work's threads are its own
+  timed->UseRealTime()->Repetitions(
+      how.count);  // wall time, because the work has threads of its own
   if (how.iterations > 0) {
     timed->Iterations(how.iterations);
   } else {

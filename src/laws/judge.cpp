@@ -12,7 +12,8 @@ namespace adjoint {
 namespace {
 
 constexpr double kTimes = 4;
-constexpr double kFloor = 0x1p-22;      // four units in the last place: the smallest bound
+constexpr double kFloor =
+    0x1p-22;  // four units in the last place: bounds are multiples of at least this
 constexpr double kNodeFloor = 0x1p-20;  // one object has fewer elements to average over
 constexpr double kLeastJitter = 0x1p-22;
 // Extra plain runs for a tensor that exceeds its bound. Beyond this multiple of the bound two are

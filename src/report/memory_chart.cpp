@@ -20,7 +20,7 @@ constexpr double kLegendName = 124, kLegendBytes = 78, kLegendLine = 19;
 
 double plot_width(size_t columns) { return columns == 1 ? 640 : columns == 2 ? 430 : 330; }
 
-// One axis for a row: the largest arena, and room above it for its label.
+// One axis for a row: up to the largest arena, with room above it for the label.
 Scale scale_of(const std::vector<MemoryPanel>& row) {
   int64_t most = 1;
   for (const MemoryPanel& p : row) {
@@ -31,7 +31,7 @@ Scale scale_of(const std::vector<MemoryPanel>& row) {
 
 std::string letter(size_t column) { return std::string(1, static_cast<char>('A' + column)); }
 
-// What one width stands for in all panels of a row: the longest, where all are in seconds.
+// The time span of all panels of a row: the longest one's, if all are in seconds.
 double span_of(const std::vector<MemoryPanel>& row, const Timeline& own) {
   double span = own.length();
   for (const MemoryPanel& p : row) {
@@ -58,7 +58,9 @@ class Legend {
     rule();
     line("live", true, [](const Timeline& t) { return t.peak; });
     if (differs([](Bytes a, Bytes b) { return a != b; })) {
-      const auto apart = [](Bytes a, Bytes b) { return human(a) != human(b); };  // a line is drawn
+      const auto apart = [](Bytes a, Bytes b) {
+        return human(a) != human(b);
+      };  // then a line is drawn
       if (differs(apart))
         svg_.line(x_, y_ + 5, x_ + 13, y_ + 5,
                   "stroke=\"#222\" stroke-width=\"1\" stroke-dasharray=\"4 2\"");
@@ -188,7 +190,7 @@ MemoryChart chart_of(std::string title, std::string subtitle,
     if (tier == Tier::kHost && !host) continue;
     std::vector<MemoryPanel> row;
     for (const ChartedStep& s : steps) {
-      // The tier first: a long stack is cut at its end.
+      // The tier comes first, because the end of a long stack is cut off.
       std::string name = s.title;
       if (host) name = (tier == Tier::kHost ? "host, " : "device, ") + name;
       row.push_back({name, make_timeline(s.scheme, s.plan,

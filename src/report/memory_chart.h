@@ -1,6 +1,6 @@
-// Live memory over a step as stacked areas by category, in SVG: peak, phases, blocks and arena
-// marked, bytes at the peak in the legend. Several stacks stand side by side on one axis, and the
-// tiers of a step one below the other.
+// Live memory over a step as stacked areas by category, in SVG. Peak, phases, blocks and arena are
+// marked, and the legend lists the bytes at the peak. Several stacks are drawn side by side with
+// one axis, and the tiers of a step below each other.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace adjoint {
 
 struct MemoryPanel {
-  std::string title = {};  // the stack, and the tier where there are two
+  std::string title = {};  // the stack, and the tier if there are two
   Timeline timeline = {};
 };
 
@@ -23,13 +23,13 @@ struct MemoryChart {
 
 std::string memory_chart(const MemoryChart& chart);
 
-// A step as a column of such a chart: its timeline on the device and, where it uses one, the host.
+// A step as a column of such a chart: the timeline of the device and, if it is used, of the host.
 struct ChartedStep {
   std::string title = {};  // its stack
   const Scheme& scheme;
   const Plan& plan;
   std::vector<double> seconds = {};  // per planned call; none: calls are equally wide
-  std::string clock = {};            // whose seconds: "predicted for cpu", "measured"
+  std::string clock = {};            // where they come from: "predicted for cpu", "measured"
 };
 MemoryChart chart_of(std::string title, std::string subtitle,
                      const std::vector<ChartedStep>& steps);

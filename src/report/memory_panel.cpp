@@ -7,8 +7,8 @@
 
 namespace adjoint {
 
-// Blue and orange for those who cannot tell red from green, and every layer of another lightness
-// (L* 31, 60, 91, 46, 81, 13) for grey print.
+// Blue and orange, for readers who cannot tell red from green; each layer has its own lightness (L*
+// 31, 60, 91, 46, 81, 13), for print in grey.
 std::string_view colour_of(Category category) {
   switch (category) {
     case Category::kParameters:
@@ -48,7 +48,8 @@ constexpr std::string_view kGrid = "stroke=\"#d8d8d8\" stroke-width=\"0.7\"";
 constexpr std::string_view kFrame = "stroke=\"#555\" stroke-width=\"1\"";
 constexpr std::string_view kGrey = "#555";
 
-// Which moment stands for each pixel: of all that share it the one with the most live bytes.
+// Per pixel, the moment that is drawn: of all that share the pixel, the one with the most live
+// bytes.
 std::vector<int> pixels(const Timeline& t, const Frame& frame) {
   const int width = static_cast<int>(frame.width);
   std::vector<int> shown(width, -1);
@@ -68,13 +69,12 @@ std::vector<int> pixels(const Timeline& t, const Frame& frame) {
   return shown;
 }
 
-// Heights in pixels of all layers up to this one, per pixel. Rounded, so that relative steps add
-// up.
+// Per pixel, the height of all layers up to this one. Rounded, so that relative path steps add up.
 std::vector<double> heights(const Timeline& t, const std::vector<int>& shown, int layer,
                             const Frame& frame, const Scale& scale) {
   std::vector<double> found;
   for (const int moment : shown) {
-    int64_t sum = 0;  // where the step is over
+    int64_t sum = 0;  // stays 0 after the end of the step
     for (int k = 0; k <= layer && moment >= 0; ++k) {
       sum += t.live[t.moments[moment].place][static_cast<size_t>(kLayers[k])];
     }
@@ -93,7 +93,7 @@ void for_levels(const std::vector<double>& heights, const Level& level) {
   }
 }
 
-// From the bottom up to the heights, closed along the bottom.
+// The area between the bottom and the heights, as a closed path.
 std::string area(const std::vector<double>& heights, const Frame& frame) {
   std::string out = fmt::format("M{} {}", short_number(frame.x), short_number(frame.bottom()));
   double now = 0;
@@ -105,7 +105,7 @@ std::string area(const std::vector<double>& heights, const Frame& frame) {
   return out + fmt::format("V{}z", short_number(frame.bottom()));
 }
 
-// The level pieces of an edge: what is narrower is a spike, which a line would hide.
+// The level pieces of an edge. Narrower ones are spikes, which a line would hide.
 std::string edge(const std::vector<double>& heights, const Frame& frame) {
   std::string out;
   for_levels(heights, [&](size_t from, size_t to, double h) {
@@ -160,13 +160,14 @@ double x_of_peak(const Timeline& t, const Frame& frame) {
   return x_of(frame, (m.begins + m.ends) / 2);
 }
 
-// Where they differ in what is said of them; a line on the areas' edge says nothing.
+// Draws the arena only if its label differs from the peak's; a line on the edge of the areas would
+// tell nothing.
 void draw_arena(Svg& svg, const Timeline& t, const Frame& frame, const Scale& scale) {
   if (human(t.arena) == human(t.peak)) return;
   const double y = frame.bottom() - frame.height * scale.at(static_cast<double>(t.arena.count));
   svg.line(frame.x, y, frame.right(), y,
            "stroke=\"#222\" stroke-width=\"1\" stroke-dasharray=\"5 3\"");
-  // On the side where the peak is not.
+  // The label is on the side without the peak.
   const bool left = x_of_peak(t, frame) > frame.x + frame.width / 2;
   svg.text(left ? frame.x + 5 : frame.right() - 5, y - 5, "arena " + human(t.arena),
            {.size = 11, .anchor = left ? Anchor::kStart : Anchor::kEnd});
@@ -221,7 +222,7 @@ bool has_kind_elsewhere(const Timeline& t) {
   return false;
 }
 
-// What really runs at each pixel, where that is not the band's phase throughout.
+// The kind of the call at each pixel, drawn if some call is not of the band's phase.
 void draw_kinds(Svg& svg, const Timeline& t, const Frame& frame, double y) {
   const int width = static_cast<int>(frame.width * std::min(1.0, t.length() / frame.span));
   std::vector<std::array<double, 4>> share(width, std::array<double, 4>{});
@@ -244,7 +245,7 @@ void draw_kinds(Svg& svg, const Timeline& t, const Frame& frame, double y) {
   }
 }
 
-// "block" when all boxes are called that, so that indices say enough.
+// "block" if all boxes have that name, so that labels need only indices.
 std::string common_box(const std::vector<Stretch>& blocks) {
   const auto box = [](const std::string& name) { return name.substr(0, name.find('[')); };
   for (const Stretch& b : blocks) {
@@ -253,7 +254,7 @@ std::string common_box(const std::vector<Stretch>& blocks) {
   return blocks.empty() ? "" : box(blocks[0].name);
 }
 
-// Labels of one phase's blocks: all, or every second, third, ... so that none meets another.
+// Labels of one phase's blocks: all, or every second, third, ... so that none overlap.
 void label_blocks(Svg& svg, const Timeline& t, const Frame& frame, double y, size_t begin,
                   size_t end, const std::string& box) {
   std::vector<std::pair<double, std::string>> labels;  // middle, text

@@ -1,5 +1,6 @@
 // One plot of a memory chart: the areas of a timeline, its peak, and below them its phases, blocks
-// and time. Long steps stay small: of all calls that share a pixel the largest is drawn.
+// and time. Files of long steps stay small: of all calls that share a pixel only the largest is
+// drawn.
 #pragma once
 #include "report/scale.h"
 #include "report/svg.h"
@@ -9,12 +10,13 @@ namespace adjoint {
 
 struct Frame {
   double x = 0, y = 0, width = 0, height = 0;
-  double span = 1;  // of time, or calls, that the width stands for
+  double span = 1;  // time, or calls, over the whole width
   double right() const { return x + width; }
   double bottom() const { return y + height; }
 };
 
-// What the rows below a plot are, so that panels side by side agree: those that any of them needs.
+// Which rows are drawn below a plot. Panels side by side have the same rows: all that any of them
+// needs.
 struct PanelRows {
   bool sections = false, kinds = false, blocks = false;
   double height() const;
@@ -23,7 +25,7 @@ PanelRows rows_of(const Timeline& timeline);
 
 constexpr double kPanelTop = 58;  // above a plot: its title, and its peak in words
 
-// `labelled`: with the axis of bytes and the names of the rows, at the left.
+// `labelled`: with the byte axis and the names of the rows at the left.
 void draw_panel(Svg& svg, const std::string& title, const Timeline& timeline, const Frame& frame,
                 const Scale& scale, const PanelRows& rows, bool labelled);
 

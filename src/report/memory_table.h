@@ -1,4 +1,4 @@
-// What a plan says of memory, for people and for machines, beside what a run then found.
+// A plan's memory, for people and for machines, beside what a run measured.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,7 +10,7 @@ namespace adjoint {
 
 std::string key_of(Category category);  // its name in JSON, "optimizer_state"
 
-// The device's table, and one of the host's where the plan uses that tier.
+// A table for the device, and one for the host if the plan uses it.
 std::string memory_table(const Plan& plan, const std::optional<Measured>& measured);
 // {"peak_bytes", "live_bytes", "categories": {...}, "host_peak_bytes"}; the categories add up to
 // the peak. Where the host is used also "host_live_bytes" and "host_categories".

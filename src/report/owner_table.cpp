@@ -22,7 +22,8 @@ By by_named(std::string_view name) {
 
 namespace {
 
-// The last call up to `owner.to`, or the one that takes the owner's place, that reads its storage.
+// The last call that reads the owner's storage: up to `owner.to`, or the call that overwrites the
+// owner.
 std::string last_reader(const Scheme& scheme, const Plan& plan, const Owner& owner) {
   const int calls = static_cast<int>(plan.calls.size());
   if (owner.to >= calls) return "after the step";
@@ -66,7 +67,7 @@ struct BlockRow {
   CategoryBytes bytes = {};
 };
 
-// "block[10]" after "block[9]"; what is outside comes first.
+// Sorted so that "block[10]" follows "block[9]"; what is outside of blocks comes first.
 std::vector<BlockRow> block_rows(const std::vector<Holding>& held) {
   std::map<std::tuple<std::string, int64_t, std::string>, CategoryBytes> rows;
   for (const Holding& h : held) {

@@ -1,5 +1,5 @@
-// Whose the bytes are that are alive at a tier's peak: by block, or tensor by tensor. Each adds up
-// to the plan's live peak, and with the gaps to its arena.
+// Which blocks or tensors own the bytes that are alive at a tier's peak. The rows add up to the
+// plan's live peak, and with the gaps to its arena.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,24 +10,24 @@
 namespace adjoint {
 
 enum class By : uint8_t { kCategory, kBlock, kTensor };
-By by_named(std::string_view name);  // refuses other words with the list
+By by_named(std::string_view name);  // refuses other words and lists the valid ones
 
 // One owner of live bytes.
 struct Holding {
-  std::string source;  // block[3].qkv.weight:grad, or a call's with "workspace"
+  std::string source;  // block[3].qkv.weight:grad, or a call's source and "workspace"
   std::string block;   // "block[3]"; "": outside
   Category category = Category::kOther;
-  std::string dtype, shape;  // "f32", "[batch=4, seq=64]"; none of a workspace
+  std::string dtype, shape;  // "f32", "[batch=4, seq=64]"; empty for a workspace
   Bytes bytes = {0};
-  std::string from, to;  // what made it, and what reads it last
+  std::string from, to;  // the call that makes it, and its last reader
 };
 // At the peak, largest first.
 std::vector<Holding> holdings(const Scheme& scheme, const Plan& plan, Tier tier);
 
-// `top`: so many rows of tensors, the rest in one; 0: all of them.
+// `top`: how many tensors get a row of their own, 0 for all; the others share one row.
 std::string owner_table(const Scheme& scheme, const Plan& plan, By by, int64_t top);
 
-// Adds "by": [...] and "peak_at": {...} and, where the host is used, both with "host_" before.
+// Adds "by": [...] and "peak_at": {...}, and if the host is used the same with the prefix "host_".
 void add_owners(nlohmann::json& out, const Scheme& scheme, const Plan& plan, By by, int64_t top);
 
 // Two plans by category, side by side.

@@ -22,7 +22,7 @@ struct Box {
   bool meets(const Box& o) const { return x0 < o.x1 && o.x0 < x1 && y0 < o.y1 && o.y0 < y1; }
 };
 
-// A span with some air around it, so that no point sits on the frame.
+// The range with some margin, so that no point is on the frame.
 std::pair<double, double> with_air(double least, double most) {
   const double air = most > least ? 0.08 * (most - least) : 0.1 * std::max(most, 1e-9);
   return {std::max(0.0, least - air), most + air};
@@ -106,7 +106,7 @@ class Plot {
     taken_.push_back({left ? at - wide : at, kTop, left ? at : at + wide, kTop + 18});
   }
 
-  // Less memory than a point has costs the time of the next one to the left: a staircase.
+  // A staircase: with less memory than a point needs, only the next point to the left is possible.
   void draw_front(Svg& svg) {
     std::string path;
     double last = 0;
@@ -135,7 +135,7 @@ class Plot {
     for (const ParetoPoint& p : chart_.points) {
       taken_.push_back({x(p) - 5, y(p) - 5, x(p) + 5, y(p) + 5});
     }
-    // The faint ones first, so that they cover nobody.
+    // Faint points are drawn first, so that they cover no others.
     for (const bool faint : {true, false}) {
       for (size_t k = 0; k < order_.size(); ++k) {
         const int i = order_[k];
@@ -153,7 +153,8 @@ class Plot {
     for (size_t k = 0; k < order_.size(); ++k) draw_number(svg, order_[k], k + 1);
   }
 
-  // Where there is room around the point; nowhere: the hint and the list must do.
+  // Draws the number where there is room around the point; if there is none, the hint and the list
+  // must do.
   void draw_number(Svg& svg, int i, size_t number) {
     const ParetoPoint& p = chart_.points[i];
     const std::string text = std::to_string(number);
@@ -198,7 +199,7 @@ class Plot {
 
   const ParetoChart& chart_;
   std::vector<bool> faint_;
-  std::vector<int> order_;  // by memory: the numbers of the points
+  std::vector<int> order_;  // points by memory; a point's position is its number
   Scale bytes_, seconds_;
   std::vector<Box> taken_;
 };

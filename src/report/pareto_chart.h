@@ -1,5 +1,5 @@
-// Memory against time: what each choice costs, in SVG. Points that another beats in both are faint,
-// the chosen one is ringed; numbers at the points refer to the list beside the plot.
+// Memory against time of each choice, in SVG. Points that another point beats in both are faint,
+// and the chosen one has a ring. The numbers at the points refer to the list beside the plot.
 #pragma once
 #include <optional>
 #include <string>
@@ -23,7 +23,7 @@ struct ParetoChart {
   std::optional<Bytes> budget = {};
 };
 
-// Per point: is there another that is no worse in both and better in one, or an equal one earlier?
+// Per point: whether another is no worse in both and better in one, or an earlier one is equal.
 std::vector<bool> dominated(const std::vector<ParetoPoint>& points);
 
 std::string pareto_chart(const ParetoChart& chart);

@@ -33,7 +33,7 @@ nlohmann::json read_profile(const fs::path& folder) {
 void check_profile_folder(const fs::path& folder) {
   if (folder.empty()) fail("--out: wanted a folder, found ''");
   if (!fs::exists(folder)) {
-    // What can be made can be unmade: refused now, not after the run.
+    // Tries to create and remove the folder, so that it is refused now and not after the run.
     std::error_code error;
     fs::path made = fs::absolute(folder);
     while (made.has_parent_path() && !fs::exists(made.parent_path())) made = made.parent_path();

@@ -15,10 +15,10 @@ void check_profile_folder(const std::filesystem::path& folder);
 struct ProfileFile {
   std::string name, text;
 };
-// Each is complete on disk before the first takes its place.
+// All files are complete on disk before the first one is moved to its name.
 void write_profile(const std::filesystem::path& folder, const std::vector<ProfileFile>& files);
 
-// profile.json of such a folder; an Error that names it when it is none.
+// profile.json of such a folder; throws an Error that names the folder if it is not one.
 nlohmann::json read_profile(const std::filesystem::path& folder);
 
 }  // namespace adjoint

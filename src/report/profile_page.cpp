@@ -1,5 +1,5 @@
-// Cards with what matters, then memory, the pictures, and time. Bars are plain HTML; the four
-// colours are Okabe and Ito's, which the colour-blind tell apart, in the order of lightness.
+// Cards with the main numbers, then memory, the charts, and time. Bars are plain HTML; the four
+// colours are from Okabe and Ito's palette for colour-blind readers, in order of lightness.
 #include "report/profile_page.h"
 
 #include <fmt/format.h>

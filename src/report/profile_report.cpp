@@ -120,7 +120,7 @@ json full_profile_json(const Profile& p) {
   const Timings timings = timings_of(p.scheme, p.plan, p.measured.call_seconds);
   costs.learn(p.scheme, timings);
   out["calls_s"] = timings;
-  out["slower"] = costs.ratio;  // than a sheet of the machine's peak says, per op
+  out["slower"] = costs.ratio;  // per op: measured time over the time by the machine's peak
   out["about"] = p.step.title;
   return out;
 }

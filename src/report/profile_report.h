@@ -1,4 +1,4 @@
-// A profile: what was predicted of a step beside what a run of it found, for people and machines.
+// A profile: what was predicted for a step beside what a run measured, for people and machines.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace adjoint {
 
-// Which step it was. A profile's times are good for the same model on the same machine only.
+// Which step was profiled. The times are valid only for the same model on the same machine.
 struct ProfiledStep {
   std::string model;        // its name
   std::string fingerprint;  // of its scheme (train/save.h)
@@ -31,11 +31,11 @@ struct Profile {
 // {"predicted_peak_bytes", "measured_peak_bytes", "witness_bytes", "predicted_step_s",
 // "measured_step_s", "categories"}, and beside them host_*, library_bytes, flops and utilization.
 nlohmann::json profile_json(const Profile& profile);
-// The same, which step it was, and tables of time: what a profile's folder keeps.
+// The same, the step's identity, and tables of time, as the profile's folder keeps it.
 nlohmann::json full_profile_json(const Profile& profile);
 std::string profile_table(const Profile& profile);
 
-// Of the machine's measured peak, in 0..1.
+// Shares of the machine's measured peak, in 0..1.
 struct Utilization {
   double model = 0, hardware = 0;
 };

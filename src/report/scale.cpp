@@ -22,7 +22,7 @@ double round_step(double span, int wanted) {
   return 10 * power;
 }
 
-// `unit` is the size of one in the labels.
+// `unit` is the value of 1 in the labels.
 Scale scale_in(double from, double to, int wanted, double unit, std::string_view suffix,
                double least) {
   if (!(to > from)) to = from + unit;

@@ -17,7 +17,7 @@ struct Scale {
   double at(double value) const { return to > from ? (value - from) / (to - from) : 0; }
 };
 
-// About `wanted` ticks between the two, ends included where they are round.
+// About `wanted` ticks from one to the other; the ends are ticks if they are round.
 Scale bytes_scale(double from, double to, int wanted);    // 0, 2 GiB, 4 GiB
 Scale seconds_scale(double from, double to, int wanted);  // 0, 50 ms, 100 ms
 Scale count_scale(double from, double to, int wanted);    // 0, 200, 400

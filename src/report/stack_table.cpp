@@ -47,7 +47,7 @@ std::map<std::string, std::string> lines_by_source(const Scheme& scheme) {
   std::string line;
   std::getline(text, line);
   const auto plain = [&](std::string line) {
-    // %12 block[0].qkv: ... (%3, %4): objects by what they are.
+    // In %12 block[0].qkv: ... (%3, %4), numbers of objects become their sources.
     std::string out;
     for (size_t i = 0; i < line.size();) {
       if (line[i] != '%') {

@@ -10,8 +10,8 @@ namespace adjoint {
 // One line per functor: name, law, matches by kind, and how many morphisms it left.
 std::string stack_table(const std::vector<Applied>& applied);
 
-// By source: the lines of `after` that `before` lacks (+), those that it has no more (-), and those
-// that differ (~, the new one).
+// The difference of two schemes, by source: lines that were added (+), removed (-) or changed (~,
+// with the new line).
 std::string scheme_difference(const Scheme& before, const Scheme& after);
 
 }  // namespace adjoint

@@ -19,7 +19,8 @@ double TimeRow::total_flops() const { return std::accumulate(flops.begin(), flop
 
 namespace {
 
-// block[3].layer_norm#2:grad.out -> layer_norm:grad; which epoch repeats a call does not matter.
+// block[3].layer_norm#2:grad.out -> layer_norm:grad; the epoch of a recomputed call does not
+// matter.
 std::string short_name(const std::string& source) {
   const size_t colon = source.find(':');
   std::string path = source.substr(0, colon);

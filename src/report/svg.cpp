@@ -73,7 +73,7 @@ double text_width(std::string_view text, double size) {
   double em = 0;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte >> 6) == 2) continue;  // goes on a character
+    if ((byte >> 6) == 2) continue;  // continues a character
     constexpr std::string_view narrow = " .,:;|!'()[]ijltfrI";
     em += narrow.find(c) != std::string_view::npos ? 0.36
           : c == 'm' || c == 'w' || c == 'M'       ? 0.95
@@ -90,7 +90,7 @@ std::string fitted(std::string_view text, double size, double width) {
     while (!text.empty() && (static_cast<unsigned char>(text.back()) >> 6) == 2) {
       text.remove_suffix(1);
     }
-    // A lone first byte of a longer character goes too.
+    // The first byte of a cut character is removed, too.
     if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xc0) text.remove_suffix(1);
   }
   return std::string(text) + "\xe2\x80\xa6";

@@ -1,6 +1,5 @@
-// A small writer of SVG: text escaped, numbers short, nothing that a browser of today or a
-// printer's converter would not understand. Written by hand: a library would hide the five elements
-// that the charts need.
+// A small SVG writer. It escapes text, keeps numbers short, and uses only what browsers and
+// converters for print understand. Written by hand, because the charts need five elements.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,15 +7,15 @@
 
 namespace adjoint {
 
-// &, <, >, quotes; what XML cannot say (control characters, bytes that are no UTF-8) becomes
+// Escapes &, <, > and quotes; what XML cannot represent (control characters, invalid UTF-8) becomes
 // U+FFFD.
 std::string xml_escape(std::string_view text);
 // At most two decimals, no trailing zeros: 3, 3.5, 0.25.
 std::string short_number(double number);
 
-// A guess of a text's width in pixels, on the wide side: fonts differ.
+// An estimate of a text's width in pixels, rather too wide, because fonts differ.
 double text_width(std::string_view text, double size);
-// The text, or its beginning and an ellipsis.
+// The text, cut and ended by an ellipsis if it is wider than `width`.
 std::string fitted(std::string_view text, double size, double width);
 
 enum class Anchor : uint8_t { kStart, kMiddle, kEnd };

@@ -57,7 +57,7 @@ std::vector<Owner> owners(const Plan& plan, Tier tier) {
     const Storage& s = plan.storages[i];
     if (s.tier != tier) continue;
     for (const Tenant& t : s.tenants) {
-      if (t.to < t.from) continue;  // state that the first call writes
+      if (t.to < t.from) continue;  // state that the first call overwrites
       found.push_back({.storage = static_cast<int>(i),
                        .object = t.object,
                        .category = t.category,
@@ -112,7 +112,7 @@ std::vector<Moment> moments_of(const Plan& plan, int parts, const std::vector<do
   return moments;
 }
 
-// In moments. `shown` of the body's `parts` stand in the timeline.
+// Sections, in moments. The timeline shows `shown` of the body's `parts`.
 std::vector<Stretch> sections_of(const Plan& plan, int parts, int shown) {
   const int calls = static_cast<int>(plan.calls.size()), body = plan.body_end - plan.body_begin;
   std::vector<Stretch> sections;
@@ -130,8 +130,8 @@ std::vector<Stretch> sections_of(const Plan& plan, int parts, int shown) {
   return sections;
 }
 
-// Divides moments [begin, end) of one part of a section. Calls that a chunked readout or an update
-// without clipping puts elsewhere do not cut a phase into pieces.
+// Divides moments [begin, end) into phases. Calls out of order, as a chunked readout or an update
+// without clipping has them, do not split a phase.
 void add_phases(const std::vector<Kind>& kind, int begin, int end, std::vector<Stretch>& phases) {
   const auto is_backward = [](Kind k) { return k == Kind::kBackward || k == Kind::kRecomputation; };
   int first = end, last = begin - 1;
@@ -139,7 +139,7 @@ void add_phases(const std::vector<Kind>& kind, int begin, int end, std::vector<S
   for (int i = begin; i < end; ++i) {
     if (is_backward(kind[i])) first = std::min(first, i), last = i;
   }
-  if (first == end) {  // nothing backward: the update begins where nothing forward follows
+  if (first == end) {  // no backward: the update begins after the last forward call
     while (update > begin && kind[update - 1] == Kind::kUpdate) --update;
     first = update, last = update - 1;
   }
@@ -153,8 +153,8 @@ void add_phases(const std::vector<Kind>& kind, int begin, int end, std::vector<S
 
 void add_blocks(const Scheme& scheme, const Plan& plan, const std::vector<Moment>& moments,
                 const Stretch& phase, std::vector<Stretch>& blocks) {
-  if (phase.name == "update") return;  // goes through the parameters once more, in small steps
-  if (moments[phase.first].place < plan.body_begin) return;  // so does a prologue
+  if (phase.name == "update") return;  // the update passes over all blocks in short calls
+  if (moments[phase.first].place < plan.body_begin) return;  // and so does a prologue
   std::vector<Stretch> found;
   std::map<std::string, int> seen;
   for (int i = phase.first; i <= phase.last; ++i) {
@@ -162,7 +162,7 @@ void add_blocks(const Scheme& scheme, const Plan& plan, const std::vector<Moment
     if (m.phase == Phase::kUpdate) continue;
     const std::string block = block_of(m.source);
     if (block.empty() || !seen.emplace(block, i).second) {
-      // What is outside, behind the last block, belongs to none.
+      // Calls after the last block belong to no block.
       if (block.empty() || found.empty()) continue;
       if (found.back().name == block) found.back().last = i;
       continue;

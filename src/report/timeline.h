@@ -1,5 +1,5 @@
-// The memory of a planned step over its time: whose bytes are alive at every call, and what runs
-// there (phase, block, part of the batch). Tables, charts and traces are readings of this.
+// The memory of a planned step over time: which objects' bytes are alive at every call, and what
+// runs there (phase, block, part of the batch). Tables, charts and traces are made from this.
 #pragma once
 #include <array>
 #include <string>
@@ -12,24 +12,24 @@ namespace adjoint {
 using CategoryBytes = std::array<int64_t, kNumCategories>;
 int64_t total(const CategoryBytes& bytes);
 
-// Layers of a chart from the bottom up: what stays, then what comes and goes.
+// Layers of a chart from the bottom up: first what stays for the whole step, then the rest.
 constexpr std::array<Category, kNumCategories> kLayers = {
     Category::kParameters, Category::kOptimizer,   Category::kOther,
     Category::kGradients,  Category::kActivations, Category::kWorkspace};
 
-// One run of a planned call. A body of n parts stands n times in a timeline.
+// One execution of a planned call. A timeline repeats the body once per part.
 struct Moment {
   int place = 0;                // in the order
   int part = 0;                 // of the batch; 0 outside the body
   double begins = 0, ends = 0;  // seconds, or calls where no seconds are known
 };
 
-// What runs at one call, in the words that people use for it.
+// What a call is for.
 enum class Kind : uint8_t { kForward, kBackward, kRecomputation, kUpdate };
 std::string_view name(Kind kind);
 Kind kind_of(const Morphism& morphism);
 
-// Neighbouring moments, the last one included.
+// Consecutive moments, from first to last inclusive.
 struct Stretch {
   int first = 0, last = 0;
   std::string name = {};
@@ -46,38 +46,38 @@ struct Timeline {
   std::vector<Moment> moments = {};
   std::vector<Kind> kinds = {};  // per place
   bool in_seconds = false;
-  std::string clock = {};              // whose seconds they are
-  int parts = 1;                       // how often the body runs
-  bool body_once = false;              // there are too many parts to show: the body stands once
+  std::string clock = {};  // where the seconds come from
+  int parts = 1;           // how often the body runs
+  bool body_once = false;  // there are too many parts to show, so the body is shown once
   std::vector<Stretch> sections = {};  // "prologue", "part 1 of 4", ..., "epilogue"; one: "step"
-  // Forward until the first call backward, backward until the last one, then update; in every
-  // section.
+  // In every section: forward until the first backward call, backward until the last one, then
+  // update.
   std::vector<Stretch> phases = {};
-  // Per phase forward and backward: from a block's first call there to the next block's.
+  // In forward and backward phases: from a block's first call to the next block's first call.
   std::vector<Stretch> blocks = {};
 
   double length() const { return moments.empty() ? 0 : moments.back().ends; }
-  int peak_moment() const;  // the first at the peak's place; -1: there are no calls
+  int peak_moment() const;  // the first moment at the peak; -1: there are no calls
 };
 
 struct TimelineOptions {
   Tier tier = Tier::kDevice;
   std::vector<double> seconds = {};  // per planned call (StepTime::seconds); none: equally wide
   std::string clock = {};            // "predicted for cpu", "measured"
-  int most_parts = 8;                // a body of more is shown once
+  int most_parts = 8;                // a body of more parts is shown once
 };
 Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOptions& options);
 
-// The path up to its first index, "block[3]"; "" for what is in no block.
+// The path up to its first index, "block[3]"; "" for sources outside of blocks.
 std::string block_of(const Source& source);
 
 // "at block[11].up:grad, backward of block[11], call 412 of 731".
 std::string moment_in_words(const Scheme& scheme, const Plan& plan, int place);
 
-// Who owns bytes of a storage, and from which place to which, both included.
+// An owner of some bytes of a storage, from one place in the order to another, both included.
 struct Owner {
   int storage = 0;
-  Value object = -1;  // none: the workspace of the call at `from`
+  Value object = -1;  // -1: the workspace of the call at `from`
   Category category = Category::kOther;
   int from = 0, to = 0;
   Bytes size = {0};

@@ -46,13 +46,13 @@ class Trace {
   }
 
  private:
-  static constexpr auto kReplace = Json::error_handler_t::replace;  // names that are no UTF-8
+  static constexpr auto kReplace = Json::error_handler_t::replace;  // for names that are not UTF-8
 
   bool has_lanes() const { return plan_.target == Target::kCuda && plan_.host.size.count > 0; }
 
-  // Calls one after the other, or each lane by itself: phases, blocks and counters then go by the
-  // work's clock. Whole nanoseconds, which viewers count in: neighbours then meet and never
-  // overlap.
+  // Calls follow one another, or run on their own lanes; phases, blocks and counters then follow
+  // the lane of the arithmetic. Times are whole nanoseconds, the unit of viewers, so that
+  // neighbours never overlap.
   void lay_out(const std::vector<double>& seconds) {
     const auto whole = [](double s) { return static_cast<int64_t>(std::llround(1e9 * s)); };
     if (!has_lanes()) {
@@ -161,7 +161,7 @@ class Trace {
     add(e);
   }
 
-  // Each category a series, and their sum. A value holds until the next one.
+  // One series per category, and their sum. A value is valid until the next one.
   void counters(const Timeline& t, const std::string& what) {
     CategoryBytes before = {};
     bool first = true;
