@@ -9,7 +9,7 @@
 
 namespace adjoint {
 
-// 4 TiB of tokens: products of sizes below it cannot overflow.
+// 4 TiB of tokens; products of sizes below this cannot overflow.
 static constexpr int64_t kMaxBatchTokens = int64_t{1} << 40;
 
 Batches::Batches(std::span<const int32_t> tokens, int64_t batch, int64_t context, uint64_t seed,
@@ -84,7 +84,7 @@ void Prefetcher::fill_ahead() {
   while (true) {
     changed_.wait(lock, [this] { return !ready_ || stop_; });
     if (stop_) return;
-    // Unlocked: until ready_ is set nobody else looks at back_.
+    // Unlocked, because no other thread reads back_ until ready_ is set.
     lock.unlock();
     batches_.fill(back_.step, back_.tokens.data(), back_.targets.data());
     lock.lock();

@@ -1,6 +1,6 @@
-// Random crops of the tokens. Which crop sample i of step s takes is a pure function of the seed,
-// the step, the split and i, so that a resumed run, or one split over ranks or micro-batches, reads
-// what the plain run reads. Nothing is shuffled and nothing is kept.
+// Random crops of the tokens. The crop of sample i of step s is a pure function of the seed, the
+// step, the split and i, so that a resumed run, or one that is split over ranks or microbatches,
+// reads the same data as the plain run. Nothing is shuffled, and there is no state.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -58,7 +58,7 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ready_ = false, stop_ = false;
-  std::thread thread_;  // last: it starts when all else is there
+  std::thread thread_;  // last member: it starts when all others are constructed
 };
 
 }  // namespace adjoint

@@ -14,8 +14,8 @@ struct Corpus {
   std::vector<int32_t> train, validation;
 };
 
-// The first 1 - `val_fraction` of the tokens trains, the rest validates. In order, not shuffled:
-// neighbouring crops overlap, so a shuffled validation part would have been trained on.
+// The first 1 - `val_fraction` of the tokens are for training, the rest for validation. They are
+// not shuffled: crops overlap, so tokens of a shuffled validation part would have been trained on.
 Corpus split_corpus(std::vector<int32_t> tokens, double val_fraction);
 
 }  // namespace adjoint

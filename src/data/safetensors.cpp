@@ -1,5 +1,5 @@
-// The order of the checks is the order of trust: the length of the header against the file, the
-// header against JSON, each entry against its dtype and shape, and only then its place in the data.
+// Each check relies on the ones before it: the length of the header fits the file, the header is
+// JSON, each entry agrees with its dtype and shape, and only then its range in the data is checked.
 #include "data/safetensors.h"
 
 #include <fcntl.h>
@@ -173,7 +173,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
       metadata_[key] = value;
     }
   }
-  // By end as well: an empty tensor comes before the one that starts at the same byte.
+  // By end as well, so that an empty tensor comes before the one that starts at the same byte.
   std::stable_sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) {
     return std::pair(begin_of(a), a.size) < std::pair(begin_of(b), b.size);
   });

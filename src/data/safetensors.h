@@ -2,8 +2,8 @@
 //   8 bytes   length of the header, little-endian
 //   header    JSON: name -> dtype, shape, [begin, end) in the data; "__metadata__" -> strings
 //   data      the tensors, row-major, one after another, without gaps
-// Nothing in a file is believed before it is checked: files come from strangers. Written by hand:
-// the format's own library is in Rust, and the header is JSON.
+// Everything in a file is checked, because files come from strangers. Written by hand: the format's
+// own library is in Rust, and the header is JSON.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -25,13 +25,14 @@ struct SafetensorView {
   std::string name;
   std::string dtype;  // "F32", "BF16", "F16", "F64", "I64", "I32", ...
   std::vector<int64_t> shape;
-  // In a file read, unaligned where its writer did not pad the header: copy, do not cast.
+  // In a file that was read this may be unaligned, if its writer did not pad the header: copy, do
+  // not cast.
   const void* data = nullptr;
   Bytes size;
 };
 
-// Streams the tensors, without copying them. Wider dtypes go first, so that all are aligned; the
-// order is otherwise kept. The caller commits.
+// Writes the tensors without copying them. Wider dtypes come first, so that all are aligned; the
+// order is otherwise kept. The caller commits the file.
 void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors,
                        const std::map<std::string, std::string>& metadata);
 
@@ -50,7 +51,7 @@ class SafetensorsFile {
   const SafetensorView* find(std::string_view name) const;
 
  private:
-  std::shared_ptr<const std::byte> bytes_;  // its deleter unmaps
+  std::shared_ptr<const std::byte> bytes_;  // its deleter unmaps the file
   std::map<std::string, std::string> metadata_;
   std::vector<SafetensorView> tensors_;
   std::unordered_map<std::string_view, size_t> index_of_;  // views of the names in tensors_

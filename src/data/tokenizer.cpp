@@ -1,5 +1,5 @@
-// A vocabulary is an array of strings; a token is an index into it. What differs between the kinds
-// is how text is cut into pieces, so that each class below is its cut and its lookup.
+// A vocabulary is an array of strings; a token is an index into it. The kinds differ in how they
+// cut text into pieces, so each class below is its way to cut, and a lookup.
 #include "data/tokenizer.h"
 
 #include <fmt/format.h>
@@ -127,8 +127,8 @@ class CharTokenizer : public Tokenizer {
 
 bool is_space(char32_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Letters, digits and '_' in ASCII; above it all but the blocks of spaces and marks, so that words
-// of every script stay whole without a table of Unicode's categories.
+// Letters, digits and '_' in ASCII; above ASCII everything but the blocks of spaces and
+// punctuation, so that words of every script stay whole without a table of Unicode's categories.
 bool is_word(char32_t c) {
   if (c < 0x80) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -137,9 +137,10 @@ bool is_word(char32_t c) {
   return !mark;
 }
 
-// A piece is a run of word characters or one mark, either with the one space before it, or else
-// one white-space character. The pieces of a text, joined, are the text: that is why spaces are
-// kept, and carrying them saves a third of the tokens. "Go, \nnow" -> "Go" "," " " "\n" "now".
+// A piece is a word or one punctuation mark, either with the single space before it, or else one
+// white-space character. The pieces of a text, concatenated, are the text, so spaces are kept;
+// attaching them to the next piece saves a third of the tokens. "Go, \nnow" -> "Go" "," " " "\n"
+// "now".
 class WordTokenizer : public Tokenizer {
  public:
   explicit WordTokenizer(Vocabulary vocab) : vocab_(std::move(vocab)) {
@@ -188,7 +189,7 @@ class WordTokenizer : public Tokenizer {
   json to_json() const override { return {{"kind", "word"}, {"vocab", vocab_}}; }
 
  private:
-  // No piece of a text can be this: marks stand alone.
+  // No piece of a text can be this, because a punctuation mark is a piece by itself.
   static constexpr const char* kUnknown = "<unk>";
 
   template <class Visit>

@@ -24,16 +24,17 @@ class Tokenizer {
 
   virtual std::string kind() const = 0;
   virtual int64_t vocab_size() const = 0;
-  // An Error says which symbol the vocabulary lacks, or where the text is not text.
+  // Throws an Error that says which symbol the vocabulary lacks, or where the text is not valid
+  // UTF-8.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  // An Error names a token outside the vocabulary.
+  // Throws an Error that names a token outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
   // {"kind": "char", "vocab": ["\n", " ", "a", ...]}; a byte tokenizer has no "vocab".
   virtual nlohmann::json to_json() const = 0;
 };
 
-// Of tiny Shakespeare's 15,030 distinct pieces this many leave 2% of its text unknown; the rarer
-// ones would nearly double the output layer, for words seen a few times each.
+// With this many of tiny Shakespeare's 15,030 distinct pieces 2% of its text is unknown; the rarer
+// ones would nearly double the output layer, for words that occur a few times each.
 inline constexpr int64_t kDefaultMaxWords = 8192;
 
 // Learns the vocabulary from `text`. `max_vocab` limits a word vocabulary, <unk> included; 0 is no

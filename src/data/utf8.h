@@ -1,7 +1,6 @@
-// Text as Unicode code points. Strict, since a lenient reading would not give the same bytes back:
-// overlong forms, surrogates and values above U+10FFFF are not text here, and neither is NUL, the
-// surest sign of a binary file. Written by hand: a Unicode library would replace these few lines
-// only.
+// Text as Unicode code points. Strict, because a lenient decoder could not give the same bytes
+// back: overlong forms, surrogates and values above U+10FFFF are refused, and so is NUL, the surest
+// sign of a binary file. Written by hand: a Unicode library would replace these few lines only.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Bytes on a device, owned. Only `run` makes them.
+// Owned bytes on a device. Only the room `run` makes buffers.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -9,7 +9,7 @@ namespace adjoint {
 
 constexpr Bytes kAlignment{64};  // a cache line, and the widest vector
 
-// The host's, the GPU's, or the host's where the GPU reaches it without a detour.
+// Host memory, GPU memory, or pinned host memory, which the GPU can copy directly.
 enum class Memory : uint8_t { kHost, kGpu, kPinned };
 
 struct FreeBuffer {
@@ -20,7 +20,7 @@ struct FreeBuffer {
 class Buffer {
  public:
   Buffer() = default;
-  // When there is not that much memory: MachineError, of a GPU Error.
+  // Throws if there is not enough memory: a MachineError, or an Error on a GPU.
   explicit Buffer(Bytes size, Memory memory = Memory::kHost);
 
   std::byte* data() const { return data_.get(); }

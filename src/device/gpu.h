@@ -1,6 +1,6 @@
-// The little of CUDA that rooms other than `ops` need: the GPU, its memory, one stream of work, and
-// steps that are recorded once and launched whole. Without CUDA in the binary, or without a GPU,
-// asking for any of it is an Error that says which; a GPU that fails is a MachineError.
+// The parts of CUDA that rooms other than `kernels` need: the GPU, its memory, streams, and steps
+// that are recorded once and launched as a graph. Without CUDA in the binary, or without a GPU,
+// every call throws an Error that says what is missing; a failure of the GPU is a MachineError.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ struct Gpu {
   int multiprocessors = 0;
   Bytes memory = {0};
 };
-bool has_cuda();        // this binary knows CUDA
+bool has_cuda();        // this binary was built with CUDA
 bool has_gpu();         // and this machine has a GPU that it can use
 const Gpu& open_gpu();  // the first one; Error
 Bytes free_gpu_memory();
@@ -34,15 +34,15 @@ class GpuStream {
   void* handle() const { return stream_; }  // a cudaStream_t
   void copy(void* to, const void* from, Bytes size);
   void fill(void* to, std::byte with, Bytes size);
-  // With random numbers below 2, whatever floating dtype they are read in, all but the last bytes:
-  // a GPU multiplies zeros faster than what a step has.
+  // Fills memory, except for a few bytes at the end, with random numbers below 2 in every floating
+  // dtype: a GPU multiplies zeros faster than the numbers of a step.
   void fill_with_noise(void* to, Bytes size);
   void synchronize();
-  // What is enqueued from now on begins when another stream has passed its mark.
+  // Work that is enqueued from now on begins when the other stream has passed its mark.
   void wait_for(const GpuClock& clock, size_t mark);
 
-  // What is enqueued between the two is recorded, not run: here, and on streams that wait for this
-  // one meanwhile, for which this one must have waited at the end.
+  // Work that is enqueued between begin and end is recorded and not run. That holds for this stream
+  // and for streams that wait for it meanwhile; this one must wait for them before the end.
   void begin_recording();
   class Recording;
   std::shared_ptr<Recording> end_recording();
@@ -53,8 +53,8 @@ class GpuStream {
   void* stream_ = nullptr;
 };
 
-// What the calls enqueue, recorded. Where one of them throws, no recording stays open: the stream
-// then runs what it is given, as before.
+// Records what the calls enqueue. If one of them throws, the recording is dropped, and the stream
+// runs work as before.
 template <class Stream, class Calls>
 auto recorded(Stream& stream, const Calls& calls) {
   stream.begin_recording();
@@ -84,8 +84,8 @@ class GpuClock {
   std::vector<void*> events_;
 };
 
-// Memory of the GPU, or of the host where the GPU reaches it without a detour. Of a GPU that has
-// less: an Error with the bytes wanted and free. Of a host: a MachineError.
+// GPU memory, or pinned host memory. If there is not enough: an Error with the wanted and free
+// bytes for a GPU, a MachineError for the host.
 void* allocate_gpu(Bytes size);
 void* allocate_pinned(Bytes size);
 void release_gpu(void* data);

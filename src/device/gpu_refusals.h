@@ -1,5 +1,5 @@
-// Why a GPU cannot be used, or not for this, in one sentence each: said of what was found, so that
-// a machine without a GPU can tell that they are right.
+// Why a GPU cannot be used, one sentence per reason. The sentences are functions of what was found,
+// so that they can be tested on a machine without a GPU.
 #pragma once
 #include <string>
 
@@ -7,11 +7,11 @@
 
 namespace adjoint {
 
-// What CUDA says of a machine. Versions are CUDA's numbers, 13000 for 13.0; 0: there is none.
+// What CUDA reports of a machine. Versions are CUDA's numbers, 13000 for 13.0; 0: none.
 struct GpuFound {
   int driver = 0, runtime = 0;
   int count = 0;             // of GPUs
-  std::string trouble = {};  // CUDA's own words, where it could not even count
+  std::string trouble = {};  // CUDA's message, if it could not count GPUs
   std::string name = {};     // of the first, and its compute capability
   int major = 0, minor = 0;
 };

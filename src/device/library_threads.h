@@ -1,12 +1,12 @@
-// How many threads a library counts on. oneDNN sizes its scratchpads by what OpenMP says on the
-// calling thread, and OpenMP keeps that number for each thread apart: a new std::thread begins with
-// the default, whatever set_num_threads said elsewhere. So whoever sizes or prepares a kernel says
-// the number that the call itself carries, and no thread can size anything by another one.
+// Sets how many threads a library assumes. oneDNN sizes its scratchpads by OpenMP's number of
+// threads, which OpenMP keeps per thread: a new thread begins with the default, not with what
+// set_num_threads set elsewhere. So code that sizes or prepares a kernel sets the number that the
+// call itself has, and the result is the same on every thread.
 #pragma once
 
 namespace adjoint {
 
-// While it lives, libraries on this thread count on `count` threads.
+// While it exists, libraries that are called from this thread assume `count` threads.
 class LibraryThreads {
  public:
   explicit LibraryThreads(int count);

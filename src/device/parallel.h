@@ -1,6 +1,6 @@
-// The one way to use several cores. Work is cut into contiguous ranges, one per thread, so who does
-// what depends on nothing but the counts. OpenMP underneath, so that oneDNN and we share one pool;
-// std::thread in the tsan build, because ThreadSanitizer does not understand libgomp.
+// The one way to use several cores. Work is cut into contiguous ranges, one per thread, which
+// depend on nothing but the counts. It uses OpenMP, so that oneDNN and we share one pool of
+// threads; the tsan build uses std::thread, because ThreadSanitizer does not understand libgomp.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace adjoint {
 int num_threads();
 void set_num_threads(int count);
 
-// For tests: the least work worth a thread, whatever the caller thinks. 0: the caller is right.
+// For tests: replaces the grain of all callers; 0: callers' own grains hold.
 void set_grain(int64_t grain);
 int64_t grain_or(int64_t callers);
 
@@ -41,7 +41,7 @@ void parallel_for(int64_t n, int64_t grain, const Body& body) {
   run(0);
   for (std::thread& other : others) other.join();
 #else
-  // The runtime may give fewer threads than asked for, one inside a parallel region.
+  // The runtime may give fewer threads than wanted; inside a parallel region it gives one.
 #pragma omp parallel num_threads(static_cast <int>(wanted))
   for (int64_t t = omp_get_thread_num(); t < wanted; t += omp_get_num_threads()) run(t);
 #endif
@@ -49,7 +49,7 @@ void parallel_for(int64_t n, int64_t grain, const Body& body) {
 
 }  // namespace adjoint
 
-// Functions with this mark are compiled for AVX-512, AVX2 and plain x86-64; the loader picks.
+// Functions with this mark are compiled for AVX-512, AVX2 and plain x86-64, and the loader chooses.
 #if defined(__x86_64__) && !ADJOINT_NO_CLONES && !defined(__clang__)
 #define ADJOINT_SIMD \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), noinline))

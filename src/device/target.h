@@ -1,4 +1,5 @@
-// Whose kernels a plan is for: their workspaces differ, and so do the memories of its arenas.
+// The device that a plan is for. It determines kernels, their workspaces, and the memory of the
+// arenas.
 #pragma once
 #include <cstdint>
 #include <string_view>

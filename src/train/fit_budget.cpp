@@ -81,7 +81,7 @@ Costs costs_for(const FitWish& wish, const BoundModel& model, int threads) {
       .target = profile.value("device", "cpu") == "cuda" ? Target::kCuda : Target::kCpu};
   Costs costs{.sheet = measured_sheet(peak), .threads = threads};
   costs.ratio = numbers_of(profile["slower"]);
-  // With other threads a call takes another time; what its kind is beside the sheet remains.
+  // With another number of threads single calls take other times, so only the ratio per op is used.
   if (peak.threads == threads || peak.target == Target::kCuda)
     costs.measured = numbers_of(profile["calls_s"]);
   return costs;
@@ -102,7 +102,8 @@ FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepO
                      .costs = costs_for(wish, model, threads),
                      .may_approximate = wish.may_approximate,
                      .batch = model.batch()};
-  // Stacks are compared by one measure: of most of them no product was ever timed.
+  // Timed products are ignored, because most stacks have products that were never timed, and stacks
+  // must be compared by one measure.
   options.costs.tuned.clear();
   options.costs.deterministic = step.deterministic;
   options.plan = plan_options(options.costs);

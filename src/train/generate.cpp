@@ -1,5 +1,5 @@
-// Every token runs the whole window once: causal attention makes what stands to the right harmless.
-// A cache of keys and values would spare the repetition; a scheme for it is work for later.
+// Every token runs the model on the whole window; causal attention ignores what is to the right of
+// it. A cache of keys and values would avoid the repetition, but there is no scheme for it yet.
 #include "train/generate.h"
 
 #include <algorithm>
@@ -42,8 +42,8 @@ int32_t sample(std::vector<double> logits, const SampleOptions& options, int64_t
   return order[0];
 }
 
-// The first numbers of a row. On a GPU no more than they is copied: all logits of a window may be
-// hundreds of megabytes.
+// The first `count` numbers of a row. On a GPU only these are copied, because all logits of a
+// window may be hundreds of megabytes.
 std::vector<double> row_of(const Run& run, Value v, int64_t row, int64_t count) {
   const Type& type = run.scheme()[v].type;
   const Strides& strides = run.plan().places[v].strides;

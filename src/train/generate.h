@@ -13,14 +13,14 @@ namespace adjoint {
 
 struct SampleOptions {
   int64_t tokens = 200;
-  double temperature = 0.8;  // 0: always the likeliest
+  double temperature = 0.8;  // 0: always the most likely token
   int64_t top_k = 0;         // 0: all
   uint64_t seed = 1;
 };
 
 class Generator {
  public:
-  // Wherever the options say, whatever the run was trained on.
+  // Runs on the target in `options`, whatever the run was trained on.
   Generator(const std::filesystem::path& run_folder, const PlanOptions& options);
 
   // The text that follows the prompt; `on_text` sees the prompt, then the text as it grows.

@@ -8,10 +8,10 @@ namespace adjoint {
 
 class LateProgress {
  public:
-  // How much of how much is done, and what is being done.
+  // A callback for progress: done, of how much, and what is being done.
   auto told() {
     return [this](int64_t done, int64_t of, const std::string& what) {
-      if (!bar_ || of != of_) bar_.emplace(of_ = of, 0);  // another stretch of the work
+      if (!bar_ || of != of_) bar_.emplace(of_ = of, 0);  // another phase of the work
       if (since_.seconds() > 2) bar_->show(done, what);
     };
   }

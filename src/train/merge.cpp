@@ -1,8 +1,8 @@
-// The merged matrix is found by asking the rewritten piece itself, in float64: f(W e_j, e_j) is its
-// column j, less f(0, 0); f(b, 0) is the bias. No rule is known by name, so this serves every
-// functor that adds something linear beside a linear map. A few random rows then tell whether the
-// piece is what was found. Costs one evaluation of what the stack added per sample's worth of
-// columns, and float64 copies of one piece at a time.
+// The merged matrix is found by evaluating the rewritten piece f in float64: column j is f(W e_j,
+// e_j) - f(0, 0), and f(b, 0) is the bias. No functor is known by name, so this works for every
+// functor that adds something linear to a linear map. A few random rows then check that the merged
+// map equals the piece. It costs one evaluation of the piece per batch of columns, and float64
+// copies of one piece at a time.
 #include "train/merge.h"
 
 #include <algorithm>
@@ -33,10 +33,11 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-constexpr int kProbes = 4;            // random rows that the merged map must answer alike
-constexpr double kLinearUpTo = 1e-9;  // of the largest answer: far above float64's rounding
+constexpr int kProbes = 4;  // random rows for which both must agree
+constexpr double kLinearUpTo =
+    1e-9;  // relative to the largest result; far above float64's rounding
 
-// What of a stack rewrites the model, written as text; what only sets attributes changes no weight.
+// The functors of a stack that rewrite the model. Those that only set attributes change no weight.
 Stack rewriting_part(const Stack& stack) {
   Stack part;
   for (StackedFunctor f : stack.functors) {
@@ -51,18 +52,19 @@ Stack rewriting_part(const Stack& stack) {
 // A linear map of the plain model, and what the stack made of it.
 struct Rewritten {
   int plain = 0;                   // its morphism in the plain scheme
-  Value x = -1, y = -1, out = -1;  // in the rewritten one; y is -1 where nobody needs it
+  Value x = -1, y = -1, out = -1;  // in the rewritten scheme; y is -1 if the piece does not read it
 };
 
-// Rewriting keeps the model's own morphisms, in order and under their sources, and shows their
-// readers another value.
+// A rewrite keeps the model's own morphisms, in order and with their sources, and redirects their
+// readers to another value.
 std::vector<Rewritten> find_rewritten(const Scheme& plain, const Scheme& after) {
   const auto key = [](const Morphism& m) { return m.op + " " + to_string(m.source); };
   std::map<std::string, std::vector<int>> places;
   for (size_t i = after.morphisms.size(); i-- > 0;) {
     places[key(after.morphisms[i])].push_back(static_cast<int>(i));
   }
-  // Per object of the plain scheme: what its maker makes now, and what its readers read now.
+  // Per object of the plain scheme: what its maker makes after the rewrite, and what its readers
+  // read.
   std::vector<Value> made(plain.objects.size(), -1), seen(plain.objects.size(), -1);
   for (const Value in : plain.inputs) {
     made[in] = after.find(plain[in].source).value_or(-1);
@@ -86,8 +88,8 @@ std::vector<Rewritten> find_rewritten(const Scheme& plain, const Scheme& after) 
   return all;
 }
 
-// What leads from x, y and parameters to the rewritten value, as a scheme of its own. Inputs: x, y
-// unless nobody needs it, then parameters.
+// The piece that computes the rewritten value from x, y and parameters, as a scheme of its own. Its
+// inputs are x, y (if it is read), then the parameters.
 Scheme piece_of(const Scheme& after, const Rewritten& r, const std::string& path) {
   std::vector<bool> needed(after.objects.size(), false);
   needed[r.out] = true;
@@ -116,10 +118,10 @@ Scheme piece_of(const Scheme& after, const Rewritten& r, const std::string& path
   return compact(std::move(piece));
 }
 
-// Values of parameters by source, as float64; codes are what they stand for.
+// Values of parameters by source, as float64; quantized ones are dequantized.
 using Parameters = std::map<std::string, Numbers>;
 
-// The piece as a function of columns: answers f(y, x) for pairs (y, x), a sample's rows at a time.
+// The piece as a function: evaluates f(y, x) for pairs (y, x), a sample's rows at a time.
 class Asked {
  public:
   Asked(const Scheme& piece, bool reads_y, const Parameters& parameters)
@@ -181,7 +183,7 @@ class Merger {
   Merger(const Scheme& plain, const Scheme& after, Parameters& parameters)
       : plain_(plain), after_(after), parameters_(parameters), readers_(readers(plain)) {}
 
-  // One map's weight and bias take in what stands beside it.
+  // Merges what the stack added to one linear map into its weight and bias.
   void merge(const Rewritten& r) {
     const Morphism& m = plain_.morphisms[r.plain];
     path_ = m.source.path;
@@ -207,7 +209,7 @@ class Merger {
       }
       return sum;
     };
-    // Columns, the origin, the bias, and the probes.
+    // Arguments: unit columns, zeros, the bias, and the random rows.
     std::vector<std::pair<Numbers, Numbers>> asked;
     for (int64_t j = 0; j < in; ++j) {
       Numbers unit(in, 0.0);
@@ -283,7 +285,7 @@ class Merger {
   std::string path_;
 };
 
-// What each code stands for, as the run itself decodes it.
+// Adds dequantized matrices, decoded by the run's own scheme.
 void add_decoded(const Scheme& evaluation, const SavedModel& saved, Parameters& parameters) {
   const std::vector<int> made_by = producers(evaluation);
   for (Morphism m : evaluation.morphisms) {
@@ -331,8 +333,8 @@ void write_folder(const SavePaths& from, const SavePaths& to, const Scheme& plai
                   const Parameters& parameters, int64_t step, const std::string& model) {
   check_writable(to);
   const FolderLock lock(to);
-  check_unheld(to);  // a run may have come and gone since it was asked
-  remove_run(to);    // what a run left that died before its first save
+  check_unheld(to);  // another run may have begun since the first check
+  remove_run(to);    // leftovers of a run that died before its first save
   std::vector<std::vector<float>> rounded;
   std::vector<SafetensorView> views;
   for (const Value in : plain.inputs) {
@@ -354,7 +356,7 @@ void write_folder(const SavePaths& from, const SavePaths& to, const Scheme& plai
   write_file_atomically(to.text(), read_file(from.text()));
   write_file_atomically(to.tokenizer(), read_file(from.tokenizer()));
   save_model(to, views, step, model);
-  // Last: a folder without it is no run.
+  // Written last, because a folder without it is not a run.
   write_file_atomically(to.run(), about.dump(2) + "\n");
 }
 

@@ -8,12 +8,12 @@ namespace adjoint {
 
 struct MergeResult {
   int64_t step = 0;                       // of the run that was merged
-  std::map<std::string, int64_t> merged;  // linear maps, by what they are used as
+  std::map<std::string, int64_t> merged;  // number of linear maps, by their role
 };
 
-// Writes a run's folder of the plain model, without a stack and without an optimizer's state, whose
-// linear maps compute what the stack's rewritten ones did. Refuses a run with nothing to merge, a
-// piece that is not linear, and a folder that holds a run. Nothing is written unless all fits.
+// Writes a run folder of the plain model, without stack and optimizer state, whose linear maps
+// compute what the stack's rewritten ones did. Refuses a run with nothing to merge, a rewrite that
+// is not linear, and a folder that holds a run; nothing is written then.
 MergeResult merge_run(const std::filesystem::path& run, const std::filesystem::path& out);
 
 }  // namespace adjoint

@@ -39,7 +39,7 @@ void Progress::show(int64_t done, const std::string& note) {
   }
   last_ = now;
   drawn_ = true;
-  if (total_ <= 0) {  // nobody knows of how many
+  if (total_ <= 0) {  // the total is unknown
     std::fprintf(stderr, "\r\033[K%ld %s, %s", static_cast<long>(done), note.c_str(),
                  human_time(seconds()).c_str());
     std::fflush(stderr);

@@ -8,9 +8,9 @@ namespace adjoint {
 
 class Progress {
  public:
-  Progress(int64_t total, int64_t done);  // a total of 0: nobody knows
+  Progress(int64_t total, int64_t done);  // a total of 0: unknown
   ~Progress();
-  // Redraws at most ten times a second. `note` is what to say of this moment: a loss, a rate.
+  // Redraws at most ten times a second. `note` is shown behind the bar: a loss, a rate.
   void show(int64_t done, const std::string& note);
   // Clears the line, so that something else can be printed.
   void clear();

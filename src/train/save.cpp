@@ -35,7 +35,7 @@ std::vector<Value> inputs_of(const Scheme& scheme, Role role) {
   return all;
 }
 
-// Of what a scheme takes in this role; the run, if there is one, holds the data.
+// Views of a scheme's inputs with this role; `run`, if not null, holds their data.
 std::vector<SafetensorView> views(const Scheme& scheme, Role role, const Run* run) {
   std::vector<SafetensorView> tensors;
   for (const Value v : inputs_of(scheme, role)) {
@@ -55,7 +55,7 @@ std::vector<SafetensorView> views(const Run& run, Role role) {
   return views(run.scheme(), role, &run);
 }
 
-// Nothing where the format's dtype is no float that a parameter can be held in.
+// Nothing if the format's dtype is not a float that a parameter can have.
 std::optional<Dtype> float_named(const std::string& name) {
   for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16, Dtype::kF16}) {
     if (format_name(dtype) == name) return dtype;
@@ -63,8 +63,8 @@ std::optional<Dtype> float_named(const std::string& name) {
   return std::nullopt;
 }
 
-// Calls use(first, numbers) with piece after piece of a tensor of floats, on all threads. Pieces
-// are copied: a file's bytes need not be aligned.
+// Calls use(first, numbers) for consecutive pieces of a tensor of floats, on all threads. Pieces
+// are copied, because a file's bytes may be unaligned.
 template <class Use>
 void for_floats(const SafetensorView& view, const Use& use) {
   constexpr int64_t piece = 1024;
@@ -85,7 +85,7 @@ void for_floats(const SafetensorView& view, const Use& use) {
   });
 }
 
-// A stack that holds a parameter in 16 bits asks for rounding, not for infinities.
+// A stack that holds a parameter in 16 bits allows rounding, but not overflow to infinity.
 void check_narrows(const SafetensorView& have, Dtype to, const fs::path& path) {
   std::atomic<bool> fits = true;
   for_floats(have, [&](int64_t, std::span<const float> numbers) {
@@ -105,8 +105,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return out + "]";
 }
 
-// The tensors of the file fit what is wanted one to one; floats of parameters may be of another
-// width than they are wanted in.
+// Checks that the file has exactly the wanted tensors. With `other_widths`, floats may have another
+// width.
 void check_fits(const SafetensorsFile& file, const fs::path& path,
                 const std::vector<SafetensorView>& wanted, bool other_widths) {
   const auto other_model = [&](const std::string& difference) {
@@ -157,7 +157,7 @@ void check_finite(std::span<const SafetensorView> tensors) {
       });
     } else {
       CHECK(t.dtype == "BF16" || t.dtype == "F16", "state is float32, 16-bit floats or codes");
-      const uint16_t exponent = t.dtype == "BF16" ? 0x7F80 : 0x7C00;  // all ones: no number
+      const uint16_t exponent = t.dtype == "BF16" ? 0x7F80 : 0x7C00;  // all ones: infinite or NaN
       const auto* numbers = static_cast<const uint16_t*>(t.data);
       parallel_for(t.size.count / 2, 1 << 16, [&](int64_t begin, int64_t end, int) {
         bool bad = false;
@@ -190,7 +190,7 @@ void copy_in(const SafetensorsFile& file, Run& run, Role role) {
 
 }  // namespace
 
-// stable_hash, because fingerprints of saves and profiles that people have were made by it.
+// Not by xxHash, because fingerprints in existing saves and profiles are stable_hash's.
 std::string fingerprint(const Scheme& scheme) {
   Scheme nameless = scheme;
   nameless.name.clear();
@@ -231,7 +231,7 @@ void save_state(const SavePaths& paths, const Run& run, int64_t step, const std:
 }
 
 namespace {
-// The room that a tensor takes in a copy: what follows it is aligned for float32.
+// The bytes of a tensor in a copy, rounded up so that the next one is aligned for float32.
 Bytes copied_size(Bytes size) { return {(size.count + 3) / 4 * 4}; }
 }  // namespace
 
@@ -280,7 +280,7 @@ SavedModel::SavedModel(const SavePaths& paths)
 SavedModel::~SavedModel() = default;
 
 namespace {
-// Names and shapes first: what they say is clearer than a checksum.
+// Names and shapes are checked first, because their messages are clearer than a wrong checksum.
 void check_parameters(const SafetensorsFile& file, const fs::path& path, const Scheme& scheme) {
   check_fits(file, path, views(scheme, Role::kParameter, nullptr), /*other_widths=*/true);
   check_whole(file, path);

@@ -1,8 +1,8 @@
-// What a save holds: the parameters and the optimizer's state, checked before they are written and
-// before they are believed. How they get to disk, and which files are the save, is train/store.h's.
-// A parameter is saved as it is held: float32, codes with their scales, or, when it is frozen and
-// the stack says so, bf16 or f16 (safetensors' BF16 and F16). It is read as the reading run holds
-// it: wider is exact, and narrower only where that run's stack asks for it.
+// What a save holds: parameters and the optimizer's state, checked when they are written and when
+// they are read. train/store.h handles the files. A parameter is saved in the type that the run
+// holds it in: float32, codes with their scales, or, if it is frozen and the stack says so, bf16 or
+// f16 (safetensors' BF16 and F16). It is converted to the type of the run that reads it: widening
+// is exact, and narrowing happens only where that run's stack asks for it.
 #pragma once
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -22,10 +22,10 @@ class StateCopy {
  public:
   explicit StateCopy(const Run& run);  // takes no memory yet
   Bytes size() const { return size_; }
-  bool held() const { return bytes_ != nullptr; }  // once taken, its memory stays
-  // As the run stands now. State that is not finite is an Error.
+  bool held() const { return bytes_ != nullptr; }  // its memory is kept after the first copy
+  // Copies the run's current state. Throws an Error if it is not finite.
   void take();
-  // What save_state would have written when the copy was taken; on any thread.
+  // Writes what save_state would have written when the copy was taken. May run on any thread.
   void save(const SavePaths& paths, int64_t step, const std::string& model) const;
 
  private:
@@ -35,9 +35,9 @@ class StateCopy {
   std::unique_ptr<std::byte[]> bytes_;
 };
 
-// Fills the run's parameters and, if asked, the optimizer's state; returns the step. A damaged save
-// (its checksum tells) and a save of another model are refused. Nothing is changed unless all fits.
-// With the optimizer the caller holds the folder's lock: a run that goes on.
+// Loads the run's parameters and, if wanted, the optimizer's state; returns the step. A damaged
+// save (by its checksum) and a save of another model are refused, and nothing is changed then. To
+// load the optimizer, the caller must hold the folder's lock.
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer, const std::string& model);
 
 // The parameters of a save, mapped into memory.
@@ -47,11 +47,11 @@ class SavedModel {
   ~SavedModel();
   int64_t step() const { return save_.step; }
   const SafetensorsFile& file() const { return *save_.model; }
-  // Refuses the save unless its tensors are this scheme's parameters, one to one, and whole.
+  // Refuses the save unless its tensors are exactly this scheme's parameters, and undamaged.
   void check_fits(const Scheme& scheme) const;
   // Refuses it unless it is of the model that `model` identifies (see fingerprint).
   void check_model(const std::string& model) const;
-  std::vector<float> floats(const std::string& name) const;  // wider than they are held or as held
+  std::vector<float> floats(const std::string& name) const;  // widened to float32
 
  private:
   std::filesystem::path path_;
@@ -62,12 +62,12 @@ class SavedModel {
 void save_model(const SavePaths& paths, std::span<const SafetensorView> parameters, int64_t step,
                 const std::string& model);
 
-// What a model computes with one sample, dropout aside, whatever its files are called.
+// Identifies what a model computes for one sample, without dropout and names of files.
 std::string fingerprint(const Scheme& one_sample);
 
-// The process's table of tuned products (ops/product_table.h). A run that goes on takes its
-// folder's before its own machine's, so that it multiplies as it did, with the same bits; a folder
-// without one changes nothing, and a damaged one is an Error.
+// The process's table of tuned products (product_table.h). A resumed run prefers its folder's table
+// to its machine's, so that products keep their bits. A folder without a table changes nothing, and
+// a damaged table is an Error.
 void save_products(const SavePaths& paths);
 void load_products(const SavePaths& paths);
 

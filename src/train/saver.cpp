@@ -27,7 +27,7 @@ void Saver::tell_what_stays(const F& may_fail) {
   const auto told = [&](const std::exception& e) -> std::string {
     const int64_t before = std::exchange(saved_at_, step_to_resume(paths_).value_or(-1));
     writing_ = saved_at_;
-    if (saved_at_ != before && saved_at_ >= 0) return e.what();  // commit_save has said so
+    if (saved_at_ != before && saved_at_ >= 0) return e.what();  // commit_save reported it
     if (before < 0) return fmt::format("{}; nothing was saved yet", e.what());
     return fmt::format("{}; the save of step {} {}", e.what(), before,
                        saved_at_ == before ? "stays" : "can no longer be opened");
@@ -36,7 +36,7 @@ void Saver::tell_what_stays(const F& may_fail) {
     may_fail();
   } catch (const Error& e) {
     throw Error(told(e));
-  } catch (const MachineError& e) {  // a disk that is full, say
+  } catch (const MachineError& e) {  // for example a full disk
     throw MachineError(told(e));
   }
 }
@@ -64,7 +64,7 @@ void Saver::save(int64_t step) {
 bool Saver::has_room() const {
   if (copy_.held()) return true;
   const auto available = available_memory();
-  // Twice: the file that is written goes through memory as well.
+  // Twice, because the written file passes through memory as well.
   return copy_.size() <= room_ && (!available || 2 * copy_.size() <= available->bytes);
 }
 
@@ -76,7 +76,7 @@ void Saver::save_behind(int64_t step) {
     background_.start([this, step] { copy_.save(paths_, step, model_); });
   } catch (const std::bad_alloc&) {
     return save(step);
-  } catch (const std::system_error&) {  // no thread to be had
+  } catch (const std::system_error&) {  // no thread could be started
     return save(step);
   }
   writing_ = step;

@@ -1,6 +1,6 @@
-// The saves of a run that goes on: the state is copied between two steps, which takes as long as
-// memory takes, and checksummed, written and flushed to disk behind the next ones. Where there is
-// no memory for a copy, a save is waited for. A save that failed stops the run at its next step.
+// Saves while a run goes on: the state is copied between two steps, at the speed of memory, and
+// hashed, written and flushed to disk while the next steps run. Without memory for a copy, the run
+// waits for the save. A failed save stops the run at its next step.
 #pragma once
 #include <optional>
 
@@ -11,18 +11,18 @@ namespace adjoint {
 
 class Saver {
  public:
-  // `saved_at` is the step of the save that the folder holds, -1 when it holds none; `room` what a
-  // copy may take at most. The run must outlive this.
+  // `saved_at` is the step of the folder's save, or -1; `room` is the largest size of a copy. The
+  // run must outlive this object.
   Saver(SavePaths paths, const Run& run, std::string model, int64_t saved_at, Bytes room);
-  ~Saver();  // waits for what is being written
+  ~Saver();  // waits for a save that is being written
 
   // Returns when the step is on disk.
   void save(int64_t step);
-  // Returns when the run may go on: `save` behind it. Waits for the save before, if that one still
-  // is being written.
+  // Starts a save, and returns when the run may go on. Waits for the previous save, if it is still
+  // being written.
   void save_behind(int64_t step);
-  void check();  // whether the last save failed; an Error that says which one stays
-  void wait();   // the same, when it has ended
+  void check();  // throws an Error if the last save failed, and says which save is still there
+  void wait();   // waits for the current save, then checks
 
  private:
   bool has_room() const;
@@ -33,10 +33,10 @@ class Saver {
   const Run& run_;
   std::string model_;
   int64_t saved_at_;  // on disk
-  int64_t writing_;   // or the step that is being written
+  int64_t writing_;   // the step that is being written
   Bytes room_;
   StateCopy copy_;
-  Background background_;  // last: it reads the rest until it ends
+  Background background_;  // last member: it uses the others until it ends
 };
 
 }  // namespace adjoint

@@ -7,8 +7,8 @@ namespace adjoint {
 struct Schedule {
   explicit Schedule(const TrainConfig& config);
 
-  // Of step `step`, counted from 0: warm-up grows linearly to `peak`, then the schedule's own shape
-  // leads to `last` at the end.
+  // The rate of step `step`, counted from 0: it grows linearly to `peak` during warm-up, then
+  // follows the schedule's shape to `last`.
   double rate(int64_t step) const;
 
   std::string shape;

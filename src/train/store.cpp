@@ -54,7 +54,7 @@ std::string text_of(const Manifest& manifest) {
   return json{{"format", kFormat}, {"step", manifest.step}, {"files", files}}.dump(2) + "\n";
 }
 
-// Files come from strangers: no name may lead out of the folder.
+// Files come from strangers, so no name may lead out of the folder.
 Manifest parse_manifest(const std::string& text, const SavePaths& paths) {
   const json all = json::parse(text, nullptr, false);
   const auto no_manifest = [&] {
@@ -80,7 +80,7 @@ Manifest parse_manifest(const std::string& text, const SavePaths& paths) {
   return manifest;
 }
 
-// Nothing where there is none: a folder of before, or one without a save.
+// Nothing if there is no manifest: a folder of an earlier version, or one without a save.
 std::optional<std::string> manifest_text(const SavePaths& paths) {
   if (!is_there(paths.manifest())) return std::nullopt;
   return read_file(paths.manifest());
@@ -91,7 +91,7 @@ struct NamedFile {
   std::unique_ptr<SafetensorsFile> file = nullptr;
 };
 
-// The file that the manifest means, under either of its names; null when neither is it.
+// The file that the manifest refers to, under its temporary or final name; null if neither matches.
 NamedFile open_file(const SavePaths& paths, const Manifest& manifest, const std::string& name) {
   const Manifest::File& wanted = manifest.files.at(name);
   for (const fs::path& path : {paths.folder / wanted.temporary, paths.folder / name}) {
@@ -102,13 +102,13 @@ NamedFile open_file(const SavePaths& paths, const Manifest& manifest, const std:
           checksum->second == wanted.checksum) {
         return {path, std::move(file)};
       }
-    } catch (const Error&) {  // it is not there, or it is not whole
+    } catch (const Error&) {  // it does not exist, or is incomplete
     }
   }
   return {};
 }
 
-// Nothing when the files are not those that the manifest means.
+// Nothing if the files are not those that the manifest refers to.
 std::optional<OpenSave> open_by_manifest(const SavePaths& paths, const Manifest& manifest,
                                          bool with_optimizer) {
   OpenSave save{.model = nullptr, .optimizer = nullptr, .step = manifest.step};
@@ -122,9 +122,8 @@ std::optional<OpenSave> open_by_manifest(const SavePaths& paths, const Manifest&
   return save;
 }
 
-// Before there were manifests, both files of a save were finished as NAME.new, then the
-// optimizer's took its place, then the model's. A crash between the two moves left the model's
-// beside it.
+// Before there were manifests, both files of a save were written as NAME.new; then the optimizer's
+// was renamed, then the model's. A crash between the two left the model's file as NAME.new.
 fs::path model_without_manifest(const SavePaths& paths) {
   const fs::path fresh = paths.model().string() + ".new";
   if (!is_there(fresh) || !is_there(paths.optimizer())) return paths.model();
@@ -138,12 +137,12 @@ fs::path model_without_manifest(const SavePaths& paths) {
     }
     return fresh;
   } catch (const Error&) {
-    return paths.model();  // what was left beside is not whole; the save in place stands
+    return paths.model();  // the leftover is incomplete, so the file in place is the save
   }
 }
 
-// A folder of before, or one whose files were put there by hand or by an older Adjoint, which knows
-// no manifest: they must be of one step.
+// A folder without a manifest: written by an earlier version, or filled by hand. Both files must be
+// of one step.
 OpenSave open_without_manifest(const SavePaths& paths, bool with_optimizer) {
   const fs::path path = model_without_manifest(paths);
   if (!is_there(path)) {
@@ -219,7 +218,7 @@ void check_writable(const SavePaths& paths) {
     fail(paths.folder.string(),
          ": this folder cannot be made: ", error ? error.message() : "something else is there");
   }
-  AtomicFile probe(paths.folder / ".probe");  // goes when this returns
+  AtomicFile probe(paths.folder / ".probe");  // removed on return
   probe.write("can this be written?");
   probe.finish();
 }
@@ -249,7 +248,7 @@ FolderLock::FolderLock(const SavePaths& paths, Left left) {
     ::close(file_);
     throw;
   }
-  // For whoever is refused, and for holds_run. A disk without room for it harms nobody.
+  // The writer's process, for messages and for holds_run. Failing to write it does no harm.
   const std::string by = std::string(kLockedBy) + std::to_string(::getpid()) + "\n";
   if (::ftruncate(file_, 0) == 0) (void)!::pwrite(file_, by.data(), by.size(), 0);
 }
@@ -267,7 +266,7 @@ std::optional<int64_t> step_to_resume(const SavePaths& paths) {
     if (save.optimizer && step_of(*save.optimizer, paths.optimizer()) == save.step) {
       return save.step;
     }
-  } catch (const std::exception&) {  // there is none, or it cannot be opened
+  } catch (const std::exception&) {  // there is no save, or it cannot be opened
   }
   return std::nullopt;
 }
@@ -276,13 +275,13 @@ std::string holds_run(const SavePaths& paths) {
   try {
     if (const auto step = saved_step(paths)) return "at step " + std::to_string(*step);
   } catch (const Error&) {
-    // Damaged, and still not ours to overwrite unasked.
+    // A damaged run must not be overwritten without --overwrite either.
   }
   for (const fs::path& file : {paths.model(), paths.optimizer(), paths.manifest()}) {
     if (is_there(file)) return file.filename().string();
   }
-  // Our lock with no save: a run that died before it had anything to lose. Without it, files of
-  // these names are somebody else's.
+  // Our lock without a save: a run that died before its first save. Without our lock, files of
+  // these names are not ours.
   try {
     if (is_there(paths.lock()) && read_file(paths.lock()).starts_with(kLockedBy)) return "";
   } catch (const Error&) {
@@ -321,7 +320,7 @@ void commit_save(const SavePaths& paths, const std::vector<AtomicFile*>& files, 
   AtomicFile file(paths.manifest());
   file.write(text_of(manifest));
   file.finish();
-  sync_folder(paths.folder);  // the names that the manifest names, before itself
+  sync_folder(paths.folder);  // the files must be durable before the manifest
   file.replace();             // from here on this is the save
   for (AtomicFile* part : files) part->keep();
   const auto told = [&](const std::exception& e) {
@@ -346,8 +345,8 @@ OpenSave open_save(const SavePaths& paths, bool with_optimizer) {
   while (text) {
     const Manifest manifest = parse_manifest(*text, paths);
     if (auto save = open_by_manifest(paths, manifest, with_optimizer)) return std::move(*save);
-    // A writer may have replaced the files since the manifest was read; then it has written
-    // another manifest before.
+    // A writer may have replaced the files since the manifest was read; then it has written a new
+    // manifest first.
     std::optional<std::string> now = manifest_text(paths);
     if (now == text) break;
     text = std::move(now);

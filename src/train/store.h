@@ -7,11 +7,11 @@
 //   functors/*.functor     the stack's own functors that came from files
 //   products.json          on a GPU: the algorithms that its matrix products were given
 //   .lock                  held by the one run that writes here
-// A save is written under temporary names, and it counts from the moment when the manifest that
-// names them takes its place; only then do the files move to their own names. So at every moment
-// the manifest leads to a complete save, under either name. Readers change nothing in the folder;
-// what a dead writer left behind is cleared away by the next writer, under its lock. Written by
-// hand and not a database, because other tools read these files.
+// A save is written under temporary names. It becomes the folder's save at the moment when the
+// manifest that names its files is replaced; only then are the files renamed. So at every moment
+// the manifest refers to a complete save, under either name. Readers change nothing in the folder;
+// leftovers of a dead writer are removed by the next writer, which holds the lock. Written by hand
+// and not a database, because other tools read these files.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -39,13 +39,13 @@ struct SavePaths {
   std::filesystem::path lock() const { return folder / ".lock"; }
 };
 
-// Makes the folder and tries to write in it; Error.
+// Makes the folder and tries to write in it; throws an Error.
 void check_writable(const SavePaths& paths);
 
-// While it lives, no other run writes to the folder; an Error when one does already. What a writer
-// that died has left is put in order: an interrupted save is finished, temporary files go. That
-// reads the manifest; who is going to remove the run leaves it all as it is, so that a damaged
-// manifest does not keep the run from being removed.
+// While it exists, no other run writes to the folder; throws an Error if one already does. It also
+// repairs what a dead writer left: an interrupted save is finished, and temporary files are
+// removed. That reads the manifest, so it is skipped if the run is about to be removed: a damaged
+// manifest must not prevent that.
 class FolderLock {
  public:
   enum class Left : uint8_t { kSettled, kAsItIs };
@@ -58,32 +58,31 @@ class FolderLock {
   int file_ = -1;
 };
 
-// What would be lost if a run began in this folder: the save "at step 7", or a file's name; empty
-// when nothing. What a run left that died before its first save is nothing.
+// What a new run in this folder would overwrite: the save "at step 7", or a file's name; empty if
+// nothing. Leftovers of a run that died before its first save do not count.
 std::string holds_run(const SavePaths& paths);
-// Removes every file of a run, and what a writer that died has left. What cannot be removed is an
-// Error.
+// Removes every file of a run, and leftovers of a dead writer. Throws an Error if it cannot.
 void remove_run(const SavePaths& paths);
 
 // The step of the save in the folder, or nothing when there is none. A damaged one is an Error.
 std::optional<int64_t> saved_step(const SavePaths& paths);
-// The step of the save that a run could go on from, by what the files say of themselves: their
-// numbers are not read. Nothing when there is none, or when it cannot be opened.
+// The step of the save that a run could resume from, by the files' metadata; their numbers are not
+// read. Nothing if there is none, or it cannot be opened.
 std::optional<int64_t> step_to_resume(const SavePaths& paths);
 
-// The step that a file of a save says it is of; an Error that names `path` when it says none.
+// The step in a file's metadata; throws an Error that names `path` if there is none.
 int64_t step_of(const SafetensorsFile& file, const std::filesystem::path& path);
 
-// Makes these files, which are written, the folder's save, all of them or none. They say step and
-// checksum in their metadata; `checksums` repeats them, in the same order. An Error that comes when
-// they already are the folder's save says so.
+// Makes these files, which are complete, the folder's save: all of them or none. Their metadata
+// holds step and checksum; `checksums` repeats the latter, in the same order. If an Error occurs
+// after they have become the folder's save, it says so.
 void commit_save(const SavePaths& paths, const std::vector<AtomicFile*>& files, int64_t step,
                  const std::vector<std::string>& checksums);
 
 // The files of the folder's save, mapped into memory: later saves do not touch them.
 struct OpenSave {
-  std::unique_ptr<SafetensorsFile> model;      // never null: an Error says that there is none
-  std::unique_ptr<SafetensorsFile> optimizer;  // null when the save has none or nobody asked
+  std::unique_ptr<SafetensorsFile> model;      // never null; if there is none, an Error was thrown
+  std::unique_ptr<SafetensorsFile> optimizer;  // null if the save has none, or it was not wanted
   int64_t step = 0;
 };
 OpenSave open_save(const SavePaths& paths, bool with_optimizer);

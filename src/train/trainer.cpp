@@ -26,11 +26,11 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kSkipsInARow = 10;  // updates, before a run is given up
+constexpr int kSkipsInARow = 10;  // skipped updates, before the run stops
 
 std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePaths& paths,
                                          const std::string& text) {
-  // Its ids mean what the parameters learned that they mean.
+  // The parameters were trained with that tokenizer's ids.
   if (config.resume || !config.init.empty()) {
     const SavePaths from = config.resume ? paths : SavePaths(config.init);
     auto tokenizer = load_tokenizer(from.tokenizer());
@@ -43,7 +43,7 @@ std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePa
   return make_tokenizer(config.tokenizer, text, config.max_vocab);
 }
 
-// Lines of steps that are still to come belong to a past that is being run again.
+// Removes the lines of steps after `step`, which the resumed run repeats.
 void cut_metrics(const fs::path& file, int64_t step) {
   if (!fs::exists(file)) return;
   std::ifstream in(file);
@@ -55,7 +55,8 @@ void cut_metrics(const fs::path& file, int64_t step) {
   write_file_atomically(file, kept);
 }
 
-// The stack as a run's folder keeps it: functors that came from files become copies beside it.
+// The stack as the run's folder keeps it: functors that came from files refer to copies in the
+// folder.
 std::string localized_stack(const std::string& stack, std::map<std::string, std::string>& texts) {
   return with_functor_files(stack, [&](const std::string& file) {
     const fs::path path(file);
@@ -69,7 +70,7 @@ std::string localized_stack(const std::string& stack, std::map<std::string, std:
   });
 }
 
-// A batch of text is tokens and the tokens that follow them.
+// Checks that the model's inputs are tokens and targets.
 void check_takes_text(const Scheme& forward, const std::string& file) {
   for (const char* name : {"tokens", "targets"}) {
     const Value v = input_named(forward, name);
@@ -86,7 +87,7 @@ void check_takes_text(const Scheme& forward, const std::string& file) {
   }
 }
 
-// No id of the data may lie outside a table or a row of logits: kernels cannot complain.
+// Checks that every token id is inside all tables and rows of logits, because kernels do not check.
 void check_ids_fit(const Scheme& forward, const std::string& file, int64_t vocab) {
   for (const Morphism& m : forward.morphisms) {
     const OpDef& op = op_named(m.op);
@@ -100,7 +101,7 @@ void check_ids_fit(const Scheme& forward, const std::string& file, int64_t vocab
   }
 }
 
-// A mean of nothing is none.
+// The mean, or nothing if nothing was counted.
 std::optional<double> mean(double sum, double count) {
   return count > 0 ? std::optional(sum / count) : std::nullopt;
 }
@@ -109,7 +110,7 @@ std::string shown(const std::optional<double>& loss) {
 }
 json json_of(const std::optional<double>& loss) { return loss ? json(*loss) : json(); }
 
-// The id that the loss does not count.
+// The target id that the loss ignores.
 int32_t ignored_id(const Scheme& forward) {
   for (const Morphism& m : forward.morphisms) {
     if (op_named(m.op).loss) return static_cast<int32_t>(ignored_target(call_of(forward, m)));
@@ -192,7 +193,7 @@ Trainer::Trainer(ResolvedConfig resolved)
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
   Plan train_plan = plan;
   train_plan.make_room_for(eval_plan);
-  // One memory on a CPU.
+  // On a CPU both tiers are one memory.
   const bool cpu = planned.target == Target::kCpu;
   const Bytes needed = cpu ? train_plan.arena + train_plan.host.size : train_plan.arena;
   if (!config_.wish.budget.empty()) {
@@ -201,7 +202,7 @@ Trainer::Trainer(ResolvedConfig resolved)
       fail("--fit ", config_.wish.budget, ": with the evaluation in the same memory it takes ",
            with_commas(needed.count), " bytes; say at least that");
     }
-    if (cpu) room_to_save_ = budget - needed;  // a copy to save is in the host's memory
+    if (cpu) room_to_save_ = budget - needed;  // a copy for saving is in the same memory
   }
   if (config_.resume && !cpu && !config_.deterministic) load_products(paths_);
   LateProgress progress;
@@ -226,8 +227,9 @@ Trainer::Trainer(ResolvedConfig resolved)
   begin_folder();
 }
 
-// Whoever reads a run to go on with it is its writer from then on. A new run takes a folder's lock
-// when it begins the folder, unless somebody has had it: then it is told at once who has it now.
+// A resumed run holds the folder's lock from its first read. A new run takes the lock when it
+// begins to write; if the folder already has a lock file, it takes it now, so that it is refused at
+// once if another run holds it.
 void Trainer::check_folder() {
   if (!config_.resume) check_unheld();
   std::error_code ignored;
@@ -260,13 +262,14 @@ void Trainer::fit_stack(const Scheme& forward) {
   config_.step.stack = fitted(fit, config_.wish).stack;
 }
 
-// What the model has the base must have; what the stack added to it stays as it was initialized.
+// The base must have all parameters of the model; parameters that the stack added keep their
+// initial values.
 void Trainer::load_base() {
   const SavePaths base(config_.init);
   const Scheme plain = without_randomness(model_->forward(1, model_->context()));
   const SavedModel saved(base);
   saved.check_fits(plain);
-  // The same model with longer samples is the same model: compare with the base's.
+  // The context length is not part of a model's identity, so the base's is used to compare.
   const int64_t context = saved_config(base.folder).config.context;
   saved.check_model(fingerprint(without_randomness(model_->forward(1, context))));
   for (const Value v : plain.inputs) {
@@ -278,15 +281,15 @@ void Trainer::load_base() {
 void Trainer::begin_folder() {
   check_writable(paths_);
   if (!lock_) take_lock();
-  if (!config_.resume) check_unheld();  // another run may have come and gone since it was asked
+  if (!config_.resume) check_unheld();  // another run may have begun since the first check
   json settings = to_json(config_, model_->text());
   settings["options"]["data"] = fs::absolute(config_.data).string();
   if (!config_.init.empty()) settings["options"]["init"] = fs::absolute(config_.init).string();
   settings["options"]["stack"] = saved_stack_;
   if (asked_stack_) settings["asked_stack"] = *asked_stack_;
-  settings["options"]["fit"] = settings["options"]["profile"] = "";  // that stack was the answer
+  settings["options"]["fit"] = settings["options"]["profile"] = "";  // the stack is --fit's answer
   settings["options"]["context"] = model_->context();
-  // The bits of products depend on both.
+  // The bits of products depend on threads and workspace.
   settings["options"]["threads"] = num_threads();
   settings["options"]["workspace"] = std::to_string(workspace_cap_.count);
   settings["data"] = data_print_;
@@ -298,7 +301,7 @@ void Trainer::begin_folder() {
     write_file_atomically(paths_.text(), model_->text().text);
     save_tokenizer(*tokenizer_, paths_.tokenizer());
   }
-  // Who wants the same bits everywhere asks no table.
+  // Deterministic runs do not use the table.
   if (run_->on_gpu() && !config_.deterministic) save_products(paths_);
   if (!functor_texts_.empty()) fs::create_directories(paths_.functors());
   for (const auto& [name, own] : functor_texts_)
@@ -341,8 +344,8 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
     }
     return mean(sum, count);
   }
-  // Once through, window by window; what does not fill a window is left out, and rows of the last
-  // batch that have no window count for nothing.
+  // Passes once over the validation tokens, window by window. Tokens that do not fill a window are
+  // left out, and rows of the last batch without a window are ignored.
   const std::vector<int32_t>& all = corpus_.validation;
   const int64_t windows = (static_cast<int64_t>(all.size()) - 1) / context;
   const int32_t ignored = ignored_id(s);
@@ -393,12 +396,12 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     const bool evaluates =
         ends || (config_.eval_every > 0 && result.step % config_.eval_every == 0);
     const bool logs = evaluates || result.step % config_.log_every == 0;
-    // Where somebody wants to know, now; else a step later, while the next one runs.
+    // Metrics that are logged are read now; others a step later, while the next one runs.
     while (metrics_of_steps.waiting() > (logs ? 0 : metrics_of_steps.lag())) {
       const std::vector<double> numbers = metrics_of_steps.take();
       take_loss(numbers);
       norm = numbers[2];
-      // An update whose gradient is not finite was skipped, so what is saved is still good.
+      // An update with a gradient that is not finite was skipped, so the state is still valid.
       skipped = std::isfinite(norm) ? 0 : skipped + 1;
       if (std::isfinite(numbers[0]) && skipped < kSkipsInARow) continue;
       const int64_t at = result.step - static_cast<int64_t>(metrics_of_steps.waiting());

@@ -16,7 +16,7 @@
 namespace adjoint {
 
 struct TrainResult {
-  int64_t step = 0;  // that the run stands at
+  int64_t step = 0;  // of the run
   // Of the last step and the last evaluation; none where no target was counted (all were ignored).
   std::optional<double> loss = {}, val_loss = {};
   bool interrupted = false;
@@ -25,29 +25,30 @@ struct TrainResult {
 
 class Trainer {
  public:
-  // Reads the data, binds and plans the model, fills the arena, and only then begins the folder:
-  // everything that can be refused is refused here, before anything is written.
+  // Reads the data, binds and plans the model, fills the arena, and only then writes to the folder:
+  // everything that can be refused is refused before that.
   explicit Trainer(ResolvedConfig resolved);
   ~Trainer();
 
-  // Until the last step, --stop-after, or `stop` becomes true; saves in every case. Evaluations are
-  // told to `log`, if there is one.
+  // Trains until the last step, --stop-after, or until `stop` becomes true; saves in every case.
+  // Prints evaluations to `log`, if there is one.
   TrainResult train(const std::atomic<bool>& stop, std::ostream* log = nullptr);
 
-  // Mean loss on the validation part; nothing when `stop` broke it off or no target was counted.
+  // Mean loss on the validation part; nothing if `stop` interrupted it or no target was counted.
   std::optional<double> evaluate(const std::atomic<bool>& stop);
 
   const TrainConfig& config() const { return config_; }
   const BoundModel& model() const { return *model_; }
   const Run& run() const { return *run_; }
-  // What a save that is written behind the steps takes beside the arenas; 0: none will be.
+  // Memory that saving in the background needs besides the arenas; 0: nothing is saved in the
+  // background.
   Bytes copied_to_save() const;
   int64_t first_step() const { return first_step_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Corpus& corpus() const { return corpus_; }
 
  private:
-  void fit_stack(const Scheme& forward);  // into the config
+  void fit_stack(const Scheme& forward);  // sets the config's stack
   void check_folder();
   void take_lock();
   void check_unheld() const;
@@ -68,8 +69,8 @@ class Trainer {
   std::unique_ptr<Batches> batches_, val_batches_;
   std::unique_ptr<Run> run_, eval_;
   Schedule schedule_;
-  Bytes workspace_cap_ = kNoCap;  // saved with the run, for the bits of products depend on it
-  Bytes room_to_save_ = kNoCap;   // for a copy of the state, beside the arenas
+  Bytes workspace_cap_ = kNoCap;  // saved with the run, because the bits of products depend on it
+  Bytes room_to_save_ = kNoCap;   // for a copy of the state, besides the arenas
   int64_t first_step_ = 0;
   Value rate_ = -1, counter_ = -1;
 };
