@@ -1,7 +1,7 @@
-// Where tensors stay between forward and backward, said by name: `kept` stay, `host` stay in the
-// next tier, `again` are computed again, and so is everything else inside the chain's blocks,
-// states between them included, unless only `again` is said. What `--fit` chooses is written as
-// this, for one model; a name is a source path in which a range may stand for an index:
+// Sets the residence of tensors by name: `kept` tensors are kept, `host` tensors are kept in the
+// host tier, `again` tensors are recomputed. Everything else inside the chain's blocks, including
+// the states between them, is recomputed, too, unless only `again` is given. `--fit` writes its
+// choice for a model this way. A name is a source path in which a range may replace an index:
 // "block[2..5].up".
 #include <algorithm>
 
@@ -60,7 +60,7 @@ class Residing {
     say("kept", Residence::kKept, Tier::kDevice);
     say("host", Residence::kKept, Tier::kHost);
     say("again", Residence::kRecomputed, Tier::kDevice);
-    // Who only names what is computed again means no more than that.
+    // If only `again` is given, nothing else is recomputed.
     const bool only_again = names_in("kept") + names_in("host") == 0 && names_in("again") > 0;
     const Chain chain = only_again ? Chain{} : find_chain(scheme_);
     const std::vector<bool> from_data = depends_on_data(scheme_);

@@ -1,8 +1,8 @@
 // The same bits from fewer morphisms: what nobody reads goes, what is computed twice is computed
 // once, what only passes its operand on is left out (scale by 1, a cast to its own dtype, a cast
-// there and back, a split that is merged again), and constants inside bodies are folded.
-// A morphism merges only with one of its own phase, section and epoch: whether a value is kept from
-// forward to backward, or computed again, is residence's to say and not ours.
+// there and back, a split that is merged), and constants inside bodies are folded. A morphism
+// merges only with one of its own phase, section and epoch: whether a value is kept from forward to
+// backward, or recomputed, is decided by residence and not here.
 #include <algorithm>
 #include <unordered_map>
 

@@ -257,7 +257,7 @@ Elaborator::Objects Elaborator::call_box(Scope& scope, const Term& call, const B
   }
   const std::string path = call_path(scope, call, box.name, true);
   if (call.repeat.empty()) return run_box(box, path, objects, call.at);
-  // What comes out goes in again.
+  // The results of one repetition are the operands of the next.
   const int64_t times = whole_number(scope, call.repeat[0], "how often a box is repeated");
   for (int64_t i = 0; i < times; ++i) {
     objects = run_box(box, path + "[" + std::to_string(i) + "]", objects, call.at);

@@ -1,4 +1,5 @@
-// A folder of one test's own, gone with it. ctest runs tests side by side, so the name is unique.
+// A temporary folder for one test, removed at its end. ctest runs tests in parallel, so the name is
+// unique.
 #pragma once
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The binary run as from a shell.
+// Runs the binary as from a shell.
 #pragma once
 #include <sys/wait.h>
 
@@ -12,7 +12,7 @@ struct Outcome {
   std::string text;  // both streams
 };
 
-// `before` goes in front of the program: limits, signals.
+// `before` is put in front of the command: limits, signals.
 inline Outcome run(const std::string& arguments, const std::string& before = "") {
   const std::string command = before + " " ADJOINT_BINARY " " + arguments + " 2>&1";
   std::FILE* pipe = ::popen(command.c_str(), "r");

@@ -125,7 +125,7 @@ TEST(RandomInParts, PartsOfABatchDrawWhatTheWholeDraws) {
   }
 }
 
-// A router that chose again on recomputed scores could choose otherwise; masks are drawn again, and
+// A router that chose anew on recomputed scores could choose otherwise; masks are drawn anew, and
 // are the same.
 TEST(RecomputedStep, HasTheSameBits) {
   for (const char* model : kTestModels) {

@@ -1,4 +1,4 @@
-// Functors are found by name, as a stack finds them.
+// Finds functors by name, as a stack does, and applies them.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@ inline const Functor& functor_named(std::string_view name) {
   std::abort();
 }
 
-// One item of a stack, `checkpoint(every=2)`, with all its rules, or one of the two that make a
-// step: adjoint, optimizer.
+// Applies one item of a stack, `checkpoint(every=2)`, with all its rules, or one of the two
+// functors that make a step: adjoint, optimizer.
 inline Scheme apply_functor(std::string_view item, const Scheme& before,
                             const StepOptions& options = {}) {
   if (item == "adjoint") return apply_adjoint(before);
@@ -38,14 +38,14 @@ inline Scheme apply_functor(std::string_view item, const Scheme& before,
   return scheme;
 }
 
-// A text with one of its parts another.
+// `text` with `what` replaced by `with`.
 inline std::string replaced(std::string text, const std::string& what, const std::string& with) {
   const size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << what;
   return text.replace(at, what.size(), with);
 }
 
-// Text to text through one functor, with the verifier on both sides.
+// Applies one functor to a scheme's text and prints the result; verifies both.
 inline std::string applied(std::string_view item, std::string_view text,
                            const StepOptions& options = {}) {
   const Scheme before = parse_scheme(text);

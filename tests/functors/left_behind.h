@@ -1,5 +1,5 @@
-// What two steps of a scheme leave behind on the CPU's kernels, as hashes: equal where no bit is
-// another.
+// Runs two steps of a scheme by the CPU's kernels and hashes results and state, which are equal if
+// all bits are.
 #pragma once
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Whole steps of a tiny model against the papers' formulas, written here again in float64 with
-// gradients by central differences; and the steps that must change nothing.
+// Whole steps of a tiny model against the papers' formulas, written here in float64 with gradients
+// by central differences; and the steps that must change nothing.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

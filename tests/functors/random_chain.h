@@ -1,4 +1,4 @@
-// Schemes that are there to be joined, and what joining them must not change.
+// Random schemes for testing fusions, and what a fusion must not change.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,13 +9,13 @@
 
 namespace adjoint {
 
-// A chain of random body ops over one space, most of them reading what was made last.
+// A chain of random body ops over one space, most of which read the previous result.
 class RandomChain {
  public:
   RandomChain(unsigned seed, bool halves) : random_(seed), builder_(scheme), halves_(halves) {
     constexpr int64_t kLeading[] = {1, 2, 5, 70}, kMiddle[] = {1, 3, 20},
                       kRows[] = {1, 2, 6, 64, 130, 1030};
-    // Up to a sum of [20, 1030], which is shared by column.
+    // Large enough for a sum of [20, 1030], which threads split by column.
     sizes_ = {kLeading[below(4)], kMiddle[below(3)], kRows[below(6)]};
     if (sizes_[0] == 70 && sizes_[2] > 130) sizes_[0] = 5;
     const auto type = [&](std::vector<int64_t> sizes) { return of(std::move(sizes)); };
@@ -59,7 +59,7 @@ class RandomChain {
     const auto make = [&](std::string_view op, std::vector<Value> in, Attrs attrs = {}) {
       full_.push_back(builder_.emit(op, std::move(in), std::move(attrs)));
     };
-    // All results of a map; those that are not of the whole space are returned.
+    // Adds a map; results that do not have the whole space are returned from the scheme.
     const auto map = [&](std::vector<Value> in, const char* body) {
       for (const Value v : builder_.emit_all("map", std::move(in), {{"body", std::string(body)}})) {
         const bool whole = builder_.type(v).rank() == 3 && builder_.type(v).dim(-1) == sizes_[2];
@@ -103,7 +103,8 @@ class RandomChain {
         return make("mul", {b, one});
       }
       case 15: {
-        // One number a row, stored as a whole row and summed again: n of it is no product.
+        // One number per row, stored as a whole row and then summed: the sum of n copies need not
+        // round like a product by n.
         const Value all =
             builder_.emit("map", {a, column_}, {{"body", std::string("mul(rowmax(x0), x1)")}});
         full_.push_back(all);

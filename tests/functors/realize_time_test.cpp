@@ -262,7 +262,8 @@ TEST(RealizeTime, WhatHasSamplesOfItsOwnIsTakenInParts) {
       << text;
 }
 
-// What is larger than its operands is made again in every part, unless the epilogue reads it too.
+// An object that is larger than its operands is made in every part, unless the epilogue reads it
+// too.
 TEST(RealizeTime, WhatExpandsStaysInTheBody) {
   const std::string text = in_parts(R"(scheme m:
   input %0 x: f32[batch=4, n=3] parts=2

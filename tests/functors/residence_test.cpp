@@ -17,7 +17,7 @@ std::string realized(const std::string& text) {
   return print(after);
 }
 
-// Three blocks x -> a -> b -> c, each of which reads its operand again in the backward.
+// Three blocks x -> a -> b -> c; the backward of each reads its operand.
 const std::string kThree = R"(scheme:
   input %0 x: f32[n=4]
   control %1 scale: f32[]
@@ -41,7 +41,7 @@ TEST(Residence, NothingSaidNothingChanged) {
   EXPECT_EQ(realized(marked(" kept", " kept")), marked(" kept", " kept"));
 }
 
-// The ends of segments are x, a and c: b is made again from a, in the third segment's epoch, when
+// The ends of segments are x, a and c: b is recomputed from a, in the third segment's epoch, when
 // the gradient of c is there.
 TEST(Residence, OneStateIsMadeAgainFromTheOneBeforeIt) {
   EXPECT_EQ(realized(marked("", " recomputed")),
@@ -90,7 +90,7 @@ TEST(Residence, WhatIsReturnedStays) {
   EXPECT_EQ(realized(text), text);
 }
 
-// A choice is saved, not made again: the scores are recomputed for whoever reads them, not for it.
+// A choice is saved, not recomputed: the scores are recomputed for their other readers.
 TEST(Residence, ChoicesStay) {
   const std::string text = R"(scheme:
   input %0 x: f32[n=3, m=4]
@@ -104,7 +104,7 @@ TEST(Residence, ChoicesStay) {
   EXPECT_EQ(realized(text), text);
 }
 
-// A view lies in what it is a view of, so it is made again with it; the random op keeps its key.
+// A view shares its object's bytes, so it is recomputed with it; the random op keeps its key.
 TEST(Residence, ViewsFollowAndRandomOpsDrawTheSame) {
   const std::string head = R"(scheme:
   input %0 x: f32[batch=1, n=4]
@@ -143,7 +143,7 @@ TEST(Residence, TheOriginalDiesWhenNobodyReadsIt) {
 )");
 }
 
-// Realizing again finds nothing more to do.
+// Realizing a second time changes nothing.
 TEST(Residence, IsRealizedOnce) {
   const std::string once = realized(marked(" apart", " recomputed"));
   EXPECT_EQ(realized(once), once);
@@ -249,7 +249,7 @@ TEST(RecomputeCheap, WhatItsReadersComputeThemselvesGainsTime) {
 
 TEST(RecomputeCheap, NeverAStateOfTheChain) { EXPECT_EQ(marks(kThree), Paths{}); }
 
-// The same, recomputed as a whole: y is made again on the way to e, and a on the way to y.
+// The same, recomputed as a whole: y is recomputed to make e, and a to make y.
 std::string recomputed_feed_forward(const std::string& a) {
   std::string text = kFeedForward +
                      "  %10 g: f32[b=2, m=8] gradient = mul(%3, %3) @a:grad backward\n"
@@ -266,7 +266,7 @@ TEST(RecomputeCheap, ApartInARecomputedSegment) {
   const std::string text = recomputed_feed_forward("recomputed");
   EXPECT_EQ(marks(text, Residence::kApart), Paths{"a"});
   EXPECT_EQ(marks(text), (Paths{"h", "y", "e"}));
-  // Where e is kept nothing is made of a again, so there is nothing to wait for.
+  // If e is kept, nothing is recomputed from a, so there is nothing to wait for.
   const std::string kept =
       replaced(text, "%6 e: f32[b=2, n=4] recomputed", "%6 e: f32[b=2, n=4] kept");
   EXPECT_EQ(marks(kept, Residence::kApart), Paths{});
@@ -321,7 +321,7 @@ TEST(RecomputeCheap, WhatParametersAreCastTo) {
   return %3, %5
 )";
   const Scheme realized = realize_residence(realize_precision(parse_scheme(step)));
-  int casts = 0;  // of w: for the forward, and again for the backward
+  int casts = 0;  // of w: one for the forward, one for the backward
   for (const Morphism& m : realized.morphisms) {
     if (m.op != "cast" || m.inputs[0] != 1) continue;
     EXPECT_EQ(realized[m.outputs[0]].role, Role::kParameter);

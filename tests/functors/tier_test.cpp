@@ -56,7 +56,7 @@ TEST(Tier, AnActivationGoesOutAndComesBackOneBlockAhead) {
   EXPECT_EQ(realized(replaced(kThree, "%6 a: f32[n=4] =", "%6 a: f32[n=4] host =")), want);
 }
 
-// c's block is the last; what is made of its result behind it is read again at once.
+// c's block is the last; what is made from its result is read at once by the backward.
 TEST(Tier, WhatTheBackwardBeginsWithStays) {
   const std::string with_head =
       replaced(replaced(kThree, "  %9 loss: f32[] metric = square_sum(%8) @loss\n",
@@ -143,7 +143,7 @@ TEST(Tier, ViewsGoWithWhatTheyAreOf) {
 )");
 }
 
-// Made again from the copy of the parameter that the block has.
+// The view is made anew from the block's copy of the parameter.
 TEST(Tier, AViewOfAParameterIsMadeAgainFromEachCopy) {
   const std::string after = realized(R"(scheme:
   input %0 x: f32[b=2, parts=2, n/2=2]

@@ -104,7 +104,7 @@ CudaCut cut_of(const Scheme& scheme) {
 }
 
 // A group of threads shares a row: of every size that there is, with chunks to spare and without,
-// and the largest one going over a row again and again.
+// and the largest one going over a row several times.
 TEST_F(BodyOnCpu, RowsOfEveryLength) {
   std::vector<Sample> rows, norms;
   for (const int64_t length :

@@ -1,4 +1,4 @@
-// Tests that run kernels here want the compiler that compiled them to be there still.
+// Tests that run generated kernels need the host's compiler; they are skipped without it.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// CUDA's words in C++, for generated kernels: everything that they say and a plain compiler does
-// not know. Blocks run one after another, so what a block shares can be static.
+// CUDA's keywords and intrinsics in C++: all that generated kernels use and a host compiler does
+// not know. Blocks run one after another, so shared memory can be static.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -29,7 +29,7 @@ inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits);
 inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 
-// In the place of cuda_instructions(). These round once where a GPU is a little further off.
+// Replace cuda_instructions(). These round correctly; a GPU's are slightly less exact.
 inline float from_f16(unsigned short bits) {
   adjoint::Float16 half;
   half.bits = bits;

@@ -1,5 +1,5 @@
-// What a kernel asks of the machine that runs it. Kernels are compiled by themselves and loaded, so
-// this is plain data and functions.
+// What a kernel calls on the simulated machine. Kernels are compiled separately and loaded, so this
+// is plain data and function pointers.
 #pragma once
 
 namespace adjoint {
@@ -11,7 +11,7 @@ struct KernelMachine {
   Index thread = {}, block = {}, grid = {};
   void (*meet_block)() = nullptr;
   void (*meet_warp)(unsigned mask) = nullptr;
-  // The number of the thread whose lane differs from ours in the bits of `distance`.
+  // A warp shuffle: the value of the thread whose lane differs from ours in the bits of `distance`.
   double (*exchange)(unsigned mask, int distance, double mine) = nullptr;
 };
 

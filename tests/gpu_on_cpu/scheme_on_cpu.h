@@ -1,5 +1,6 @@
-// Runs pieces of scheme as ops/harness.h does, all bodies and gangs in them by CUDA's kernels.
-// First all that a test wants is prepared, then finish_kernels() compiles it at once, then it runs.
+// Runs small schemes as kernels/harness.h does, but bodies and gangs by the kernels generated for
+// CUDA. A test first prepares all its schemes, then finish_kernels() compiles them together, then
+// they run.
 #pragma once
 #include <cstring>
 #include <deque>
@@ -10,14 +11,14 @@
 
 namespace adjoint {
 
-// An object's place among others', whose bytes are those of NaNs before anybody writes.
+// Memory of an object with guard bytes around it; all bytes are NaNs until they are written.
 class GuardedMemory {
  public:
   GuardedMemory(Type type, Strides strides, int64_t shift)
       : type_(std::move(type)),
         strides_(std::move(strides)),
         size_(type_.bytes().count + shift + 2 * kAround),
-        // A prepared call wants to know where its operands are, but until it runs nothing is there.
+        // A prepared call needs the addresses of its operands, but their values only when it runs.
         bytes_(new (std::align_val_t{kAround}) std::byte[size_]),
         data_(bytes_.get() + kAround + shift) {}
 
@@ -35,7 +36,7 @@ class GuardedMemory {
         [&](int64_t k, int64_t at) { values[k] = load_element(data_, type_.dtype, at); });
     return values;
   }
-  // Are the bytes around its elements, padding and gaps between rows among them, as they were?
+  // Whether all bytes around the elements, including padding and gaps between rows, are unchanged.
   bool nobody_wrote_elsewhere() const {
     std::vector<std::byte> want(size_, std::byte{kNobodys});
     const int64_t each = size_of(type_.dtype).count;
@@ -75,8 +76,8 @@ class SchemeOnCpu {
  public:
   struct Places {
     int64_t shift = 0;        // bytes from an aligned place to where an object begins
-    bool transposed = false;  // of inputs the first axis is the innermost
-    bool overwrites = false;  // a result takes the place of an operand, where its op allows it
+    bool transposed = false;  // the first axis of inputs is the innermost in memory
+    bool overwrites = false;  // a result overwrites an operand, if the op allows it
   };
 
   explicit SchemeOnCpu(const Scheme& scheme) : SchemeOnCpu(scheme, Places{}) {}
@@ -85,7 +86,7 @@ class SchemeOnCpu {
     for (const Value v : scheme.inputs) place(v, places, places.transposed);
     for (const Morphism& m : scheme.morphisms) {
       for (const Value v : m.outputs) place(v, places, false);
-      // Who else reads an operand is not asked.
+      // Other readers of an operand are not considered, so only schemes of one call are.
       if (places.overwrites && scheme.morphisms.size() == 1) place_over_operands(m);
       prepare_call(m);
     }
@@ -132,7 +133,8 @@ class SchemeOnCpu {
 
   void prepare_call(const Morphism& m) {
     const OpCall& call = calls_.emplace_back(call_of(scheme_, m));
-    // What is neither a body nor many of them has kernels by hand: those of the CPU stand in.
+    // Ops without a body have kernels written by hand for CUDA; here the CPU's kernels replace
+    // them.
     const bool generated = op_named(m.op).body || m.op == "gang";
     const KernelCall kernel =
         kernel_call(call, scheme_, m, {.target = generated ? Target::kCuda : Target::kCpu},

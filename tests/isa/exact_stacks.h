@@ -1,5 +1,5 @@
-// Models in which results lie inside others, and stacks that promise the bits of the plain one: a
-// few for every `make test`, all of them for tests/long.
+// Models in which results are placed inside other objects, and stacks that must give the same bits
+// as the plain one: a few for `make test`, all of them for tests/long.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,8 +9,9 @@
 
 namespace adjoint {
 
-// Seven: a GPT-2, a Llama with joined projections, boxes within boxes, and the four of
-// tests/models. Few rows and wide ones: there kernels of oneDNN differ in the order of a sum.
+// Seven models: a GPT-2, a Llama with joined projections, nested boxes, and the four of
+// tests/models. They have few and wide rows, for which oneDNN's kernels differ in the order of
+// sums.
 inline std::vector<SmallModel> exact_models() {
   const auto bound = [](const char* preset, nlohmann::json settings) {
     ModelSizes sizes{.batch = 3, .context = 4, .settings = std::move(settings)};
@@ -47,8 +48,8 @@ inline std::vector<std::string> exact_stacks() {
           "checkpoint(block) | offload(activations) | offload(parameters) | offload(optimizer)"};
 }
 
-// Of every number of threads, model and stack beside `base`, the steps of `base` alone and those
-// with the stack, compared. Pairs that were compared, and those that differ in words.
+// Compares, for every number of threads, model and stack, the steps of `base` alone with those of
+// `base` and the stack. Counts the pairs, and describes those that differ.
 struct Compared {
   int pairs = 0;
   std::vector<std::string> different = {};

@@ -275,7 +275,7 @@ TEST(BodyJit, MoreConstantsThanRegisters) {
   }
 }
 
-// Bodies of all shapes: reductions of reductions, sums, selects, results read again.
+// Bodies of all shapes: reductions of reductions, sums, selects, results that are read.
 class RandomTrial {
  public:
   explicit RandomTrial(unsigned seed) : numbers_(seed) {

@@ -1,4 +1,4 @@
-// The loss and its gradient in one call, beside the two calls that it stands for.
+// Compares the loss and its gradient in one call with the two calls that it replaces.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 namespace adjoint {
 
-// Logits are made inside, so that the gradient can take their place.
+// Logits are made inside the scheme, so that the gradient can overwrite them.
 inline Scheme loss_and_gradient(const Type& logits, int64_t ignore, bool one_call) {
   Scheme s;
   const auto input = [&](const char* path, Type type) {
@@ -31,8 +31,8 @@ inline Scheme loss_and_gradient(const Type& logits, int64_t ignore, bool one_cal
   return s;
 }
 
-// Rows of a warp and of a block, that begin at 16 bytes and that do not, with room behind and
-// without. Bits are compared, as doubles that hold them.
+// Rows for a warp and for a block, aligned to 16 bytes and not, with padding and without. The bits
+// are compared.
 inline void expect_one_call_is_two(Target target) {
   for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16, Dtype::kF16, Dtype::kF64}) {
     for (const int64_t classes : {5, 64, 1027, 16411}) {

@@ -1,4 +1,4 @@
-// Runs pieces of scheme on given numbers, by the kernels or by the float64 reference.
+// Runs small schemes on given numbers, by a target's kernels or by the float64 reference.
 #pragma once
 #include <cmath>
 #include <map>
@@ -22,7 +22,7 @@ inline std::vector<Numbers> run_scheme(const Scheme& scheme, const std::vector<N
   const Scheme s = reference ? to_reference(scheme) : scheme;
   Run run(s, make_plan(s, {.threads = num_threads(), .target = target, .deterministic = true}),
           {.reference = reference, .poison = true});
-  run.fill_arena(std::byte{0xff});  // NaNs: what is read before it is written shows
+  run.fill_arena(std::byte{0xff});  // NaNs, so that a read before the write shows
   for (size_t i = 0; i < inputs.size(); ++i) run.set_values(s.inputs[i], inputs[i]);
   run.step();
   std::vector<Numbers> outputs;
@@ -41,7 +41,7 @@ inline double relative_error(const Numbers& a, const Numbers& b) {
   return std::sqrt(difference / std::max(size, 1e-30));
 }
 
-// A sample as a scheme: its operands are the inputs. All that is float32 there is `dtype`, but for
+// A sample as a scheme whose inputs are the operands. Every float32 becomes `dtype`, except for
 // operand `wide`.
 inline Scheme sample_scheme_but(std::string_view op, const Sample& sample, Dtype dtype,
                                 size_t wide) {
@@ -59,14 +59,14 @@ inline Scheme sample_scheme_but(std::string_view op, const Sample& sample, Dtype
   return scheme;
 }
 
-// An op may want one of its operands wide whatever the others are, as the loss's gradient wants its
-// log-sums.
+// An op may need one operand in float32 whatever the others are: the loss's gradient needs its
+// log-sums so.
 inline Scheme sample_scheme(std::string_view op, const Sample& sample, Dtype dtype) {
   const bool narrow = dtype == Dtype::kBF16 || dtype == Dtype::kF16;
   for (size_t wide = sample.inputs.size(); narrow && wide > 0; --wide) {
     try {
       return sample_scheme_but(op, sample, dtype, wide);
-    } catch (const Error&) {  // then the one before it is
+    } catch (const Error&) {  // then another operand must be float32
     }
   }
   return sample_scheme_but(op, sample, dtype, sample.inputs.size());

@@ -1,4 +1,4 @@
-// What kernels of any target are held to, op by op, driven by the op's samples.
+// The contract of kernels of every target, checked op by op from the op's samples.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 
 namespace adjoint {
 
-// The gradient of sum_k <weight_k, out_k> by every differentiable operand, as a scheme whose inputs
-// are the operands and then the weights.
+// The gradient of sum_k <weight_k, out_k> with respect to every differentiable operand, as a scheme
+// whose inputs are the operands and then the weights.
 struct GradientScheme {
   Scheme scheme;
   std::vector<int> of;        // operands, in the order of the outputs
@@ -20,7 +20,7 @@ inline GradientScheme gradient_scheme(const OpDef& op, const Sample& sample, Dty
   Scheme s = sample_scheme(op.name, sample, dtype);
   const std::vector<Value> operands = s.inputs, outputs = s.outputs;
   std::vector<std::pair<Value, Value>> seeds;
-  // Outputs beyond the first that only help the gradient (log-sums, counts) get none, as in a step.
+  // Outputs that only help the gradient (log-sums, counts) get no weight, as in a step.
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (!is_float(s[outputs[k]].type.dtype)) continue;
     const bool helper = k > 0 && !op.body;
@@ -71,7 +71,7 @@ inline double tolerance(Dtype dtype) {
   }
 }
 
-// A result is as good as the coarsest object on its way.
+// The tolerance is that of the narrowest object in the scheme.
 inline double tolerance(const Scheme& s) {
   double coarsest = 1e-12;
   for (const Object& o : s.objects) {
@@ -118,8 +118,8 @@ inline std::vector<KernelCheck> kernel_checks(const OpDef& op) {
   return kernel_checks(op, op.samples ? op.samples() : std::vector<Sample>{}, all_floats());
 }
 
-// The operands with every floating number moved by up to a unit in its last place, and back into
-// its dtype.
+// The operands, with every float perturbed by up to a unit in the last place and rounded to its
+// dtype.
 inline std::vector<Numbers> jittered(const KernelCheck& check, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> by(-1, 1);
@@ -143,9 +143,10 @@ inline double distance(const Numbers& a, const Numbers& b) {
   return std::sqrt(squares);
 }
 
-// A gradient may be what is left of large terms that cancel (layer_norm of two numbers), and then
-// it is as noisy as they are: so much it jumps when operands move by a unit in their last place,
-// while the reference hardly moves. A kernel that is wrong is wrong by more than it jumps.
+// A gradient may be the small difference of large terms (layer_norm of two numbers), and then it is
+// as noisy as those terms. This noise is measured: how far the kernel's result moves when operands
+// move by a unit in the last place, while the reference hardly moves. A wrong kernel is off by more
+// than that.
 inline double noise(const KernelCheck& check, size_t result, Target target) {
   constexpr unsigned kTries = 4;
   constexpr double kTimes = 4;
@@ -165,7 +166,8 @@ inline void expect_near_reference(const KernelCheck& check, const std::vector<Nu
   for (size_t k = 0; k < want.size(); ++k) {
     const double error = relative_error(got[k], want[k]);
     if (error < check.tolerance) continue;
-    // C++ does not say what a negative number is as an unsigned one: processors and GPUs differ.
+    // C++ leaves the conversion of a negative float to an unsigned integer undefined, and
+    // processors and GPUs differ.
     const bool is_unsigned = check.scheme[check.scheme.outputs[k]].type.dtype == Dtype::kU8;
     if (is_unsigned && target == Target::kCuda) continue;
     const std::string where =
@@ -175,16 +177,16 @@ inline void expect_near_reference(const KernelCheck& check, const std::vector<Nu
   }
 }
 
-// The kernels of a target give what the float64 reference gives, in every dtype, and so do those of
-// the gradient.
+// The kernels of a target, also those of the gradient, agree with the float64 reference in every
+// dtype.
 inline void expect_kernels_agree(const OpDef& op, Target target) {
   for (const KernelCheck& check : kernel_checks(op)) {
     expect_near_reference(check, run_scheme(check.scheme, check.in, false, target), target);
   }
 }
 
-// Calls of an op in every mixture of dtypes that differs from a sample in one operand. The gradient
-// of attention has no samples of its own, but attention's.
+// The samples from which calls with one operand of another dtype are made. The gradient of
+// attention has no samples of its own, so attention's are used.
 inline std::vector<Sample> samples_to_vary(const OpDef& op) {
   if (op.samples) return op.samples();
   std::vector<Sample> found;
@@ -197,7 +199,7 @@ inline std::vector<Sample> samples_to_vary(const OpDef& op) {
   return found;
 }
 
-// Numbers that the operand can hold.
+// Rounds and clamps numbers to what the dtype can hold.
 inline void fit_into(Numbers& numbers, Dtype dtype) {
   for (double& n : numbers) {
     if (is_float(dtype)) {
@@ -208,8 +210,8 @@ inline void fit_into(Numbers& numbers, Dtype dtype) {
   }
 }
 
-// What `infer` lets through the kernels read: every operand of every sample in every dtype is
-// refused, or the result is the reference's. Returns how many calls were let through.
+// Kernels can run every call that `infer` accepts: with any operand of a sample in any dtype, the
+// call is refused or gives the reference's result. Returns how many calls were accepted.
 inline int expect_reads_what_it_takes(const OpDef& op, Target target) {
   int taken = 0;
   for (const Sample& sample : samples_to_vary(op)) {
@@ -238,7 +240,7 @@ inline int expect_reads_what_it_takes(const OpDef& op, Target target) {
   return taken;
 }
 
-// The same call twice, once with room behind every row.
+// The same call twice, once with padded rows.
 struct PaddingCheck {
   Scheme plain, padded;
   std::vector<Numbers> in;

@@ -85,7 +85,7 @@ TEST(Compare, AReferenceReplaysTheRunThatItJudges) {
   EXPECT_LT(distance, 1e-2);
 }
 
-// A router's choice is not made again by the judge: it takes the one that it is given.
+// The reference does not repeat a router's choice, but takes the given one.
 TEST(Compare, ChoicesAreReplayed) {
   const ModelText text{.file = "experts.scheme",
                        .text =

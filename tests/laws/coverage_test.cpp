@@ -57,7 +57,7 @@ TEST(Coverage, ParametersOfKnownFunctors) {
   EXPECT_EQ(blocks_of(checkup("gpt2", parse_stack("checkpoint(every=2)"))), 4);
   // State 5 is kept and state 6 is not.
   EXPECT_EQ(blocks_of(checkup("gpt2", parse_stack("checkpoint(keep=[2, 5])"))), 7);
-  // Blocks 0 to 4 keep what the others compute again; two of those side by side, and the last one,
+  // Blocks 0 to 4 keep what the others recompute; two of those side by side, and the last one,
   // whose state is nobody's to recompute.
   const Checkup reside = checkup("gpt2", parse_stack("reside(kept=[\"block[0..4].up\"])"));
   EXPECT_EQ(blocks_of(reside), 8);

@@ -1,7 +1,6 @@
-// Texts of functors as a user might write them, drawn at random from the grammar of
-// functor_text.cpp, beside stacks of the built-in ones, on small models of different make. Whatever
-// the text, a step is refused in one sentence or its numbers are what its law allows, with freed
-// memory poisoned.
+// Random functor texts, drawn from the grammar of functor_text.cpp, in stacks with built-in
+// functors, on different small models. Every step must be refused in one sentence or obey its law,
+// with freed memory poisoned.
 #pragma once
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -59,8 +58,9 @@ class FunctorWriter {
     for (size_t n = below(4); n > 0 && !items.empty(); --n) {
       const std::string item = one_of(items);
       text += " | " + item;
-      if (item.starts_with("quantize")) text += " | freeze(feed_forward)";  // it wants something
-      // The same functor twice is refused, or nearly always.
+      if (item.starts_with("quantize"))
+        text += " | freeze(feed_forward)";  // it needs something frozen
+      // The same functor twice is nearly always refused.
       std::erase_if(items, [&](const std::string& other) {
         return other.substr(0, other.find('(')) == item.substr(0, item.find('('));
       });
@@ -112,7 +112,7 @@ class FunctorWriter {
     return "kept";
   }
 
-  // l is a state's number, where the rule speaks of x_l.
+  // l is the number of a state, in rules about x_l.
   std::string number(bool indexed) {
     std::vector<std::string> terms = {"1", "2", "L", "L - 1", "ceil(sqrt(L))", "2*L/3"};
     if (indexed) terms.insert(terms.end(), {"l", "l", "l + 1"});
@@ -134,7 +134,7 @@ class FunctorWriter {
     return text;
   }
 
-  // What people write: a kind of object, and which of them.
+  // A selector as people write it: a kind of object, and which ones.
   std::string usual_selector() {
     static const std::vector<std::string> kinds = {"activation",
                                                    "activation",
@@ -157,7 +157,7 @@ class FunctorWriter {
     return text;
   }
 
-  // Whatever lies somewhere, of any kind: what bf16 and the like may be said of, and all beside it.
+  // A selector of many objects of any kind, for rules such as bf16's.
   std::string sweep() {
     static const std::vector<std::string> regions = {"inside attention", "inside attention",
                                                      "inside block",     "inside chain",
@@ -231,14 +231,14 @@ class FunctorWriter {
   bool has_count_ = false, has_words_ = false;
 };
 
-// What became of one case.
+// The result of one case.
 struct FuzzOutcome {
   bool refused = false;
   std::string message = {};             // of a refusal
-  std::vector<std::string> wrong = {};  // anything else than a clear refusal or right numbers
+  std::vector<std::string> wrong = {};  // anything but a clear refusal or correct numbers
 };
 
-// Said when a CHECK aborts: which case it was. A handler may do no more than write.
+// The current case, printed when a CHECK aborts. A signal handler may do no more than write.
 inline std::string& case_at_work() {
   static std::string text;
   return text;
@@ -299,7 +299,7 @@ class FunctorFuzz {
     models_.push_back({model.name(), model.forward()});
   }
 
-  // Every functor that the stack names, and one of the defaults beside them.
+  // Judges every functor that the stack names, and one of the defaults.
   void judge(const Model& model, const std::string& stack_text, FunctorWriter& writer,
              FuzzOutcome& outcome) {
     const Stack stack = parse_stack(stack_text);
@@ -320,7 +320,7 @@ class FunctorFuzz {
                               ") is broken at " + v.tensor + ": off by " + std::to_string(v.error) +
                               ", allowed " + std::to_string(v.allowed));
     }
-    // Whoever trains with it evaluates with it.
+    // The evaluation with the same stack must work, too.
     try {
       verify(evaluation_scheme(model.forward, stack, options));
     } catch (const Error& e) {

@@ -1,4 +1,4 @@
-// Functors made for tests, wrong ones above all, and small models to plant them in.
+// Functors for tests, most of them wrong on purpose, and small models to apply them to.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ inline Functor planted(std::string name, Law law, FunctorPhase phase, Apply appl
           .rules = {{phase, std::move(apply)}}};
 }
 
-// The functors of a stack's text with others planted in front of the defaults.
+// A stack from text, with the given functors inserted before the defaults.
 inline Stack with_planted(std::vector<Functor> functors, std::string_view rest = "") {
   Stack stack = parse_stack(rest);
   for (Functor& f : functors) {
@@ -41,8 +41,8 @@ inline Subject small_gpt2(std::vector<uint64_t> seeds = {1, 2, 3}) {
                        std::move(seeds));
 }
 
-// Puts a morphism of one operand and one result behind the object at `path`; everybody who read the
-// object reads the new one, which has its source.
+// Adds a morphism with one operand and one result after the object at `path`; all readers of the
+// object read the new one, which takes over its source.
 inline Apply behind(std::string path, std::string op, Attrs attrs) {
   return [=](const Scheme& before, Application& application) {
     Scheme after = before;
@@ -72,7 +72,7 @@ inline Apply scaled(std::string path, double by) {
   return behind(std::move(path), "scale", {{"by", by}, {"plus", 0.0}});
 }
 
-// Two numbers' worth of nothing: what a harmless functor does.
+// A functor that matches once and changes nothing.
 inline Apply nothing() {
   return [](const Scheme& before, Application& application) {
     ++application.matches;
@@ -80,7 +80,7 @@ inline Apply nothing() {
   };
 }
 
-// Times 3, divided by 3: the same function, rounded twice more.
+// Multiplies by 3 and divides by 3: the same function with two more roundings.
 inline Apply thirds(std::string path) {
   return [=](const Scheme& before, Application& application) {
     return scaled(path, 1.0 / 3)(scaled(path, 3)(before, application), application);

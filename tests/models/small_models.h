@@ -1,4 +1,4 @@
-// What tests of models share: elaborating a text, and finding things in the scheme by path.
+// Helpers for tests of models: elaborate a text, and find objects and morphisms by path.
 #pragma once
 #include <gtest/gtest.h>
 

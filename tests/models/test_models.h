@@ -44,7 +44,7 @@ inline void write_batch(Run& run, int number, int64_t vocab = kTestVocab, int64_
   }
 }
 
-// What ops chose (a router's top-k), in the order of the scheme.
+// Objects that hold routing choices (a router's top-k), in the order of the scheme.
 inline std::vector<Value> choices_of(const Scheme& scheme) {
   std::vector<Value> choices;
   for (const Morphism& m : scheme.morphisms) {
@@ -54,8 +54,8 @@ inline std::vector<Value> choices_of(const Scheme& scheme) {
   return choices;
 }
 
-// The same scheme with its choices as further inputs: a reference replays those of the run that it
-// judges, for float64 may rank two nearly equal scores the other way.
+// The same scheme with its choices as further inputs. A reference repeats the choices of the run
+// that it is compared with, because float64 may rank two nearly equal scores the other way.
 inline Scheme with_given_choices(const Scheme& scheme) {
   Scheme result = scheme;
   for (const Value choice : choices_of(scheme)) {

@@ -208,7 +208,7 @@ TEST(Adjacent, ASliceIsOverwrittenBesideOthers) {
   const Ran r = ran(text);
   EXPECT_EQ(r.plan.places[6].storage, r.plan.places[2].storage);
   EXPECT_TRUE(r.call("merge").is_view);
-  // Not when the slice is read again.
+  // Not if the slice has another reader.
   std::string again = text;
   again.replace(again.find("exp(%7)"), 7, "add(%7, %3)");
   const Ran other = ran(again);

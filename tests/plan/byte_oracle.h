@@ -1,6 +1,6 @@
-// The judge of plan/owners.h: follows a step byte by byte, for small schemes. Every byte of an
-// arena holds a number that says what was written there last; a read that finds another one is
-// spoiled.
+// An independent check of plan/owners.h: simulates a step byte by byte, for small schemes. Every
+// byte of an arena holds a number that identifies what was written there last; a read that finds
+// another number is a fault.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -115,7 +115,7 @@ class ByteOracle {
   void run_call(int at) {
     const PlannedCall& planned = plan_.calls[at];
     const Morphism& m = scheme_.morphisms[planned.morphism];
-    // A view runs nothing: whoever reads it reads.
+    // A view runs nothing; its readers read.
     const bool sees = planned.is_view && op_named(m.op).view;
     for (const Value in : m.inputs) {
       if (holds_[in].empty()) return fault("read before it is made");
@@ -145,7 +145,8 @@ class ByteOracle {
     }
   }
 
-  // A result over an operand: only where it may be, element on element. No two results share bytes.
+  // A result may overwrite an operand only where the op allows it, element by element. No two
+  // results share bytes.
   void check_results(const Morphism& m) {
     const auto may = overwrites(call_of(scheme_, m));
     std::map<Byte, int> written;
@@ -167,7 +168,7 @@ class ByteOracle {
     }
   }
 
-  // What a call that does not run makes, by the op's own meaning.
+  // The bytes of a view, by the op's meaning.
   void see(const Morphism& m) {
     const Value out = m.outputs[0];
     const int64_t size = size_of(scheme_[out].type.dtype).count;
@@ -194,7 +195,7 @@ class ByteOracle {
     if (m.op == "concat") read(out);
   }
 
-  // Every byte of a concat's result: f(operand, its byte).
+  // Calls f(operand, its byte) for every byte of a concat's result.
   template <class F>
   std::vector<int64_t> joined(const Morphism& m, const F& f) const {
     const Type& whole = scheme_[m.outputs[0]].type;
@@ -211,7 +212,7 @@ class ByteOracle {
     return all;
   }
 
-  // Operands that lie where they belong are left alone, the others are copied one after the other.
+  // Operands that are already in place are not copied; the others are, one after another.
   void join(const Morphism& m) {
     const Value out = m.outputs[0];
     const std::vector<Byte> to = bytes_of(out);

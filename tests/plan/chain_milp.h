@@ -1,6 +1,6 @@
-// The problem of plan/chain.h said a second time, as a linear program: one binary per block, option
-// and fate of the state that it leaves, and one number per block for what its segment's
-// recomputation holds when its backward begins.
+// The problem of plan/chain.h as an integer linear program: one binary per block, option and choice
+// for its state, and one number per block for the bytes that its segment's recomputation holds when
+// its backward begins.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace adjoint {
 
-// No segment can hold more before block b: the tighter this is, the sooner the solver is done.
+// An upper bound on what a segment holds before block b. The tighter it is, the faster the solver.
 inline int64_t most_held(const ChainProblem& p, int b, int64_t budget) {
   int64_t most = 0, work = budget;
   for (const BlockOption& o : p.options) {
@@ -20,14 +20,13 @@ inline int64_t most_held(const ChainProblem& p, int b, int64_t budget) {
   return std::clamp<int64_t>(b * most, 0, std::max<int64_t>(budget - work, 0));
 }
 
-// Costs and bytes are counted in whole numbers by those who want an exact answer. `cost(b, o, s)`
-// is what the sum is of.
+// Minimizes the sum of `cost(b, o, s)`. For an exact answer, costs and bytes must be whole numbers.
 template <class Cost>
 std::optional<ChainChoice> milp_choice(const ChainProblem& p, int64_t budget, const Cost& cost) {
   constexpr StateChoice kFates[] = {StateChoice::kKept, StateChoice::kDropped, StateChoice::kAway};
   const int last = p.blocks - 1;
   const auto options = static_cast<int>(p.options.size());
-  // Bytes in a unit in which the budget is not too far from 1: the solver works with doubles.
+  // Bytes are scaled so that the budget is 1000, because the solver works with doubles.
   const double unit = 1e3 / static_cast<double>(std::max<int64_t>(budget, 1));
   const auto scaled = [&](int64_t bytes) { return static_cast<double>(bytes) * unit; };
   if (p.outside_none > budget) return std::nullopt;
@@ -71,8 +70,8 @@ std::optional<ChainChoice> milp_choice(const ChainProblem& p, int64_t budget, co
       kept.push_back({scaled(o.kept + (state ? p.state : 0)), x});
     });
     if (b == last) continue;
-    // held[b + 1] >= held[b] + what b is recomputed to, where b's state is dropped. Where it is
-    // not, the row says nothing, for held[b] is at most that.
+    // held[b + 1] >= held[b] + the bytes recomputed for b, if b's state is dropped. If it is not,
+    // the row is satisfied anyway, because held[b] is at most most_held.
     Milp::Sum grows = {{1, held[b + 1]}, {-1, held[b]}};
     each(b, [&](int x, const BlockOption& o, StateChoice s) {
       const bool dropped = s == StateChoice::kDropped;
@@ -98,10 +97,11 @@ std::optional<ChainChoice> milp_choice(const ChainProblem& p, int64_t budget, co
   return choice;
 }
 
-// A program of every choice and more, without the symmetry of equal blocks that makes the one above
-// slow for many options: the first block and the last as they are, those between only counted, and
-// bytes only where these two work, between forward and backward, and without what segments hold.
-// Its optimum is below that of any choice; who reaches it is optimal. Nothing: nobody can be.
+// A relaxation, without the symmetry of equal blocks that makes the program above slow for many
+// options. The first and the last block are as they are, the blocks between are only counted per
+// option. Bytes are bounded only while these two run and between forward and backward, and without
+// what segments hold. Its optimum is a lower bound, so a choice that reaches it is optimal. Nothing
+// if it has no solution; then there is no choice either.
 template <class Cost>
 std::optional<double> milp_bound(const ChainProblem& p, int64_t budget, const Cost& cost) {
   const double unit = 1e3 / static_cast<double>(std::max<int64_t>(budget, 1));

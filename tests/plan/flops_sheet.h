@@ -1,4 +1,5 @@
-// A device on which seconds are FLOPs, 1e9 of them in each: what is fastest recomputes least.
+// A device whose time is proportional to FLOPs, 1e9 per second, so that the fastest step recomputes
+// least.
 #pragma once
 #include "cost/sheet.h"
 

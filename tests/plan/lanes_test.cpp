@@ -186,7 +186,7 @@ TEST(Lanes, AStepWithoutCopiesIsOneLane) {
 
 // ---- runs ----
 
-// An order of calls [begin, end) that the lanes allow: again and again the front of some lane.
+// A random order of calls [begin, end) that the lanes allow: each time the front of some lane.
 void shuffle(const std::vector<LanedCall>& lanes, int begin, int end, std::mt19937& random,
              std::vector<int>& order) {
   std::array<std::vector<int>, kNumLanes> queue;

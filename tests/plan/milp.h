@@ -1,5 +1,5 @@
-// Linear programs with whole numbers, solved by CBC to the proven optimum: the judge that knows
-// nothing of our own solvers. Only tests use it; without CBC there is none, and they are skipped.
+// Integer linear programs, solved by CBC to the proven optimum, independently of our own solvers.
+// Only tests use it; without CBC they are skipped.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ inline std::optional<Milp::Answer> Milp::minimize() const {
                row.sense, row.bound);
   }
   Cbc_setObjSense(model, 1);
-  // To the end: not within a share of the optimum.
+  // Solve to the optimum, not to within a gap.
   Cbc_setAllowableGap(model, 0);
   Cbc_setAllowableFractionGap(model, 0);
   Cbc_solve(model);

@@ -48,7 +48,7 @@ Plan naive_plan(const Scheme& s) {
   return plan;
 }
 
-// Two steps, so that what is carried is read again. The results of both, then the state.
+// Runs two steps, so that carried state is read. Returns the results of both, then the state.
 std::vector<Numbers> two_steps(const Scheme& s, Plan plan, bool in_place) {
   Run run(s, std::move(plan), {.poison = true});
   run.fill_arena(std::byte{0xff});

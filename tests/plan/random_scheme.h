@@ -1,7 +1,6 @@
-// Small schemes at random: DAGs of elementwise, row, matrix, concat and movement ops with several
-// results, excursions to the next tier, state in either tier that is read, seen through views, and
-// written once; and the same as a step in time, with a prologue, a body, accumulators and an
-// epilogue.
+// Small random schemes: DAGs of elementwise, row, matrix, concat and view ops with several results,
+// copies to the host tier and back, and state in either tier that is read, viewed, and written
+// once. Some have a prologue, a body with accumulators, and an epilogue.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -35,12 +34,12 @@ class RandomScheme {
     const size_t calls = looped ? below(6) : 4 + below(14), update_at = below(calls + 1);
     for (size_t k = 0; k <= calls; ++k) {
       if (k > 0) add_call();
-      // What is written is not read again here, but what was there before still may be.
+      // The new state is not read any more, but the old state still may be.
       if (k == update_at) {
         for (const Value state : written) add_update(state);
       }
     }
-    // Not what is written over: after the step it is gone.
+    // Not the old state, which does not exist after the step.
     for (size_t k = 1 + below(3); k > 0; --k) {
       const Value out = k == 1 ? pool_.back() : any();
       const Value seen = seen_through_views(out);
@@ -119,7 +118,8 @@ class RandomScheme {
     const bool host = scheme[state].attributes.tier == Tier::kHost;
     const Value old = host ? move(state, Tier::kDevice) : state;
     builder_.at({"update" + std::to_string(scheme.morphisms.size())}, Phase::kUpdate, Role::kState);
-    // Not by another state: two that are written from each other would need a third place.
+    // Not from another state: two states that are written from each other would need a third
+    // buffer.
     Value by = beside(scheme[state].type);
     if (by < 0 || scheme[seen_through_views(by)].role == Role::kState) by = old;
     Value next = builder_.emit("add", {old, by});
@@ -128,7 +128,7 @@ class RandomScheme {
     scheme.carries.push_back({state, next});
   }
 
-  // Prologue and body; what comes after is epilogue and sees only what leaves the body.
+  // Adds prologue and body. Later calls are the epilogue, and see only what leaves the body.
   void add_loop() {
     scheme.parts = 1 + static_cast<int>(below(4));
     for (size_t k = below(5); k > 0; --k) add_call();
@@ -137,7 +137,7 @@ class RandomScheme {
       const Type like = scheme[any()].type;
       std::vector<int64_t> shape;
       for (const Axis& axis : like.axes) shape.push_back(axis.size);
-      // Zeros, an input, or something that was made of the others.
+      // The initial value: zeros, an input, or something made from others.
       const Value given = any();
       const size_t kind = below(3);
       Value in = given;
@@ -153,7 +153,7 @@ class RandomScheme {
         in = pool_.back();
       }
       scheme.loop.push_back({in, -1});
-      if (below(2)) {  // what it began as, seen otherwise, stays what it was
+      if (below(2)) {  // a view of the initial value keeps its value
         add("slice", {in}, {{"start", int64_t{0}}, {"size", scheme[in].type.dim(-1)}});
         before.push_back(pool_.back());
       }
@@ -162,16 +162,16 @@ class RandomScheme {
     const size_t calls = 3 + below(8);
     for (size_t k = 0; k < calls; ++k) add_call();
     for (Carry& c : scheme.loop) {
-      // Not by another one: two that grow by each other would need a third place.
+      // Not by another accumulator: two that add each other would need a third buffer.
       Value by = beside(c.in);
       const Value seen = seen_through_views(by);
       const bool grows = std::any_of(scheme.loop.begin(), scheme.loop.end(),
                                      [&](const Carry& other) { return other.in == seen; });
       add("add", {c.in, grows ? c.in : by});
       c.out = pool_.back();
-      // What it was is gone with this.
+      // The old value does not exist any more.
       std::erase_if(pool_, [&](Value v) { return v == c.in || seen_through_views(v) == c.in; });
-      for (size_t k = below(3); k > 0; --k) add_call();  // of what was there, or of what is new
+      for (size_t k = below(3); k > 0; --k) add_call();  // that read old or new objects
     }
     section_ = Section::kEpilogue;
     pool_ = before;
@@ -188,7 +188,7 @@ class RandomScheme {
   }
 
   void add_call() {
-    // Mostly what was made last, so that there are chains.
+    // Mostly the previous result, so that chains form.
     const Value x = below(2) ? pool_.back() : any();
     const Type type = scheme[x].type;
     const Axis last = {type.axes.back().name, type.dim(-1)};
@@ -244,7 +244,7 @@ class RandomScheme {
         return add("gelu", {first});
       }
       case 15: {
-        // A product that is added to what another one made.
+        // A product that adds to the result of another one.
         if (type.axes.back().padded || type.rank() > 3) return add("gelu", {x});
         const Axis out{"o", one_of({1, 2, 4, 6})};
         add("linear", {x, parameter({out, last})});
@@ -253,7 +253,7 @@ class RandomScheme {
                    {{"map", rows + "i,oi->" + rows + "o"}});
       }
       default: {
-        // As the gradient of a norm: one result as large as the operand, one summed.
+        // Like the gradient of a norm: one result of the operand's size, and one sum.
         if (type.rank() < 2) return add("gelu", {x});
         const std::string sums = "/" + std::to_string(type.rank() - 1);
         return add("map", {x, beside(x)}, {{"body", "tanh(x0), x0" + sums + ", x1" + sums}});

@@ -1,4 +1,4 @@
-// Small planned steps of many kinds, for tests of what is said and drawn of them.
+// Small planned steps of many kinds, for tests of tables and charts.
 #pragma once
 #include "functors/functor.h"
 #include "models/small_models.h"

@@ -1,4 +1,4 @@
-// Schemes that are the same but for the numbers of their objects.
+// Compares schemes up to the numbering of their objects.
 #pragma once
 #include <map>
 
@@ -6,7 +6,7 @@
 
 namespace adjoint {
 
-// Objects numbered in the order of mention, the name gone.
+// The scheme with its objects numbered in the order of mention, and without a name.
 inline Scheme canonical(const Scheme& s) {
   Scheme out = s;
   out.name.clear();

@@ -102,7 +102,8 @@ INSTANTIATE_TEST_SUITE_P(Models, FitBudgets,
                          ::testing::Values("ref", "char", "llama", "hybrid", "gpt2_in_parts",
                                            "hybrid_in_parts"));
 
-// The answer is a stack: built again it plans to the same bytes, and residences keep every bit.
+// The answer is a stack: if it is built once more, its plan has the same bytes, and residences keep
+// every bit.
 TEST(Fit, AnswersGiveTheSameBytesAndBitsAgain) {
   for (const bool llama : {false, true}) {
     const BoundModel model = llama ? small_llama(2) : small_gpt2(2);

@@ -38,8 +38,8 @@ TEST_F(TrainFolder, ResumeContinuesBitForBit) {
   }
 }
 
-// The table of tuned products is an input of a run on a GPU: what it was given it is given again,
-// whatever this machine's own table has come to say.
+// The table of tuned products is an input of a run on a GPU: a resumed run uses the table that it
+// began with, whatever this machine's own table contains by now.
 TEST_F(TrainFolder, ResumeReadsTheTunedProducts) {
   train(options("run", {{"stop_after", 3}}));
   EXPECT_FALSE(fs::exists(out("run") / "products.json")) << "none is asked on a CPU";

@@ -1,4 +1,4 @@
-// Two steps of one model, run side by side with dropout on: are all their numbers the same bits?
+// Runs two steps of one model, with dropout on, and compares all their numbers bit for bit.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ class SteppedRun {
   Run run_;
 };
 
-// What differs first, in words; "" where nothing does.
+// A description of the first difference; "" if there is none.
 inline std::string first_difference(const Scheme& plain, const Scheme& other, int64_t vocab,
                                     int steps = 3) {
   SteppedRun a(plain), b(other);
@@ -97,7 +97,7 @@ struct SmallModel {
   int64_t vocab;
 };
 
-// A GPT-2, a Llama, and boxes within boxes that no preset has; dropout everywhere.
+// A GPT-2, a Llama, and nested boxes, which no preset has; all with dropout.
 inline std::vector<SmallModel> small_models() {
   const auto bound = [](const char* preset, nlohmann::json settings) {
     ModelSizes sizes{.batch = 3, .context = 12, .settings = std::move(settings)};

@@ -68,7 +68,7 @@ TEST_F(Saving, BehindStepsIsWhatItWasBeforeThem) {
   for (int i = 0; i < 3; ++i) step();  // the state moves on while the copy is written
   saver.wait();
   EXPECT_EQ(files(paths("behind")), files(paths("waited")));
-  // The next one uses the copy's memory again, and waits for nothing but itself.
+  // The next save reuses the copy's memory, and waits only for itself.
   save_state(paths("waited"), run_, 4, "print");
   saver.save_behind(4);
   step();

@@ -37,7 +37,8 @@ class TrainFolder : public testing::Test {
     all.update(more);
     return all;
   }
-  // A run from the run "base" that adds this to it; `lr` is high so that five steps matter.
+  // Options of a run that starts from the run "base" and adds this stack; `lr` is high, so that
+  // five steps matter.
   json tuned(const std::string& name, const std::string& stack, json more = json::object()) const {
     json all = {{"init", out("base").string()},
                 {"data", data().string()},

@@ -78,7 +78,7 @@ ADJOINT_INLINE float fast_erf(float x) {
 // log(x) = n ln(2) + log(m), sqrt(1/2) <= m < sqrt(2).
 ADJOINT_INLINE float fast_log(float x) {
   constexpr uint32_t kRootHalf = 0x3f3504f3;
-  const bool tiny = x < 0x1p-126f;  // not normal: 23 bits up, and down again at the end
+  const bool tiny = x < 0x1p-126f;  // subnormal: scaled up by 23 bits, and down at the end
   const uint32_t u = std::bit_cast<uint32_t>(tiny ? x * 0x1p23f : x);
   const int32_t power = static_cast<int32_t>(u - kRootHalf) >> 23;
   const float n = static_cast<float>(power) - (tiny ? 23.0f : 0.0f);

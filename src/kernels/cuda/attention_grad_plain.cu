@@ -1,4 +1,4 @@
-// Backward computes the scores again from the kept log-sum (Dao et al., 2022), once for dk and dv
+// The backward recomputes the scores from the kept log-sum (Dao et al., 2022), once for dk and dv
 // by tiles of keys and once for dq by tiles of queries: no two blocks add to the same row. That is
 // seven products where one pass would need five, but one pass would add up dq among its blocks: in
 // any order, or in turn, each waiting for the one before. A tile of partners is fetched as soon as

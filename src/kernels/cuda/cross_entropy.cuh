@@ -36,8 +36,8 @@ inline constexpr int kMostRowThreads = 1024;
 inline constexpr int kRowsInFlight = 2;
 inline constexpr int64_t kVeryLongRow = 2048;  // times kPacksAtOnce packs: 128 KiB
 
-// The packs of a row that its block keeps in shared memory, where they are read again. Each thread
-// reads those that it has put there itself.
+// The packs of a row that its block keeps in shared memory for the second pass. Each thread reads
+// those that it has put there itself.
 struct KeptPacks {
   uint4* at = nullptr;
   int count = 0;

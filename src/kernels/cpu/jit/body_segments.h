@@ -1,8 +1,8 @@
 // How a body is cut for generated code (body_jit.h): segments, each one loop along a row. A value
 // that comes of a row's sum or largest element, read along the row, begins a new segment; so does
-// whatever the interpreter has to make (random numbers, sines, odd rotations, rare dtypes).
-// A value that a later segment reads again is kept in a slot, or read back from the result that it
-// is, or computed again where that costs one instruction on operands.
+// whatever the interpreter has to make (random numbers, sines, odd rotations, rare dtypes). A value
+// that a later segment reads is kept in a slot, or reloaded if it is a result, or recomputed if
+// that takes one instruction on operands.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -251,7 +251,7 @@ void TileGenerator::step(const Block& block, int place) {
 int TileGenerator::take() {
   return regs_->take(place_, [&](int r, int i) {
     if (has_home(i)) return;
-    // An operand can be read again, unless its place is written by then.
+    // An operand can be reloaded, unless a result has overwritten it by then.
     const bool again_late =
         !block_->reads[i].empty() && block_->reads[i].back() >= block_->first_late;
     if (!block_->made[i] && !again_late) return;

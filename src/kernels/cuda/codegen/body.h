@@ -19,7 +19,7 @@ struct CudaCut {
   bool whole = false;  // somebody needs the whole row
   int64_t group = 1;   // threads that share a row or a tile
   int64_t chunks = 1;  // of each thread at a time
-  bool loops = false;  // the row is too long for registers: it is read again for each reduction
+  bool loops = false;  // the row is too long for registers, so each reduction reads it from memory
   int64_t tiles = 1;   // of a row
   int64_t blocks = 1;  // of summed rows
   int64_t block_rows = 1;

@@ -76,7 +76,7 @@ TunedProducts own_products(const Table& t) {
 }
 
 // One process at a time reads the file, adds to it and replaces it. Whoever cannot get the lock
-// within a second does without: what it learnt is learnt again.
+// within a second does without; its products are timed again in the next run.
 class TableLock {
  public:
   explicit TableLock(const fs::path& table) {

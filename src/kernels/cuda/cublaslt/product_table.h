@@ -9,7 +9,8 @@ namespace adjoint {
 TunedProducts& product_table();
 // These come before what the table knows, in this process: the user's file stays without them.
 void borrow_products(const TunedProducts& others);
-// A cache folder that cannot be written is no reason to stop: what was learnt is learnt again.
+// A cache folder that cannot be written is no reason to stop: products are then timed again in the
+// next run.
 void save_product_table() noexcept;
 
 }  // namespace adjoint
