@@ -10,11 +10,11 @@ namespace adjoint {
 class Background {
  public:
   Background() = default;
-  ~Background() = default;  // waits for the job; what it throws then is nobody's
+  ~Background() = default;  // waits for the job; what it throws then is lost
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  void start(std::function<void()> job);  // after the one before it
+  void start(std::function<void()> job);  // after the previous job
   void wait();                            // until nothing runs
   void check();                           // the same for a job that has ended; never waits
 

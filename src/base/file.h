@@ -9,13 +9,13 @@
 
 namespace adjoint {
 
-// The whole file; an Error that names it when it is missing or not a plain file.
+// The whole file; throws an Error that names it if it is missing or not a plain file.
 std::string read_file(const std::filesystem::path& path);
 
-// Writes beside `path`, under a name that nobody else uses, and puts the result there in one move
-// at `commit`: a crash or a full disk leaves what was there before, and so do two writers at a
-// time. What was neither committed nor kept is removed. What the user can mend (no such folder, no
-// permission) is an Error; a disk that is full or fails is a MachineError.
+// Writes to a temporary file with a unique name in the same folder, and renames it to `path` at
+// `commit`. So a crash, a full disk or a second writer never leaves a partial file. A file that was
+// neither committed nor kept is removed. What the user can fix (no such folder, no permission) is
+// an Error; a full or failing disk is a MachineError.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -28,12 +28,12 @@ class AtomicFile {
   void finish();   // all bytes are on disk, under the temporary name; `path` has the old content
   void replace();  // finishes, and moves the result to `path`
   void commit();   // replaces, and makes sure that a power cut does not undo the move
-  // From now on the file stays under its temporary name unless it is moved: somebody refers to it
-  // (train/store.h).
+  // From now on the file is kept under its temporary name unless it is renamed, because a manifest
+  // refers to it (train/store.h).
   void keep() { kept_ = true; }
   const std::filesystem::path& path() const { return path_; }
   const std::filesystem::path& temporary() const { return temporary_; }
-  // Whether this is the name of a temporary of `path`, of any process, this one's or a dead one's.
+  // Whether `file` is a temporary file of `path`, of any process, running or dead.
   static bool is_temporary_of(const std::filesystem::path& path, const std::filesystem::path& file);
 
  private:
@@ -46,7 +46,7 @@ class AtomicFile {
 // Returns when the folder's entries (what was made, moved and removed in it) are on disk.
 void sync_folder(const std::filesystem::path& folder);
 
-// The last system call on `path` failed: throws what AtomicFile throws.
+// Throws what AtomicFile throws, for a failed system call on `path`.
 [[noreturn]] void fail_to_write(const std::filesystem::path& path, int error);
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);

@@ -1,5 +1,5 @@
-// Something that whoever runs the program should know, though nothing is wrong: a result comes
-// about another way, which takes longer. Each text is said once, however many calls it is true of.
+// Notes to the user about something that is not wrong but worth knowing, such as a slower kernel.
+// Each text is printed once, however many calls it applies to.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,7 +8,7 @@ namespace adjoint {
 
 void note_once(const std::string& text);
 
-// Who says it from now on, and forgets what was said; nobody: standard error. For tests.
+// Sets where notes go, and forgets which were printed; null: standard error. For tests.
 void set_note_writer(std::function<void(const std::string&)> writer);
 
 }  // namespace adjoint

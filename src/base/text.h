@@ -1,4 +1,4 @@
-// Small things with text that several rooms need.
+// Small text helpers that several rooms need.
 #pragma once
 #include <optional>
 #include <span>
@@ -21,8 +21,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 // Shortest decimal text that reads back as the same double.
 std::string shortest(double number);
 
-// "24GB" is 24e9 bytes, "1.5 GiB" is 1.5 * 2^30, "1000" is 1000; nothing when it is no size, or
-// below 0.
+// "24GB" is 24e9 bytes, "1.5 GiB" is 1.5 * 2^30, "1000" is 1000; nothing if it is not a size, or
+// negative.
 std::optional<Bytes> parse_bytes(std::string_view text);
 
 }  // namespace adjoint

@@ -145,8 +145,8 @@ struct MemoryFiles {
   std::vector<std::string> files;  // pages of files, in memory.stat
 };
 
-// memory.high kills nobody, but who is above it is slowed until nothing moves. Version 1 writes an
-// enormous number where there is no limit.
+// A process above memory.high is not killed, but slowed down almost to a halt. Version 1 reports an
+// enormous number if there is no limit.
 const MemoryFiles kVersions[] = {{.controller = "",
                                   .limits = {"memory.max", "memory.high"},
                                   .used = "memory.current",

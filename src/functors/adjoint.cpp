@@ -1,6 +1,7 @@
-// loss(parameters)  ->  loss and its gradient by every parameter that is not frozen.
+// loss(parameters)  ->  loss and its gradient with respect to every parameter that is not frozen.
 // Reverse mode on the scheme: gradients are morphisms, so everything that transforms a scheme
-// transforms them too. What is differentiated is the loss's sum; the count divides once, later.
+// transforms them too. The sum of the loss is differentiated; one division by the count comes
+// later.
 #include "base/error.h"
 #include "functors/functor.h"
 #include "ops/builder.h"
@@ -18,8 +19,8 @@ Scheme apply_adjoint(const Scheme& forward) {
   Scheme step = forward;
   Builder builder(step);
   const Value sum = forward.outputs[0];
-  // The gradient that everything begins with: 1, or what a loss scaler says. A tensor, so that it
-  // may change from step to step.
+  // The gradient of the loss itself: 1, or the loss scale. It is a tensor, so that it may change
+  // from step to step.
   const Value scale = builder.control("scale", step[sum].type);
   step[scale].init = Init{.kind = Init::Kind::kOnes};
 
@@ -37,7 +38,7 @@ Scheme apply_adjoint(const Scheme& forward) {
     }
     step.outputs.push_back(*gradients[i]);
   }
-  return compact(std::move(step));  // parts of gradients that were joined are gone
+  return compact(std::move(step));  // drops partial gradients that were joined
 }
 
 }  // namespace adjoint

@@ -1,4 +1,5 @@
-// What a stack tells a functor: terms bound to its params, by position, by name or by default.
+// The arguments of a functor in a stack: terms bound to its params, by position, by name or by
+// default.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,5 @@
-// Random ops become what they are on average, the identity of their first operand: the scheme that
-// is evaluated or sampled from.
+// The scheme for evaluation and sampling: random ops become their expectation, which is their first
+// operand.
 #include "functors/functor.h"
 #include "ops/op_def.h"
 

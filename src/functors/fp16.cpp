@@ -1,6 +1,6 @@
 // activations and their gradients in float16, whose small exponents need the loss scaled up:
 //   control scale = 1  ->  state loss_scale, halved by a step whose gradients are not finite
-// Such a step changes nothing else: without clipping, too, every update waits for the one norm.
+// Such a step changes nothing else: even without clipping, every update waits for the norm.
 // Parameters, their gradients, the optimizer's state and all sums stay float32.
 #include <map>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr double kFirstScale = 65536;
 constexpr int64_t kWindow = 2000;  // good steps, after which a larger scale is tried
 
-// The objects that bf16 narrows.
+// Sets float16 on the objects that `bf16` would set bf16 on.
 Scheme narrow_activations(const Scheme& scheme, Application& application) {
   Scheme result = scheme;
   const Roles roles(scheme);
@@ -53,7 +53,7 @@ Scheme scale_loss(const Scheme& scheme, Application& application) {
   counter.init = Init{};
   const Value good = result.add_input(counter);
 
-  // One answer for all: a gradient that overflowed says nothing about the others.
+  // All updates use one decision, because an overflow need not show in every gradient.
   std::map<Value, Value> renamed;
   for (const Morphism& m : result.morphisms) {
     if (m.op == whole.op) renamed[m.outputs[1]] = whole.outputs[1];

@@ -129,7 +129,7 @@ class FunctorParser {
     result_.params.push_back(std::move(p));
   }
 
-  // A default speaks of earlier parameters only, so that none can lead back to itself.
+  // A default refers to earlier parameters only, so that none can refer to itself.
   void check_default(const FunctorParam& p, const Term& otherwise) {
     const std::vector<std::string> earlier = known_names();
     const bool is_name = otherwise.kind == Term::Kind::kName;
@@ -147,7 +147,7 @@ class FunctorParser {
     }
   }
 
-  // The names that a number or a condition may speak of here.
+  // The names that a number or a condition may use here.
   std::vector<std::string> known_names() const {
     std::vector<std::string> names = {"L"};
     if (!index_.empty()) names.push_back(index_);
@@ -156,8 +156,8 @@ class FunctorParser {
     return names;
   }
 
-  // A name that means nothing would make a condition silently false. A parameter's words are
-  // compared with it, so they are names too.
+  // An unknown name would make a condition silently false. The words that a parameter may be
+  // compared with are names, too.
   void check_names(const Term& term) const {
     std::vector<std::string> known;
     if (term.kind == Term::Kind::kName) {
@@ -225,7 +225,7 @@ class FunctorParser {
     result_.requirements.push_back(std::move(r));
   }
 
-  // What stands between braces is replaced by its value.
+  // Names in braces are replaced by their values.
   void check_message(std::string_view message, Position at) const {
     const std::vector<std::string> names = known_names();
     for (size_t open = message.find('{'); open != message.npos;

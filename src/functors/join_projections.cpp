@@ -1,9 +1,9 @@
-// linear(x, Wq), linear(x, Wk), linear(x, Wv)  ->  slices of linear(x, concat(Wq, Wk, Wv)).
-// One large product reads x once and fills the machine better than several small ones. Parameters
-// stay objects of their own, placed one behind the other so that the concat is a view; slices are
-// views too, and their gradients are made side by side in one object. The gradient of x is one
-// sum over all rows of the joined weight, where it was a sum of sums: hence the law. Only maps of
-// one role are joined, so that what a rule says of attention reaches no feed-forward beside it.
+// linear(x, Wq), linear(x, Wk), linear(x, Wv)  ->  slices of linear(x, concat(Wq, Wk, Wv)). One
+// large product reads x once and fills the machine better than several small ones. Parameters stay
+// objects of their own, placed adjacently so that the concat is a view; slices are views too, and
+// their gradients are made inside one object. The gradient of x is one sum over all rows of the
+// joined weight instead of a sum of sums, so the law is reassociating. Only maps of one role are
+// joined, so that a rule about attention does not reach a feed-forward map.
 #include <algorithm>
 #include <map>
 
@@ -16,7 +16,7 @@ namespace adjoint {
 
 namespace {
 
-// A linear map by parameters of its own, whose result nothing but other morphisms wants whole.
+// A linear map with parameters of its own, whose result is neither returned nor carried.
 bool is_projection(const Graph& graph, const Morphism& m) {
   const Scheme& scheme = graph.scheme();
   if (op_named(m.op).weight < 0) return false;
@@ -39,8 +39,8 @@ bool same_kind(const Object& a, const Object& b) {
   return a.type.dtype == b.type.dtype && a.frozen == b.frozen && a.attributes == b.attributes;
 }
 
-// Whether two projections of one object may be one: what is trained stays apart from what is
-// frozen, or the frozen rows would get gradients.
+// Whether two projections of one object may be joined. A trained one is not joined with a frozen
+// one, because the frozen rows would get gradients.
 bool fits(const Scheme& scheme, const Morphism& a, const Morphism& b) {
   if (a.inputs[0] != b.inputs[0] || a.inputs.size() != b.inputs.size()) return false;
   if (a.phase != b.phase || !may_join(scheme, a, b)) return false;
@@ -68,7 +68,7 @@ std::map<int, std::vector<int>> find_groups(const Scheme& scheme) {
   return groups;
 }
 
-// Emits the joined map and its slices, which are the results that were there before.
+// Emits the joined map and its slices, which replace the single maps' results.
 void emit_joined(Scheme& result, const Scheme& scheme, const std::vector<int>& group) {
   const Morphism& first = scheme.morphisms[group[0]];
   const auto mark = [&](Morphism& m) { m.epoch = first.epoch, m.section = first.section; };

@@ -1,6 +1,6 @@
-// loss and gradients  ->  the whole step: norm, clipping, one division, and every parameter updated
-// or, when nothing was counted or the gradient is not finite, left as it was.
-// Parameters, moments and the count of steps go in and come out in one place (carries).
+// loss and gradients  ->  the whole step: norm, clipping, one division, and an update of every
+// parameter. If no target was counted or the gradient is not finite, parameters stay unchanged.
+// Parameters, moments and the step count are carried: they are updated in place.
 #include <map>
 
 #include "analysis/roles.h"
@@ -70,8 +70,8 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
   const auto whole =
       builder.emit_all("gradient_factor", {count, scale, all_squares}, {{"clip", options.clip}});
   step.outputs.push_back(whole[2]);
-  // With clipping all updates wait for the norm. Without, each asks only about its own gradient, so
-  // that a gradient can die as soon as it exists.
+  // With clipping all updates wait for the norm. Without it, an update depends only on its own
+  // gradient, which can be freed at once.
   const bool clips = options.clip > 0;
   at("gradient.divided", Role::kMetric);
   const auto divided = clips ? whole : builder.emit_all("gradient_factor", {count, scale});

@@ -1,7 +1,7 @@
 // An object inside the step with an odd size, such as logits of 50257 tokens  ->  the same with
-// room for a multiple of 128. What is there beyond is nobody's: absent from counts, saves and
-// random indices. A GPU moves 16 bytes at a time, and its products want sizes that are multiples of
-// them: odd ones run at a sixth of the rate. A CPU does not care, and its steps are left alone.
+// room for a multiple of 128. Padding is absent from counts, saves and random indices. A GPU moves
+// 16 bytes at a time, and its products need sizes that are multiples of that: with odd sizes they
+// run at a sixth of the rate. On a CPU it makes no difference, and steps are not changed.
 #include <algorithm>
 
 #include "analysis/accumulators.h"
@@ -20,7 +20,7 @@ bool is_odd(const Axis& axis, Dtype dtype, int64_t least) {
          axis.size * std::min<int64_t>(2, size_of(dtype).count) % kMoved != 0;
 }
 
-// Per accumulator: its value before and after an iteration, and what it grows through in between.
+// Per accumulator: its value before and after an iteration, and the partial sums in between.
 std::vector<std::vector<Value>> sums_of_parts(const Scheme& scheme) {
   const std::vector<Value> from = grown_from(scheme);
   std::vector<std::vector<Value>> sums;
@@ -38,7 +38,7 @@ Scheme run(Scheme scheme, Application& application) {
     for (const Value v : *values) fixed[v] = true;
   }
   for (const Carry& c : scheme.carries) fixed[c.in] = fixed[c.out] = true;
-  // Only what a product reads or makes, and where everybody else can do with it.
+  // Only objects that a product reads or makes, and only if all other readers support padding.
   std::vector<bool> multiplied(scheme.objects.size(), false);
   for (const Morphism& m : scheme.morphisms) {
     const OpDef& def = op_named(m.op);
@@ -49,12 +49,12 @@ Scheme run(Scheme scheme, Application& application) {
       }
     }
     if (!def.takes_padding) continue;
-    // What may take a padded operand's place is as large as that.
+    // A result that may overwrite a padded operand is padded, too.
     for (const auto& [out, operand] : overwrites(call_of(scheme, m))) {
       if (multiplied[m.inputs[operand]]) multiplied[m.outputs[out]] = true;
     }
   }
-  // A sum of parts is one object from its beginning to its end: all of it has room, or none.
+  // An accumulator shares its bytes with its partial sums: all of them are padded, or none.
   for (const std::vector<Value>& sum : sums_of_parts(scheme)) {
     const auto any = [&](const std::vector<bool>& flags) {
       return std::any_of(sum.begin(), sum.end(), [&](Value v) { return flags[v]; });
@@ -65,7 +65,8 @@ Scheme run(Scheme scheme, Application& application) {
   for (size_t v = 0; v < scheme.objects.size(); ++v) {
     Type& type = scheme[static_cast<Value>(v)].type;
     if (fixed[v] || !multiplied[v] || type.rank() < 2 || !is_float(type.dtype)) continue;
-    // The row, and of a matrix the number of rows: that is a row's length in its transpose.
+    // The row length and, for a matrix, the number of rows, which is the row length of its
+    // transpose.
     bool padded = false;
     for (Axis* axis : {&type.axes.back(), type.rank() == 2 ? &type.axes.front() : nullptr}) {
       if (!axis || !is_odd(*axis, type.dtype, least)) continue;

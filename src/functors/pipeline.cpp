@@ -1,4 +1,4 @@
-// From a model to a step: the whole way, in order. Say why when you add a line.
+// From a model to a step: all phases, in order. When you add a line, say why it is there.
 #include <algorithm>
 #include <mutex>
 
@@ -36,8 +36,8 @@ std::span<const Functor* const> all_functors() {
 
 namespace {
 
-// A step before its attributes are said, and what the functors that had their say told: all stacks
-// with the same morphism rules begin so.
+// A step before attributes are set, and the reports of the functors that were applied so far. All
+// stacks with the same morphism rules share it.
 struct Beginning {
   Scheme scheme;
   std::map<std::string, Applied> applied;  // by what the functor was called as
@@ -57,7 +57,7 @@ class Pipeline {
     }
   }
 
-  // The morphism rules of its stack: what decides how it begins.
+  // The morphism rules of the stack, on which its beginning depends.
   std::string beginning_key() const {
     std::string key;
     for_each_rewriting([&](size_t i) { key += result_.applied[i].name + "\n"; });
@@ -86,9 +86,10 @@ class Pipeline {
     result_.scheme = forward;
     // Morphism rules rewrite the model itself, so the adjoint differentiates what they wrote.
     apply(FunctorPhase::kMorphisms);
-    // Only now, so that roles are those of training and what the rules wrote is without it too.
+    // Only now, so that roles are those of training, and random ops that the rules added are
+    // removed, too.
     if (!training_) take(without_randomness(result_.scheme));
-    // The adjoint first: the optimizer asks it for gradients.
+    // The adjoint comes first, because the optimizer needs gradients.
     if (training_) {
       take(apply_adjoint(result_.scheme));
       take(apply_optimizer(result_.scheme, options_));
@@ -105,21 +106,21 @@ class Pipeline {
     say();
     // Fusions that change bits come before residence, so that a clone copies the fused node.
     apply(FunctorPhase::kBitChanging);
-    // Residence and tier last: they must see every object that the others create.
+    // Residence and tier come last, because they must see every object that the others create.
     take(realize_precision(std::move(result_.scheme)));
     take(realize_placement(std::move(result_.scheme)));
     if (!training_) limit_parts();
     take(realize_time(result_.scheme));
-    // Chunks are cut from a part as it will run; residence must see their pieces.
+    // Chunks are cut from a part of the batch, and residence must see them.
     apply(FunctorPhase::kTimed);
     take(realize_residence(std::move(result_.scheme)));
     take(realize_tier(std::move(result_.scheme)));
-    // Last, what keeps bits, or only moves sums.
+    // Last come functors that keep bits, or only change where sums are made.
     apply(FunctorPhase::kExact);
     if (!options_.verify_each) verify(result_.scheme);
     for (size_t i = 0; i < stack_.functors.size(); ++i) {
       const Functor& f = stack_.functors[i].functor;
-      // Evaluation has no gradients and no optimizer, so there a functor may find nothing.
+      // An evaluation has no gradients and no optimizer, so a functor may find nothing there.
       if (result_.applied[i].matches > 0 || f.may_match_none || !training_) continue;
       fail(result_.applied[i].name, ": matches nothing; this scheme has ",
            Roles(forward).describe());
@@ -133,7 +134,7 @@ class Pipeline {
     result_.scheme = std::move(scheme);
   }
 
-  // Whoever evaluates or samples may have fewer samples than the step that the stack is for.
+  // An evaluation may have fewer samples than the training step has parts.
   void limit_parts() {
     for (const Value in : result_.scheme.inputs) {
       Object& data = result_.scheme[in];

@@ -1,7 +1,7 @@
 // The scheme that the float64 reference runs: fused ops as their meaning in smaller ops, and every
-// floating object as float64. An object that is stored in less than float32 is rounded to it, right
-// after it is made: that is the function that a stack of lower precision computes on purpose.
-// It shares the graph with what it judges, and no kernel.
+// floating object as float64. An object that is stored in less than float32 is rounded to that
+// dtype right after it is made, because a stack of lower precision computes that function on
+// purpose. The reference shares the graph with the step that it judges, but no kernel.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@ std::string widened(Dtype dtype) {
   return std::string(name(is_float(dtype) ? Dtype::kF64 : dtype));
 }
 
-// Dtypes that stand in attributes.
+// Widens dtypes in attributes.
 void widen_attrs(Morphism& m) {
   if (const auto found = m.attrs.find("dtype"); found != m.attrs.end()) {
     auto& word = std::get<std::string>(found->second);
@@ -61,8 +61,8 @@ void widen(Scheme& scheme) {
   }
 }
 
-// Every narrow object that a morphism makes, made exactly and then rounded. A view of one is
-// rounded already.
+// Makes every narrow object exactly and then rounds it. A view of a rounded object needs no
+// rounding.
 Scheme with_rounding(const Scheme& scheme) {
   Scheme result = scheme;
   result.morphisms.clear();
@@ -91,7 +91,7 @@ Scheme with_rounding(const Scheme& scheme) {
 }  // namespace
 
 Scheme to_reference(const Scheme& scheme) {
-  // Rounding first: what a kernel holds inside is not stored, so meanings round nothing there.
+  // Rounding comes first: inside a fused op nothing is stored, so its meaning must not round.
   Scheme result = with_rounding(scheme);
   widen(result);
   result = expand_meanings(result, [](const OpDef& op) { return op.meaning && !op.body; });

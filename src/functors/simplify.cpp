@@ -1,8 +1,8 @@
-// The same bits from fewer morphisms: what nobody reads goes, what is computed twice is computed
-// once, what only passes its operand on is left out (scale by 1, a cast to its own dtype, a cast
-// there and back, a split that is merged), and constants inside bodies are folded. A morphism
-// merges only with one of its own phase, section and epoch: whether a value is kept from forward to
-// backward, or recomputed, is decided by residence and not here.
+// The same bits with fewer morphisms: unread results are dropped, equal calls are merged, calls
+// that only pass on an operand are removed (scale by 1, a cast to its own dtype, a cast there and
+// back, a split that is merged), and constants inside bodies are folded. A morphism merges only
+// with one of its own phase, section and epoch: whether a value is kept from forward to backward,
+// or recomputed, is decided by residence and not here.
 #include <algorithm>
 #include <unordered_map>
 
@@ -27,7 +27,7 @@ bool widens(Dtype narrow, Dtype wide) {
          (narrow == Dtype::kF32 && wide == Dtype::kF64);
 }
 
-// An object's elements as elements of another, its root: views move nothing.
+// An object as a view of its root.
 struct Seen {
   Value root = -1;
   Strides strides = {};
@@ -69,7 +69,8 @@ class Round {
       for (Value& v : m.after) v = alias_[v];
       const OpDef& def = op_named(m.op);
       if (def.body && says_body(m)) fold_body(m);
-      // What is held back stays: to read another in its place would be to read it earlier.
+      // A morphism with `after` is kept: reading another result in its place would mean reading it
+      // earlier.
       const bool free = m.after.empty() && repeats_freely(def);
       if (free && def.body) pass_on(m);
       if (free && def.view) cancel_views(m, def);
@@ -84,7 +85,8 @@ class Round {
 
  private:
   // Readers of `out` may read `instead`: the same bits, in the same dtype and shape, and the same
-  // attributes. What is returned or carried keeps its maker. State is read before it is written.
+  // attributes. A returned or carried object keeps its maker. State must be read before it is
+  // overwritten.
   bool may_replace(Value out, Value instead) const {
     const Object &a = result_[out], &b = result_[instead];
     if (returned_[out] || carried_[out] || in_loop_[out] || in_loop_[instead]) return false;
@@ -129,7 +131,7 @@ class Round {
     if (map.attrs.count("shape")) m.attrs["shape"] = map.attrs["shape"];
   }
 
-  // A result that is an operand as it stands, or a cast of one.
+  // Handles results that equal an operand, or a cast of one.
   void pass_on(const Morphism& m) {
     const OpCall call = call_of(result_, m);
     const Body body = body_of(call);
@@ -153,7 +155,7 @@ class Round {
     return seen_[v];
   }
 
-  // A view of a view that shows the elements of an object before them in that object's own order.
+  // Handles a view of a view that equals an earlier object.
   void cancel_views(const Morphism& m, const OpDef& def) {
     const Value in = m.inputs[0], out = m.outputs[0];
     Seen now = seen(in);
@@ -175,7 +177,7 @@ class Round {
     viewed_[out] = in;
   }
 
-  // Is there one like it already?
+  // Merges m with an equal earlier morphism, if there is one.
   bool merge(const Morphism& m) {
     std::string key = m.op + "|" + std::to_string(static_cast<int>(m.phase)) + "|" +
                       std::to_string(static_cast<int>(m.section)) + "|" + std::to_string(m.epoch);
@@ -197,7 +199,7 @@ class Round {
     return true;
   }
 
-  // Results of a map that nobody reads: its body computes the others alone.
+  // Removes unread results of a map from its body.
   Scheme drop_dead_results() {
     std::vector<bool> wanted(result_.objects.size(), false);
     for (const Morphism& m : result_.morphisms) {

@@ -1,6 +1,6 @@
-// A stack: functors joined by '|', found by name or read from a file, beside the defaults that
-// nobody switched off. Text order decides nothing: within a phase functors are applied in the order
-// of the list of all functors, so any order of a stack is the same step.
+// A stack: functors joined by '|', named or read from a file, together with the defaults that are
+// not switched off. The order of the text does not matter: within a phase functors are applied in
+// the order of the list of all functors, so any order of a stack gives the same step.
 #include <algorithm>
 
 #include "base/file.h"
@@ -56,8 +56,8 @@ std::vector<std::string> functor_names(bool defaults_only) {
        did_you_mean(name, names));
 }
 
-// Where a functor stands among those of its phase: the list's order, a user's own after those that
-// have to be named and before the defaults.
+// The rank of a functor within its phase: the list's order; users' own functors come after the
+// named built-in ones and before the defaults.
 struct Ranked {
   StackedFunctor functor;
   int rank;
@@ -145,7 +145,7 @@ Stack parse_stack(std::string_view text) {
     if (off || named) continue;
     ranked.push_back({{*f, Arguments(f->name, f->params, Term{}), true}, rank_of(*f, false)});
   }
-  // Of one functor named twice, the one whose arguments come first: text order decides nothing.
+  // A functor that is named twice is ordered by its arguments, so that text order does not matter.
   std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
     return a.rank != b.rank ? a.rank < b.rank : a.functor.print() < b.functor.print();
   });

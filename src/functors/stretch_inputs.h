@@ -1,5 +1,5 @@
-// What holds a recomputation or a fetch back: the objects that exist when a stretch of the step
-// begins, so that an order that follows data alone cannot run it earlier.
+// The objects that a recomputation or a fetch waits for: those that exist when a stretch of the
+// step begins, so that the planner's order cannot run it earlier.
 #pragma once
 #include <vector>
 
@@ -7,9 +7,9 @@
 
 namespace adjoint {
 
-// What enters the stretch that begins with morphism `at`: its operands that its own phase makes, in
-// the backward the gradients. Where there are none (the backward's beginning), the last that the
-// earlier phases make before it.
+// The objects that enter the stretch that begins with morphism `at`: its operands that the same
+// phase makes (in the backward: gradients). If there are none, at the beginning of the backward,
+// the last object that earlier phases make.
 std::vector<Value> stretch_inputs(const Scheme& scheme, const std::vector<int>& made_by, int at);
 
 }  // namespace adjoint

@@ -6,8 +6,8 @@
 
 namespace adjoint {
 
-// Places every storage of the tier whose offset is negative above `floor`, beside those that have
-// one. `least` is what no packing can go below.
+// Places every storage of the tier whose offset is negative at or above `floor`, around those that
+// have an offset. `least` is a lower bound on the arena's size.
 void pack(std::vector<Storage>& storages, Bytes floor, Bytes least, Tier tier = Tier::kDevice);
 
 }  // namespace adjoint

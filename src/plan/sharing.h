@@ -27,7 +27,7 @@ struct Sharing {
   std::vector<Place> places = {};     // offset in the root and strides; no storage yet
   std::vector<CallFacts> facts = {};  // per morphism; nothing for a view
 
-  // The object whose bytes v lies in.
+  // The object whose bytes contain v.
   Value root(Value v) const {
     while (true) {
       const Value next = view_of[v] >= 0 ? view_of[v] : adjacent.within[v];

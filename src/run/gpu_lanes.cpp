@@ -35,7 +35,8 @@ void GpuLanes::before(int call) {
     return;
   }
   for (const int earlier : calls_[call].waits) {
-    if (earlier >= begin_) own.wait_for(*passed_, earlier);  // others were done before it began
+    if (earlier >= begin_)
+      own.wait_for(*passed_, earlier);  // earlier ones were done before the series began
   }
 }
 

@@ -1,5 +1,5 @@
-// The lanes of a plan (plan/lanes.h) as streams of a GPU. A run asks it before and after every
-// call; what waits for whom was decided when the step was planned.
+// The lanes of a plan (plan/lanes.h) as streams of a GPU. A run calls it before and after every
+// call; the plan has determined which call waits for which.
 #pragma once
 #include <array>
 #include <memory>
@@ -12,13 +12,15 @@ namespace adjoint {
 
 class GpuLanes {
  public:
-  // `work` is the stream of all that is no copy. Where the plan has no copies there is no other.
+  // `work` is the stream of everything but copies. If the plan has no copies, it is the only
+  // stream.
   GpuLanes(std::vector<LanedCall> calls, std::shared_ptr<GpuStream> work);
 
   GpuStream& stream_of(int call) const { return *streams_[lane(call)]; }
 
-  // A stretch of calls from `begin` on: the lanes begin when all that was enqueued before is done,
-  // and at the end the work waits for all lanes. One by one: no call begins before the last ended.
+  // Begins a series of calls at `begin`: the lanes begin when everything that was enqueued before
+  // is done, and at the end the work waits for all lanes. With `one_by_one` no call begins before
+  // the previous one has ended.
   void open(int begin, bool one_by_one);
   void before(int call);
   void after(int call);

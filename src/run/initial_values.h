@@ -1,6 +1,5 @@
-// The numbers that a parameter begins with: a pure function of its init and of the random stream of
-// its source. Normal numbers are slow to draw, so whoever begins many runs with the same ones can
-// keep them.
+// The initial values of a parameter: a pure function of its init and of the random stream of its
+// source. Normal numbers are slow to draw, so a caller that starts many runs can cache them.
 #pragma once
 #include <map>
 #include <utility>

@@ -1,5 +1,5 @@
-// Numbers that steps leave behind, read when they are there: on a GPU a step later, so that the
-// host never waits for the step that it has just begun; on a CPU at once.
+// Reads numbers that steps return, such as the loss. On a GPU they are read a step later, so that
+// the host never waits for the step that it has just begun; on a CPU at once.
 #pragma once
 #include <deque>
 #include <memory>
@@ -13,10 +13,11 @@ class LateNumbers {
  public:
   LateNumbers(Run& run, std::vector<Value> which);
 
-  void note();                 // those of the step that was begun last
-  std::vector<double> take();  // those noted first and not taken yet; waits for their step alone
+  void note();  // the numbers of the step that was begun last
+  std::vector<double>
+  take();  // the oldest numbers that were noted and not taken; waits for their step only
   size_t waiting() const { return noted_ - taken_; }
-  // How many steps may stay behind without anybody waiting.
+  // How many steps may be noted and not taken without making the host wait.
   size_t lag() const { return run_.on_gpu() ? kPlaces - 1 : 0; }
 
  private:

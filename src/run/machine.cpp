@@ -21,16 +21,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Products of this width reach the machine's best, and fit into any machine's memory (48 MiB; on a
+// Products of this width reach the machine's peak, and fit into any machine's memory (48 MiB; on a
 // GPU 384 MiB of bf16).
 constexpr int64_t kWidth = 2048, kGpuWidth = 8192;
 // Three arrays of this size are more than the caches of a large machine.
 constexpr Bytes kStream{128 << 20}, kGpuStream{1 << 30};
 constexpr double kPatience = 0.4;  // seconds for each of the two
 constexpr int kLeast = 3;          // repetitions
-constexpr double kReach = 0.85;    // of the best product, over a step: seen on one machine
+constexpr double kReach =
+    0.85;  // share of the peak that a step's products reach; measured on one machine
 
-// The shortest of several calls: others may use the machine too.
+// The shortest time of several calls, because others may use the machine, too.
 template <class F>
 double shortest_of(const F& call) {
   call();
@@ -69,7 +70,7 @@ double stream_rate() {
   auto* b = reinterpret_cast<float*>(buffers[1].data());
   auto* c = reinterpret_cast<float*>(buffers[2].data());
   const int64_t n = kStream.count / 4;
-  // Touched first by those who will use it.
+  // The threads that will use the memory touch it first.
   parallel_for(n, 1 << 16, [&](int64_t begin, int64_t end, int) {
     for (float* each : {a, b, c}) std::fill(each + begin, each + end, 1.0f);
   });
@@ -81,8 +82,8 @@ double stream_rate() {
   return 3 * static_cast<double>(kStream.count) / seconds;
 }
 
-// How much of something one call of a small scheme does, per second. On numbers that are no zeros,
-// with which a GPU is faster.
+// The rate of one call of a small scheme. Its operands are not zeros, with which a GPU would be
+// faster.
 template <class F>
 double rate_of(const std::string& text, Target target, const F& work) {
   const Scheme scheme = parse_scheme(text);
@@ -147,7 +148,7 @@ std::vector<std::string> words_of(std::string_view name) {
   return words;
 }
 
-// Whether whole words of the GPU's name, side by side, are this one: an L40S is no L4.
+// Whether consecutive whole words of the GPU's name are this name: an L40S is not an L4.
 bool has_name(const std::vector<std::string>& words, const std::string& name) {
   for (size_t first = 0; first < words.size(); ++first) {
     std::string joined;
@@ -180,11 +181,11 @@ DeviceSheet sheet_here(Target target) {
 
 DeviceSheet measured_sheet(const MachinePeak& peak) {
   DeviceSheet sheet = sheet_here(peak.target);
-  if (peak.target == Target::kCuda) return sheet;  // its rates are a step's, measured on one
-  // Other dtypes keep their relation to float32.
+  if (peak.target == Target::kCuda) return sheet;  // its rates were measured in steps
+  // Other dtypes keep their ratio to float32.
   const double cores = sheet.per_core ? peak.threads : 1;
   const double faster = peak.flops / cores / sheet.products.at("f32");
-  // A step's products are smaller than the one that was timed, and run beside other traffic.
+  // A step's products are smaller than the timed one, and run with other memory traffic.
   for (auto& [dtype, rate] : sheet.products) rate *= faster * kReach;
   sheet.arithmetic *= faster;
   sheet.bandwidth = peak.bytes_per_second / cores;

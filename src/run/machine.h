@@ -1,6 +1,6 @@
-// What this machine really gives: the best rate of a large product, by the kernels that a step
-// uses, and the rate at which memory is read and written. Utilization is a share of these, and a
-// device sheet made of them predicts steps here. Takes about a second.
+// Measures this machine's peak: the rate of a large product, with the kernels that a step uses, and
+// the memory bandwidth. Utilization is a share of these, and a device sheet made from them predicts
+// steps on this machine. Takes about a second.
 #pragma once
 #include "cost/cost.h"
 #include "device/target.h"
@@ -15,23 +15,23 @@ struct MachinePeak {
 };
 
 MachinePeak measure_machine(Target target = Target::kCpu);
-// FLOPs per second of a large product of this dtype; one that the machine does not multiply is
-// widened, as in a step.
+// FLOP/s of a large product in this dtype; a dtype that the machine cannot multiply is widened, as
+// in a step.
 double product_rate(Dtype dtype, Target target = Target::kCpu);
 
-// "cpu" or "cuda"; an Error for another name, and where there is no such device here.
+// "cpu" or "cuda"; throws an Error for another name, or if this machine has no such device.
 Target target_named(std::string_view name);
 
-// The name of the sheet that comes with Adjoint for a GPU of this name and memory: of those that
-// are called like it (what follows a dash is its memory) the one whose memory is nearest. Of a GPU
-// that has none, the H200's, whose kernels are the same.
+// The name of the built-in sheet for a GPU of this name and memory: of the sheets with the GPU's
+// name (a suffix after a dash is the memory) the one whose memory is nearest. A GPU without a sheet
+// gets the H200's, whose kernels are the same.
 std::string sheet_for_gpu(std::string_view gpu, Bytes memory);
-// That of this machine's CPU or GPU.
+// The sheet of this machine's CPU or GPU.
 DeviceSheet sheet_here(Target target);
 // The same with these rates.
 DeviceSheet measured_sheet(const MachinePeak& peak);
 
-// Costs by a sheet, and by the contests of products that a table has of such a GPU.
+// Costs by a sheet, and by the product times that a table holds for such a GPU.
 Costs costs_on(const DeviceSheet& sheet, int threads, const TunedProducts& table);
 
 }  // namespace adjoint

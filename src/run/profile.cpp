@@ -20,11 +20,11 @@ namespace {
 
 constexpr int kWarmSteps = 2;
 constexpr int kWitnessStep = 3;  // counted from 1
-constexpr int kMarkedSteps = 5;  // on a GPU, whose other steps run whole
-// The second step sees what the first one updated.
+constexpr int kMarkedSteps = 5;  // on a GPU, where other steps run as one graph
+// Two, so that the second reads what the first one updated.
 constexpr int kPoisonedSteps = 2;
 
-// Threads, the library of products and its code generator are there before anything is measured.
+// Loads threads, the library of products and its code generator before anything is measured.
 void load_libraries(Target target) {
   const Scheme tiny = parse_scheme(
       "scheme tiny:\n  input %0 x: f32[b=64, i=64]\n  parameter %1 w: f32[o=64, i=64]\n"
@@ -36,8 +36,8 @@ void load_libraries(Target target) {
   parallel_for(num_threads(), 1, [](int64_t, int64_t, int) {});
 }
 
-// Resident memory that somebody holds. What was freed stays with malloc for a while: oneDNN packs
-// blocks of every product's operands into memory of its own and frees it when the product is done.
+// Resident memory that is allocated. Freed memory stays with malloc for a while: oneDNN packs
+// blocks of every product's operands into memory that it frees after the product.
 Bytes held_memory() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
@@ -45,13 +45,13 @@ Bytes held_memory() {
   return resident_memory();
 }
 
-// What is held of the memory that the arenas are in: the process's, or the GPU's.
+// Allocated memory of the device that the arenas are on: the process's, or the GPU's.
 Bytes held_memory(Target target) {
   return target == Target::kCpu ? held_memory() : open_gpu().memory - free_gpu_memory();
 }
 
 void check_fits(const Plan& plan) {
-  if (plan.target == Target::kCuda) return;  // the GPU says it itself
+  if (plan.target == Target::kCuda) return;  // a GPU's allocation fails by itself
   check_memory(plan.arena + plan.host.size, "running this step",
                ": take a smaller --batch, or plan without running");
 }
@@ -113,8 +113,8 @@ Timings timings_of(const Scheme& scheme, const Plan& plan,
 }
 
 Touched touched_by_step(Run& run, RandomSteps& steps, std::byte filling) {
-  // On a CPU poison looks at what it covers, and counts a workspace whole; on a GPU it would hide
-  // it.
+  // On a CPU poisoning examines memory before it fills it, and counts a written workspace as whole;
+  // on a GPU it would hide what was written.
   run.set_poison(run.on_gpu() ? std::nullopt : std::optional(filling));
   run.fill_arena(filling);
   steps.begin();
@@ -128,7 +128,7 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
   load_libraries(plan.target);
   const int plain_steps = std::max(kWarmSteps + options.steps, kWitnessStep);
   const bool gpu = plan.target == Target::kCuda;
-  const bool checked = options.poison && (!gpu || plan.deterministic);  // else bits may change
+  const bool checked = options.poison && (!gpu || plan.deterministic);  // otherwise bits may vary
   const int passes = options.poison ? static_cast<int>(std::size(kPoisons)) : 0;
   const int all_steps = plain_steps + passes * (checked ? kPoisonedSteps : 1);
   int64_t done = 0;
@@ -145,7 +145,7 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
   std::vector<double> sums;
   for (int i = 0; i < plain_steps; ++i) {
     steps.feed();
-    // Marks between calls cost a GPU time that the step itself does not take.
+    // Timing every call would slow a GPU's step down.
     const double seconds = gpu ? steps.step() : steps.timed_step(sums);
     measured.losses.push_back(steps.loss());
     if (i + 1 == kWitnessStep) {
@@ -185,7 +185,8 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
         tell("steps with poison");
       }
     }
-    // A GPU's poison covers what was written, and nobody looked: once more without.
+    // A GPU's poison overwrites what was written without examining it, so one more step runs
+    // without poison.
     const Touched touched = gpu ? touched_by_step(run, steps, poison)
                                 : Touched{run.touched(poison), run.touched(poison, Tier::kHost)};
     if (!checked) tell("steps with poison");

@@ -91,7 +91,8 @@ std::vector<uint64_t> RandomSteps::hashes() const {
 std::vector<Value> RandomSteps::left() const {
   std::vector<Value> all = scheme().outputs;
   for (const Carry& c : scheme().carries) all.push_back(c.in);
-  // What strides scatter among other objects, and padding that may hold anything, is not looked at.
+  // Objects that are not dense, and padded ones, are left out, because bytes between their elements
+  // may hold anything.
   std::erase_if(all, [&](Value v) {
     const Type& type = scheme()[v].type;
     return run_.plan().places[v].strides != dense_strides(type) ||

@@ -1,6 +1,6 @@
-// Steps of training on random tokens, drawn as often as a text's are, from the same beginning as
-// often as one likes: what profiles and benchmarks run. A step's data are a function of the seed
-// and the step's number.
+// Training steps on random tokens with the frequencies of text, for profiles and benchmarks. They
+// can be repeated from the same initial state any number of times. A step's data are a function of
+// the seed and the step's number.
 #pragma once
 #include <vector>
 
@@ -12,15 +12,15 @@ class RandomSteps {
  public:
   RandomSteps(Run& run, uint64_t seed);
 
-  // Everything that a run holds from step to step, in an arena that may hold anything.
+  // Initializes everything that is carried from step to step; the arena may hold anything before.
   void begin();
-  // The next step's data, rate and random counter.
+  // Writes the next step's data, rate and random counter.
   void feed();
   double step();                                         // its seconds; after feed()
   double timed_step(std::vector<double>& call_seconds);  // and those of its calls
   double loss() const;
 
-  // Of everything that leaves a step, by object.
+  // Hashes of the step's outputs and carried state, per object.
   std::vector<uint64_t> hashes() const;
   const Object& object_left(size_t i) const { return scheme()[left()[i]]; }
 

@@ -36,8 +36,8 @@ bool BodyProgram::shares_whole_rows() const {
   return true;
 }
 
-// A result that lies densely in float32 is written by the instruction that makes it, if no
-// operand lies there, or the one that does has been read for the last time.
+// A dense float32 result is written directly by the instruction that makes it, if no operand shares
+// its bytes, or that operand has no later reader.
 void BodyProgram::find_direct() {
   const Body& body = layout.body;
   std::vector<int> last(body.nodes.size(), -1);

@@ -1,7 +1,7 @@
-// AMX multiplies bf16 in registers of its own, which a process must ask the kernel for and whose
-// sizes the processor tells. Virtual machines exist that offer AMX and do not tell them; oneDNN 2
-// believes the offer, and the first bf16 product ends the process as an illegal instruction. There
-// AMX is left alone, and bf16 goes by AVX-512.
+// AMX multiplies bf16 in registers of its own, which a process must request from the kernel and
+// whose sizes the processor reports. Some virtual machines offer AMX without reporting the sizes;
+// oneDNN 2 uses AMX there, and the first bf16 product is an illegal instruction. On such machines
+// AMX is disabled, and bf16 uses AVX-512.
 #include "kernels/cpu/onednn_engine.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool amx_is_offered() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1);
 }
-// oneDNN 3 asks the kernel itself; to ask twice does no harm.
+// oneDNN 3 makes this request itself; a second one does no harm.
 bool amx_is_usable() {
   constexpr unsigned kTileLeaf = 0x1d;
   unsigned palettes = 0, b = 0, c = 0, d = 0;
@@ -56,8 +56,8 @@ constexpr std::string_view kWords[] = {"sse41",
                                        "avx10_1_512_amx",
                                        "avx10_1_512_amx_fp16"};
 
-// Whoever has said which instructions are to be used is not contradicted. oneDNN takes no notice of
-// an empty variable or of a word that it does not know, so neither says anything.
+// A user's own choice of instructions is respected. oneDNN ignores an empty variable and unknown
+// words, so neither counts as a choice.
 bool is_said() {
   for (const char* variable : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
     const char* value = std::getenv(variable);

@@ -5,9 +5,9 @@
 
 namespace adjoint {
 
-// The product that a call with this map asks of the CPU, without bias or addend; nothing where
-// plain loops do it. Its operands lie densely, so which way it is multiplied depends on shapes,
-// dtypes and the cap on workspaces, and never on where a plan has put them.
+// The product for a call with this map, without bias or addend; nothing if plain loops compute it.
+// Its operands are dense, so the algorithm depends on shapes, dtypes and the cap on workspaces, and
+// never on where a plan has placed them.
 std::optional<Product> product_on_cpu(const std::string& map, const KernelCall& call);
 
 Bytes product_workspace(const Product& product);

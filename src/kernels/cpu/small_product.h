@@ -14,9 +14,9 @@ struct SmallProduct {
   int64_t m, n, k;
   int64_t a_row, a_k, b_row, b_panel, c_row;
   bool accumulate = false;
-  // Of a triangle, whose row r has its first `visible` + r columns, tiles that lie outside are
-  // skipped. The result may be one (what is outside then keeps what it had), or a, or a transposed
-  // (where a must hold zeros outside).
+  // Tiles outside of a triangle, in which row r has `visible` + r columns, are skipped. The
+  // triangle may be the result (whose elements outside are then not written), a, or a transposed (a
+  // must then hold zeros outside).
   enum class Triangle : uint8_t { kNone, kResult, kLeft, kLeftTransposed };
   Triangle triangle = Triangle::kNone;
   int64_t visible = 0;

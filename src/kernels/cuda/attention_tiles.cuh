@@ -362,8 +362,8 @@ RowsOf<T> rows(Rows r, const Shape& shape) {
 
 // A thread has room for two results of 64 registers (a double takes two) beside its scores and what
 // it reads, and shared memory for the four tiles of backward, in floats twice over. Half of that,
-// in rows and partners, where a GPU's blocks have less (99 KiB where others have 163), and for the
-// types that come here as exceptions: cuDNN takes 16 bits, and nobody trains in 64.
+// in rows and partners, where a GPU's blocks have less (99 KiB where others have 163), and for
+// types that are exceptions here: cuDNN handles 16 bits, and training in 64 is rare.
 template <class T, int kSize, int kPart, int kWords = sizeof(typename WideOf<T>::Type) / 4>
 using TilesOf = Tiles<T, kSize, std::max(1, (kSize <= 64 ? 8 : 512 / kSize) / kWords / kPart),
                       (kPart == 1 && kSize * kWords <= 256) ? 32 : 16>;

@@ -1,6 +1,6 @@
-// How much memory attention on CUDA works in, from the shape alone: plans are made where there is
-// no GPU and no cuDNN to ask. The bounds are what cuDNN 9.19 said of its plans for Ampere, Hopper
-// and Blackwell (its plans can be made for a device that is not there), rounded up.
+// The workspace of attention on CUDA, from the shape alone, because plans are also made without a
+// GPU and cuDNN. The bounds are those that cuDNN 9.19 reported for Ampere, Hopper and Blackwell (it
+// can make plans for absent devices), rounded up.
 #include <functional>
 #include <vector>
 

@@ -6,8 +6,9 @@ namespace adjoint {
 
 namespace {
 
-// The epilogue reads what stands beside the product as it writes the result. It takes sums that are
-// not rounded yet, so whoever wants the bits that the two have apart gets the two in turn.
+// The epilogue reads the function's other operands as it writes the result. It uses sums before
+// they are rounded, so deterministic runs, which need the bits of two separate calls, run the two
+// calls.
 bool has_epilogue(const KernelCall& k) {
   return !k.deterministic && k.call.inputs.size() == 3 && k.in_strides[2] == k.out_strides[0] &&
          product_epilogue_takes(body_of(contract_map_in_turn(k.call).second), k.outputs[0].dtype);

@@ -56,7 +56,7 @@ std::vector<std::string> keys_of(const std::optional<Product>& product) {
   return keys;
 }
 
-// Padding is nobody's, so whoever wants it to be 0 makes it so: of summed axes, in both operands.
+// Padding may hold anything, so a product that sums over it clears it first, in both operands.
 Launch clear_summed_padding(const std::string& map, const KernelCall& k, const Pointers& at) {
   const ProductLetters letters = product_letters(map).value();
   std::vector<Launch> clears;

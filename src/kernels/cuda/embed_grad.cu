@@ -39,7 +39,7 @@ __device__ int slot_of(int first, bool begins_run) {
   return 2 * (first / static_cast<int>(kPiecePlaces)) + begins_run;
 }
 
-// The piece whose sum is to lie in this slot.
+// The piece whose sum goes into this slot.
 __device__ Piece piece_in(int slot, const Sorted& s) {
   constexpr int kLength = static_cast<int>(kPiecePlaces);
   const bool begins_run = slot % 2;

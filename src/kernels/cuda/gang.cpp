@@ -17,8 +17,8 @@ bool is_dense(const Type& type, const Strides& strides) {
   return strides == dense_strides(type) && !padded;
 }
 
-// The calls that can go in one launch: they are the same function of each element, or the sum of
-// one, whose operands lie side by side, and of single numbers that all share.
+// Calls that can share one launch: the same function of each element, or the same sum of one, with
+// contiguous operands and the same single numbers.
 struct Joined {
   CudaGang gang;
   std::vector<bool> joins;  // per call

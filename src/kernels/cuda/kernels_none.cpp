@@ -1,4 +1,4 @@
-// A binary without CUDA: whoever opens the GPU was refused before any of these is asked for.
+// For a binary without CUDA: opening the GPU fails before any of these can be called.
 #include "base/error.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/cublaslt/product.h"

@@ -1,6 +1,6 @@
-// Plans are made where there is no GPU to ask, so what a library may want of a workspace is planned
-// from shapes, by what it was seen to want. A library that wants more leaves the call to a kernel
-// of our own, which works in what was planned too.
+// Plans are also made without a GPU, so a library's workspace is planned from shapes, by sizes that
+// were observed. If the library wants more, a kernel of our own runs the call within the planned
+// workspace.
 #pragma once
 #include "base/bytes.h"
 

@@ -7,9 +7,9 @@ namespace adjoint {
 
 namespace {
 
-// One launch where f is gelu and both results are wanted, side by side. An epilogue takes sums that
-// are not rounded yet, and there is none without keep: whoever wants the same bits with and without
-// gets the two in turn.
+// One launch if f is gelu and both results are wanted. The epilogue uses sums before they are
+// rounded, and there is none without `keep`: deterministic runs, which need the same bits with and
+// without `keep`, use two calls.
 bool wants_gelu_beside(const KernelCall& k) {
   if (k.deterministic || k.outputs.size() < 2 || k.out_strides[0] != k.out_strides[1]) return false;
   const OpCall act = linear_act_in_turn(k.call).second;

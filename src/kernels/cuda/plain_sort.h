@@ -12,7 +12,7 @@ namespace adjoint {
 inline constexpr int64_t kSortTile = 1024;  // pairs that one block moves
 inline constexpr int kSortDigits = 16;      // of four bits, one pass each
 
-// Of what a sort keeps beside its buffers: where each tile puts its pairs of each digit.
+// The workspace of a sort: where each tile puts its pairs of each digit.
 inline Bytes plain_sort_workspace(int64_t count) {
   return ((count + kSortTile - 1) / kSortTile * kSortDigits) * Bytes{4};
 }

@@ -125,7 +125,7 @@ class Writer : Lines {
       line("const idx block = {}, suffix = {};", quotient("place", s_.suffix_rows()),
            modulo("place", s_.suffix_rows()));
       out_ += declared_sums(cut_);
-      // The last block may have fewer rows than the others; nobody else asks whether there is one.
+      // Only the last block may have fewer rows than the others, so only it needs the check.
       line("idx lead = block * {};", cut_.block_rows);
       line("const idx last = lead + {0} < {1} ? lead + {0} : {1};", cut_.block_rows,
            s_.summed_rows);

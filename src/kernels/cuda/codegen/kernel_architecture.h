@@ -1,5 +1,5 @@
-// What the compiler of generated kernels is asked for, as a function of the GPU and of what the
-// compiler knows; and what is said when the driver does not take the result.
+// The architecture that generated kernels are compiled for, as a function of the GPU and of what
+// the compiler supports; and the message if the driver rejects the result.
 #pragma once
 #include <span>
 #include <string>

@@ -19,8 +19,8 @@ struct NoAlgorithm : MachineError {
   using MachineError::MachineError;
 };
 
-// Descriptors, pointers and algorithm: nothing is left to make in a step. The library's descriptors
-// lie in here by value, so there is nothing to destroy either; they stay where they were made.
+// Descriptors, pointers and algorithm, so that a step has nothing to create. The library's
+// descriptors are held by value, so there is nothing to destroy either; they must not be moved.
 class CublasLtCall {
  public:
   CublasLtCall(const ProductCall& call, const ProductPointers& at, void* workspace,
@@ -31,8 +31,8 @@ class CublasLtCall {
   const std::string& key() const { return key_; }
   cudaStream_t stream() const { return stream_; }
 
-  // The library's choices whose sums have one order, best first as it believes: at least one, or a
-  // NoAlgorithm.
+  // The library's candidates with a fixed order of sums, best first by its own estimate. Throws
+  // NoAlgorithm if there is none.
   std::vector<cublasLtMatmulAlgo_t> candidates(int most) const;
   void choose(const cublasLtMatmulAlgo_t& algorithm) { algorithm_ = algorithm; }
   // What a table says, unless the library refuses it or it does not say what its words say.

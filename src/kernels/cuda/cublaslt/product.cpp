@@ -99,7 +99,7 @@ std::optional<ProductCall> first_call(const Product& p, const Axes& axes) {
     call.a.to_next = axes.batch.a, call.b.to_next = axes.batch.b, call.c.to_next = axes.batch.c;
     if (std::min({axes.batch.a, axes.batch.b, axes.batch.c - 1}) < 0) return std::nullopt;
   }
-  // Of what it keeps beside c the library wants every row at a multiple of 8 elements.
+  // The library needs every row of the auxiliary output to begin at a multiple of 8 elements.
   const bool by_eights = call.c.leading % 8 == 0 && call.c.to_next % 8 == 0;
   if (has_aux(p.epilogue) && !by_eights) return std::nullopt;
   return call;

@@ -21,8 +21,8 @@ struct ProductPointers {
   const void* addend = nullptr;  // c = a b + addend where it accumulates; null: c itself
 };
 
-// One call of the library. Its c lies row by row; a product whose c lies column by column is called
-// transposed, with a and b in each other's place.
+// One call of the library. Its c is row-major; a product with a column-major c is computed
+// transposed, with a and b exchanged.
 struct ProductCall {
   struct Matrix {
     bool by_rows = true;  // whether the elements of a row are neighbours, or those of a column
@@ -78,10 +78,10 @@ Launch prepare_product_cuda(const Product& product, const ProductPointers& at, v
 void tune_product(const Product& product, const ProductPointers& at, void* workspace,
                   Bytes workspace_bytes, cudaStream_t stream, TunedProducts& table);
 
-// The same by the process's table (product_table.h), which learns what it does not know yet: the
-// calls of a run are prepared before its memory holds anything.
-// A contest by the clock may end otherwise tomorrow, so who wants the same bits every time gets the
-// library's own first choice; who may not time, what the table knows. Nothing where the library has
+// The same with the algorithm from the process's table (product_table.h). A product that the table
+// lacks is timed first, which is possible because a run's calls are prepared before its memory
+// holds anything. Timing may have another outcome tomorrow, so deterministic runs take the
+// library's first candidate; without `may_time` only the table is used. Nothing if the library has
 // no algorithm, as for rows of odd length in 16 bits.
 std::optional<Launch> tuned_product_cuda(const Product& product, const ProductPointers& at,
                                          const Pointers& call, bool deterministic, bool may_time);

@@ -1,6 +1,6 @@
-// The process's table of tuned products: read from the user's cache folder when it is first asked
-// for, and written back when it has learnt something, whole, under a lock, beside what other
-// processes have learnt meanwhile.
+// The process's table of tuned products. It is read from the user's cache folder on first use, and
+// written back when it has new entries: as a whole, under a lock, merged with what other processes
+// have added meanwhile.
 #pragma once
 #include "kernels/cuda/cublaslt/tuned_products.h"
 

@@ -42,7 +42,7 @@ std::string hex(const std::array<uint64_t, 8>& words) {
   return text;
 }
 
-// Everything wrong is said with where it stands: the file, the product, the field.
+// Errors name the file, the product and the field.
 class Reader {
  public:
   Reader(std::string file, std::string product)
