@@ -1,5 +1,5 @@
-// How the binary's threads wait: it starts itself anew, once, where nobody says how. libgomp shows
-// what it was told each time that it is loaded.
+// How the binary's threads wait: it restarts itself once if the environment does not say how.
+// libgomp prints its settings each time it is loaded.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -102,8 +102,9 @@ TEST(ChunkReadout, SamplesAreCutToo) {
             (std::vector<std::string>{"[b=1, s=4, i=3]", "[b=1, s=4, i=3]", "[b=2, s=4, i=3]"}));
 }
 
-// In a step of parts a chunk is cut from the part's own samples, so that its rows lie in one piece,
-// and the sum of the parts goes through the chunks: no second accumulator, no pass to add them.
+// In a step with several parts a chunk is cut from the part's own samples, so that its rows are
+// contiguous, and the accumulator goes through the chunks: no second accumulator, no pass to add
+// them.
 TEST(ChunkReadout, APartIsCutAlongItsSamplesAndItsSumGoesThroughTheChunks) {
   const Scheme whole = parse_scheme(loss_and_gradients("abo,abi->oi", "f32[v=5, i=3]", " parts=1"));
   Scheme parts = whole;

@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(All, FunctorLaws, testing::ValuesIn(all_cases()), [](co
   return std::string(std::get<0>(info.param)->name) + "_" + std::get<1>(info.param);
 });
 
-// The adjoint of a piece: from gradients of what it gives to gradients of what it takes, beside the
+// The adjoint of a piece: from gradients of its results to gradients of its operands, with the
 // forward pass that they need.
 struct AdjointPiece {
   Scheme scheme;               // inputs: the piece's, then one gradient per floating output

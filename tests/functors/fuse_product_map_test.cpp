@@ -15,7 +15,7 @@ namespace {
 
 const StepOptions kOnGpu{.target = Target::kCuda};
 
-// A gradient comes in, goes through a weight, and through gelu.
+// A gradient is propagated through a weight and through gelu.
 std::string apart() {
   return R"(scheme:
   input %0 dy: bf16[s=3, o=512]

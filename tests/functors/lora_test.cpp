@@ -115,7 +115,7 @@ model tokens[batch, seq], targets[batch, seq]:
   EXPECT_TRUE(has(said, "3 uses as feed_forward")) << said;
 }
 
-// The whole change as text: what stands beside the use, under the use's own path.
+// The whole change as text: the adapter has the path of the use that it is added to.
 TEST(Lora, AsText) {
   const std::string before = R"(scheme:
   input %0 x: f32[b=2, i=3]

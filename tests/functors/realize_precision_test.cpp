@@ -18,8 +18,8 @@ std::string realized(std::string_view text) {
 }
 
 // Activations and their gradients are bf16, multiplied as bf16; parameters, their gradients and
-// what a norm multiplies by stay float32; a weight is cast once for forward and backward; what is
-// made has the attributes of what it stands for.
+// what a norm multiplies by stay float32; a weight is cast once for forward and backward; casts
+// have the attributes of what they are casts of.
 TEST(RealizePrecision, OfATrainedLinearMap) {
   EXPECT_EQ(realized(R"(scheme:
   input %0 ids: i32[n=2, s=3]

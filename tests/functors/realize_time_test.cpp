@@ -121,8 +121,8 @@ TEST(RealizeTime, APartialSumBesideAnythingElseIsSummedFirst) {
   EXPECT_TRUE(has(text, "= scale(%9) {by=2.0, plus=1.0} @more epilogue")) << text;
 }
 
-// A product whose sum is all that is wanted adds to it in place; one that is read as it is, or that
-// has something to add already, does not.
+// A product of which only the sum is read adds to it in place; a product that is read itself, or
+// that has an addend already, does not.
 TEST(RealizeTime, AProductAddsToItsSum) {
   const std::string text = in_parts(R"(scheme m:
   input %0 x: f32[batch=4, n=3] parts=2

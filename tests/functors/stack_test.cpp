@@ -100,13 +100,13 @@ TEST(Stack, DefaultsAreSwitchedOffByName) {
   EXPECT_EQ(out.off, std::vector<std::string>{"simplify"});
   EXPECT_TRUE(has(refusal("-bf16"), "'bf16' is not on by default"));
   EXPECT_TRUE(has(refusal("simplify | -simplify"), "both named and switched off"));
-  // Named, a default is as it was, and no longer counts as one that nobody asked for.
+  // A default that is named acts as before, but counts as named and not as a default.
   const Stack named = parse_stack("simplify");
   EXPECT_EQ(named.functors.size(), with.functors.size());
   EXPECT_EQ(print(named), "simplify");
 }
 
-// Told two different things a functor may well stand there twice; told the same, it is a slip.
+// A functor may be named twice with different arguments; with the same arguments it is a mistake.
 TEST(Stack, AFunctorNamedTwice) {
   EXPECT_TRUE(has(refusal("bf16 | checkpoint | bf16"), "'bf16' is there twice"));
   EXPECT_TRUE(has(refusal("checkpoint(sqrt) | checkpoint"), "'checkpoint' is there twice"));

@@ -185,7 +185,7 @@ model tokens[batch, seq], targets[batch, seq]:
   EXPECT_TRUE(has(error_text([&] { apply_functor("checkpoint", flat); }), "no chain of repeated"));
 }
 
-// Forward results that depend on data; not what stands beside a result, nor tables, nor metrics.
+// Forward results that depend on data; not auxiliary results, tables or metrics.
 Names activations(const Known& model) {
   Names names;
   for (const std::string& name : made_forward(model.forward)) {
@@ -245,7 +245,7 @@ TEST(Offload, EachKindAndNothingElse) {
   }
 }
 
-// What goes in and comes out of a step is one thing, and counted once.
+// State before and after a step is one object, and is counted once.
 TEST(Offload, CountsStateOnce) {
   const Scheme forward = gpt2().forward;
   const Stack stack = parse_stack("offload(optimizer)");

@@ -121,7 +121,7 @@ TEST(Tier, AnUpdatedParameterGoesHome) {
   EXPECT_NE(after.find("carry %2 -> %20"), std::string::npos) << after;
 }
 
-// A view of what goes out goes with it.
+// A view of an offloaded object is offloaded with it.
 TEST(Tier, ViewsGoWithWhatTheyAreOf) {
   const std::string after = realized(R"(scheme:
   input %0 x: f32[b=2, n=4]

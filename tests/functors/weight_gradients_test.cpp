@@ -11,7 +11,7 @@
 namespace adjoint {
 namespace {
 
-// Of what the updates of matrices read, beside state.
+// The operands of the matrices' updates other than state.
 std::set<Dtype> gradients_read(const Scheme& step) {
   std::set<Dtype> dtypes;
   for (const Morphism& m : step.morphisms) {

@@ -1,5 +1,5 @@
-// Every epilogue of a product beside plain loops in float64, those that no functor asks for as
-// well. Skipped where there is no GPU.
+// Compares every epilogue of a product, also those that no functor uses, with plain loops in
+// float64. Skipped without a GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,8 +77,8 @@ void check(Epilogue epilogue) {
   const Numbers a = random(kM * kK, "a"), b = random(kK * kN, "b"), x = random(kM * kN, "aux");
   Product product{
       .batch = {}, .m = kM, .n = kN, .k = kK, .a_batch = {}, .b_batch = {}, .c_batch = {}};
-  // A bias's gradient comes of a weight's, whose first operand lies by columns: the library sums
-  // no other.
+  // A bias's gradient comes with a weight's gradient, whose first operand is column-major; the
+  // library sums no other.
   const bool by_columns = epilogue == Epilogue::kBiasGradA || epilogue == Epilogue::kBiasGradB;
   product.a_m = by_columns ? 1 : kK, product.a_k = by_columns ? kM : 1;
   product.b_k = kN, product.b_n = 1, product.c_m = kN, product.c_n = 1;

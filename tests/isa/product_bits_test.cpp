@@ -20,7 +20,8 @@ Type of(std::vector<int64_t> sizes) {
 // Where something lies.
 enum class Lies : uint8_t { kAlone, kInColumns, kInMiddle, kInRows, kOverSlice };
 
-// A call whose operand `which` lies otherwise than alone; past the operands, its result does.
+// A call whose operand `which` has other strides than dense ones; an index past the operands means
+// the result.
 class LaidCall {
  public:
   LaidCall(std::string_view op, const Sample& sample, Dtype dtype, size_t which, Lies lies)

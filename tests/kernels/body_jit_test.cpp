@@ -254,8 +254,7 @@ TEST(BodyJit, RotationsInPlaceAndOfRotations) {
   }
 }
 
-// More constants than registers, beside reductions that hold some: what is left over goes to
-// memory.
+// More constants than registers, with reductions that occupy some: the rest is spilled to memory.
 TEST(BodyJit, MoreConstantsThanRegisters) {
   Numbers16 numbers(3);
   std::string chain = "x0";

@@ -96,7 +96,7 @@ TEST(CudaBody, WorkspaceOfAGangHoldsItsBlocksSums) {
   EXPECT_GE(workspace_bytes(Case(gang, sample, Dtype::kF32).kernel).count, alone.count / 2);
 }
 
-// A long row, summed over many rows, beside the same row alone: who adds what is the same.
+// A long row, summed over many rows, and the same row alone: both have the same order of sums.
 TEST(CudaBody, HowRowsAreSharedOutFollowsFromTheShapeAlone) {
   Body one, joined;
   const Expr x = input(one, 0);

@@ -58,7 +58,7 @@ TEST(Coverage, ParametersOfKnownFunctors) {
   // State 5 is kept and state 6 is not.
   EXPECT_EQ(blocks_of(checkup("gpt2", parse_stack("checkpoint(keep=[2, 5])"))), 7);
   // Blocks 0 to 4 keep what the others recompute; two of those side by side, and the last one,
-  // whose state is nobody's to recompute.
+  // whose state is not recomputed.
   const Checkup reside = checkup("gpt2", parse_stack("reside(kept=[\"block[0..4].up\"])"));
   EXPECT_EQ(blocks_of(reside), 8);
   EXPECT_TRUE(reside.unseen.empty());

@@ -55,7 +55,7 @@ TEST(Accumulators, TheSumIsRight) {
   }
 }
 
-// Whoever else reads what lies on the way would read what came after it.
+// Another reader of a partial sum would read a later value.
 TEST(Accumulators, WhatOthersReadStaysApart) {
   std::string text = kTwoProducts;
   text.replace(text.find("  loop %2"), 0,
@@ -65,8 +65,8 @@ TEST(Accumulators, WhatOthersReadStaysApart) {
   EXPECT_EQ(grown_from(scheme)[7], -1);
 }
 
-// A tied table is readout and embedding: under parts of the batch its gradient goes through all
-// chunks and the embedding's rows in one place, so there is one table of sums and no other.
+// A tied table is readout and embedding. With several parts its gradient is accumulated in place by
+// all chunks and by the embedding, so there is one table of sums and no other.
 TEST(Accumulators, ATiedTableInChunksHasOneTableOfSums) {
   const Scheme step =
       training_step(test_model("qwen", {{"batch", 8}, {"vocab", 4000}, {"dropout", 0}}),

@@ -220,7 +220,7 @@ TEST(Adjacent, ASliceIsOverwrittenBesideOthers) {
   EXPECT_NE(overlap.plan.places[6].storage, overlap.plan.places[2].storage);
 }
 
-// Parts of a concat lie in it; whoever writes over a slice of it would spoil one that is read
+// Operands of a concat share its bytes; overwriting a slice of it would destroy one that is read
 // later.
 TEST(Adjacent, ASliceIsNotOverwrittenWherePartsAreReadLater) {
   const char* text = R"(scheme:

@@ -155,7 +155,7 @@ TEST(Lanes, NothingIsOvertaken) {
   }
 }
 
-// GPT-2's objects lie dense; what lies in another object is waited for as a whole.
+// GPT-2's objects are dense; an object inside another one is waited for as a whole.
 TEST(Lanes, NoWaitIsForNothing) {
   for (const std::string stack : kStacks) {
     const Scheme step = step_of("gpt2", stack, Target::kCuda);
@@ -192,7 +192,7 @@ void shuffle(const std::vector<LanedCall>& lanes, int begin, int end, std::mt199
   std::array<std::vector<int>, kNumLanes> queue;
   std::vector<bool> done(lanes.size());
   for (int at = end; at-- > begin;) queue[static_cast<size_t>(lanes[at].lane)].push_back(at);
-  // Whoever goes first goes as far as it can: copies run far ahead, or are left far behind.
+  // One lane always runs as far as it can: copies run far ahead, or stay far behind.
   std::array<size_t, kNumLanes> turns = {0, 1, 2};
   for (int left = end - begin; left > 0;) {
     std::shuffle(turns.begin(), turns.end(), random);
@@ -273,7 +273,8 @@ TEST(Lanes, CopiesHideBehindTheWorkUntilThereAreMore) {
 }
 
 TEST(Lanes, EndTimesAreAsTheWaitsSay) {
-  // Work of 3 s; a fetch of 2 s beside it that the next work waits for; a send of what that made.
+  // Work of 3 s; a concurrent fetch of 2 s that the next work waits for; a send of that work's
+  // result.
   const std::vector<LanedCall> lanes = {{.lane = Lane::kWork},
                                         {.lane = Lane::kFetch, .is_awaited = true},
                                         {.lane = Lane::kWork, .waits = {1}, .is_awaited = true},

@@ -38,7 +38,7 @@ void expect_legal(const Scheme& s, const Order& order) {
   std::vector<Carry> carries = s.carries;
   carries.insert(carries.end(), s.loop.begin(), s.loop.end());
   for (const Carry& c : carries) {
-    // Whoever reads the old state, or sees it through a view, comes before who writes the new.
+    // Readers of the old state, also through views, come before the writer of the new state.
     const int writer = made_by[c.out];
     std::vector<Value> old = {c.in};
     for (size_t k = 0; k < old.size(); ++k) {
@@ -90,7 +90,7 @@ TEST(Order, WaitsForWhatItDoesNotRead) {
   for (const Order& order : {written_order(s), freeing_order(s)}) {
     EXPECT_GT(places(order)[3], places(order)[1]);
   }
-  // Nobody waits for what nobody makes.
+  // A morphism does not wait for objects that no morphism makes.
   Scheme dead = s;
   dead.outputs = {4};
   EXPECT_EQ(print(without_dead(dead)), R"(scheme:

@@ -186,7 +186,7 @@ TEST(VerifyPlan, SeesWhatLiesWhereDataLands) {
   ASSERT_EQ(good.landings.size(), 1u);
   Plan plan = good;
   const Storage landing = good.storages[good.landings.at(0)];
-  // What is made is said to lie in the landing itself, so that no two storages overlap.
+  // The result is placed in the landing's own storage, so that no two storages overlap.
   Storage& own = plan.storages[storage_of(good, 3)];
   EXPECT_EQ(spoiled_read(s, plan), "");
   own.offset = landing.offset;

@@ -149,7 +149,7 @@ TEST_F(Adapters, AMergedFolderIsABaseAndNoRunToGoOnWith) {
   EXPECT_FALSE(fs::exists(out("merged") / "optimizer.safetensors"));
 }
 
-// Whatever stands beside a linear map, as long as it is linear in the same operand.
+// Anything that is added to a linear map, if it is linear in the same operand.
 TEST_F(Adapters, AFunctorOfTheUsersIsMergedToo) {
   train(options("base"));
   const std::string own = written("beside.functor",

@@ -139,7 +139,7 @@ TEST(Fit, SmallerThanTheSmallestIsRefusedWithIt) {
         std::string::npos)
         << said;
   }
-  // Asked anew, the number that was said is enough.
+  // The smallest budget that the message names is indeed enough.
   Fit fresh = fit_of(model, stack, find_device("cpu"));
   EXPECT_EQ(fitted(fresh, wish(least)).peak, least);
   Fit tiny = fit_of(model, stack, find_device("cpu"));

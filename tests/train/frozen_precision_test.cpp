@@ -76,7 +76,7 @@ class Frozen : public TrainFolder {
 };
 
 // The same bits as a run whose frozen parameters were rounded beforehand and are held in float32:
-// products read the same 16 bits either way, and whoever computes in float32 widens exactly.
+// products read the same 16 bits either way, and widening to float32 is exact.
 TEST_F(Frozen, TrainsLikeARunWhoseBaseWasRounded) {
   train(options("base"));
   // Llama's projections are joined: a frozen matrix is then part of another one.

@@ -210,8 +210,8 @@ TEST_F(Store, AFolderOfBeforeIsRead) {
   save(1);
   fs::remove(paths_.manifest());
   EXPECT_EQ(seen(), 2);
-  // As it was left by a crash between the two moves of a save: the optimizer's file is of step 2,
-  // the model's of step 2 is still beside that of step 1.
+  // The folder after a crash between the two renames of a save: the optimizer's file is of step 2,
+  // and the model's file of step 2 is still named NAME.new, beside that of step 1.
   const fs::path beside = paths_.model().string() + ".new";
   const std::string whole = bytes();
   fs::rename(paths_.model(), beside);
@@ -224,8 +224,8 @@ TEST_F(Store, AFolderOfBeforeIsRead) {
   EXPECT_TRUE(bytes() == whole);
 }
 
-// An older Adjoint goes on with a folder and knows nothing of its manifest; so does a user who puts
-// back the files of an earlier step.
+// An older version resumes a folder without knowing its manifest; a user may also restore the files
+// of an earlier step.
 TEST_F(Store, FilesThatTheManifestDoesNotMeanAreReadWhenTheyAgree) {
   save(1);
   const std::string model = read_file(paths_.model()), optimizer = read_file(paths_.optimizer());
