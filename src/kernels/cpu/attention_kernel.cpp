@@ -1,9 +1,9 @@
 // Per head: keys and values are packed once (transposed into panels where a product wants columns
 // of keys), then queries go in blocks of kQueries rows against blocks of kKeys keys. A block's
 // scores stay in the first-level cache and blocks above the diagonal are never computed. Forward
-// keeps a running maximum and sum per row (Milakov & Gimelshein, 2018); backward computes the
-// scores again from the kept log-sum (Dao et al., 2022). Blocks depend on the shape alone, so the
-// bits depend on neither threads nor batch.
+// keeps a running maximum and sum per row (Milakov & Gimelshein, 2018); backward recomputes the
+// scores from the kept log-sum (Dao et al., 2022). Blocks depend on the shape alone, so the bits
+// depend on neither threads nor batch.
 #include "kernels/cpu/attention_kernel.h"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ T* head(Rows rows, int64_t sample, int64_t head, int64_t size) {
   return static_cast<T*>(rows.data) + sample * rows.sample_step + head * size;
 }
 
-// Shares units out among workers, each of which has a workspace of its own whoever runs it.
+// Distributes units among workers. Each worker has a workspace of its own, whichever thread runs
+// it.
 template <class F>
 void for_units(int64_t units, int workers, const F& f) {
   parallel_for(workers, 1, [&](int64_t begin, int64_t end, int) {
@@ -33,8 +34,8 @@ void for_units(int64_t units, int workers, const F& f) {
   });
 }
 
-// How many of the keys from `key` on the query `first` sees: each later one sees one more. Without
-// a mask more than there are, so that each sees all.
+// How many of the keys from `key` on the query `first` sees; each later query sees one more.
+// Without a mask it is more than there are keys, so that every query sees all.
 int64_t seen_by_first(const AttentionShape& s, int64_t first, int64_t key) {
   return s.causal ? first + 1 - key : kKeys;
 }
@@ -128,7 +129,7 @@ void forward(const AttentionShape& s, int workers, Rows q, Rows k, Rows v, Rows 
   using W = typename Wide<T>::type;
   const int64_t n = s.length, d = s.size, wide = padded(d);
   const int64_t per_thread = forward_bytes_per_thread(s).count;
-  // Where there are fewer heads of keys than threads, those of queries are shared out instead.
+  // If there are fewer heads of keys than threads, heads of queries are distributed instead.
   const int64_t kv_units = s.samples * s.kv_heads, parts = kv_units < workers ? s.group : 1;
   for_units(kv_units * parts, workers, [&](int64_t begin, int64_t end, int64_t worker) {
     const ForwardSpace<W> at(s, static_cast<char*>(workspace) + worker * per_thread);
@@ -179,7 +180,7 @@ struct BackwardSpace {
   }
 };
 
-// One block of queries: its own gradient, and what it adds to those of keys and values.
+// One block of queries: its own gradient, and its contribution to those of keys and values.
 template <class W>
 void backward_block(const AttentionShape& s, const BackwardSpace<W>& at, int64_t first,
                     int64_t rows, const W* lse) {

@@ -11,7 +11,7 @@ namespace adjoint {
 
 namespace {
 
-using adjoint::softmax_exp;  // of floats; a double's is libm's
+using adjoint::softmax_exp;  // for floats; for doubles libm's is used
 
 constexpr int kLanes = 16;  // of a row's maxima and sums, whatever the vector width is
 
@@ -53,8 +53,8 @@ ADJOINT_INLINE W largest(const W* x, int64_t n) {
   return lanes[0];
 }
 
-// The first `own` scores of a row become weights, the others nothing. Returns what the row's result
-// so far must be multiplied by.
+// The first `own` scores of a row become weights, the others 0. Returns the factor by which the
+// row's result so far must be rescaled.
 template <class W>
 ADJOINT_INLINE W weigh(W* row, int64_t own, int64_t keys, W scale, Running<W>& running) {
   for (int64_t i = own; i < keys; ++i) row[i] = 0;

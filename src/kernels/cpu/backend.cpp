@@ -1,4 +1,4 @@
-// The list of the CPU's kernels by hand (kernels.inc), and its reading of bodies.
+// The CPU's kernels written by hand (kernels.inc), and how it runs bodies.
 #include "kernels/backend.h"
 
 #include "body/facts.h"

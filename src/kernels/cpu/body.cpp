@@ -1,5 +1,5 @@
-// The CPU's reading: a body runs on one piece of a row at a time, as generated code (body_jit.h) or
-// by the interpreter (body_interpret.cpp: one vectorized loop per node, values in the first-level
+// How the CPU runs a body: on one piece of a row at a time, as generated code (body_jit.h) or by
+// the interpreter (body_interpret.cpp: one vectorized loop per node, values in the first-level
 // cache). Only operands and results touch memory. Every node rounds to float32, so a chain gives
 // the same bits whether it runs as one program or as several.
 //
@@ -125,7 +125,7 @@ void BodyProgram::run_by_block() const {
   }
 }
 
-// Blocks as in run_by_block, one after another: who adds what to what is the same.
+// Blocks as in run_by_block, one after another, with the same order of sums.
 void BodyProgram::run_by_column() const {
   const int64_t suffix_rows = layout.rows / layout.summed_rows;
   const int64_t pieces = (layout.row() + layout.piece - 1) / layout.piece;

@@ -1,6 +1,6 @@
-// How a body's generated code is fed: pointers to the first of a run of rows, and the steps between
-// them. Rows of a run differ in nothing but their place along one axis, so nothing is divided, and
-// if the interpreter has no part in it, one call does the whole run.
+// Arguments for a body's generated code: pointers to the first row of a run, and the steps between
+// rows. Rows of a run differ only in their position along one axis, so no division is needed, and
+// one call does the whole run if the interpreter is not involved.
 #include "base/philox.h"
 #include "kernels/cpu/body_program.h"
 #include "scheme/elements.h"

@@ -18,7 +18,8 @@ static Span span_of(const void* data, Dtype dtype, const Strides& strides,
   return {begin, begin + (furthest + 1) * size_of(dtype).count};
 }
 
-// Generated code takes operands and results that are one place or two, but not in between.
+// Generated code supports operands and results that coincide or are disjoint, but no partial
+// overlap.
 bool BodyProgram::shares_whole_rows() const {
   for (size_t k = 0; k < layout.out.size(); ++k) {
     if (is_sum(layout.body.outputs[k])) continue;
@@ -133,7 +134,8 @@ void BodyProgram::make(const Registers& r, size_t i, float* y, int64_t row, int6
 
 void BodyProgram::reduce(const Registers& r, size_t i, const ExprNode& node, int64_t n) const {
   const int arg = node.args[0];
-  // One number for the whole row is reduced as if it had been stored: a sum of n is no product.
+  // A scalar is reduced as if it had been stored as a row, because a sum of n copies rounds
+  // differently from a product by n.
   const float* x = layout.varies[arg] ? r.rows[arg] : filled(r, 0, r.scalars[arg], n);
   r.scalars[i] = node.kind == ExprKind::kRowSum ? reduce_sum(x, n) : reduce_max(x, n);
 }
@@ -199,7 +201,7 @@ void BodyProgram::store(const Registers& r, int64_t row, int64_t first, int64_t 
       if (!by_code && out.row != BodyOutput::Row::kWhole) {
         const float value = varies ? r.rows[node][0] : r.scalars[node];
         const int64_t place = at_suffix / layout.row() % layout.sum_size[k];
-        if (first == 0) sums[place] += value;  // once a row, however many pieces it has
+        if (first == 0) sums[place] += value;  // once per row, however many pieces it has
       } else if (!by_code) {
         float* place = sums + at_suffix % layout.sum_size[k];
         accumulate(place, varies ? r.rows[node] : filled(r, 0, r.scalars[node], n), n);

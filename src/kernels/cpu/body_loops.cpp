@@ -60,7 +60,7 @@ UNARY(finite, x - x == 0.0f ? 1.0f : 0.0f)
 UNARY(round_bf16, float(BFloat16(x)))
 UNARY(round_f16, float(Float16(x)))
 
-// Angles so large that the polynomial cannot have them go to libm, one by one.
+// Angles that are too large for the polynomial are computed by libm, one by one.
 #define ANGLE(name)                                                           \
   ADJOINT_SIMD void name(float* y, const float* a, int64_t n) {               \
     for (int64_t from = 0; from < n; from += kLanes) {                        \

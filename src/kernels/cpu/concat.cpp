@@ -1,4 +1,4 @@
-// Operands are copied side by side, except those that the plan has laid there.
+// Operands are copied into the result, except those that the plan has placed there.
 #include "kernels/concat_pieces.h"
 #include "kernels/cpu/copy.h"
 

@@ -1,5 +1,5 @@
 // A contraction as one product of oneDNN's, or in plain loops where its axes do not merge. An
-// addend that does not lie where the result does is copied there first.
+// addend that is not in the result's place is copied there first.
 #include "kernels/cpu/copy.h"
 #include "kernels/cpu/product.h"
 #include "kernels/reference/naive_contraction.h"

@@ -9,7 +9,7 @@ namespace adjoint {
 
 namespace {
 
-// Both have one shape: what is contiguous in both at the end of the axes is copied at once.
+// Both have one shape. Trailing axes that are contiguous in both are copied as one run.
 Launch copy_runs(const Type& type, const Strides& from_strides, const void* from,
                  const Strides& to_strides, void* to) {
   int outer = type.rank();

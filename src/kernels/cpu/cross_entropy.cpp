@@ -22,7 +22,7 @@ constexpr int64_t kBlocks = 64;  // partial sums, a number that no thread count 
 
 constexpr int kLanes = 16;  // of a reduction, whatever the vector width is
 
-// What is left of a row past its last whole vector, filled up with what adds nothing.
+// The rest of a row after its last whole vector, padded with values that add nothing.
 struct Tail {
   float x[kLanes];
   ADJOINT_INLINE Tail(const float* from, int64_t n) {
@@ -31,7 +31,7 @@ struct Tail {
 };
 
 ADJOINT_SIMD float highest_of(const float* x, int64_t n) {
-  float lanes[2 * kLanes];  // two vectors of them: one would wait for itself
+  float lanes[2 * kLanes];  // two vectors, so that additions do not wait for each other
   for (float& lane : lanes) lane = -INFINITY;
   int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
@@ -66,7 +66,7 @@ ADJOINT_SIMD double sum_of_exp(const float* x, int64_t n, float shift) {
   return sums[0];
 }
 
-// One block at a time: the sum so far is scaled whenever a higher logit comes.
+// One block at a time; the sum so far is rescaled whenever a larger logit appears.
 template <class T>
 double log_sum_exp(const T* row, int64_t n) {
   double sum = 0;

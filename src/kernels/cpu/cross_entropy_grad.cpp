@@ -48,7 +48,8 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
         const T* x = logits + r * rows.step;
         const int64_t target = std::clamp<int64_t>(targets[r], 0, rows.classes - 1);
         const double row_lse = load_element(lse, lse_dtype, r);
-        // Of 16 bits, p - 1 must be taken before p is rounded: near 1 nothing would be left of it.
+        // In 16 bits, p - 1 must be computed before p is rounded, or nothing would be left of it
+        // near 1.
         const double hit = scale * (std::exp(static_cast<double>(x[target]) - row_lse) - 1);
         scaled_softmax(y, x, rows.classes, static_cast<W>(row_lse), static_cast<W>(scale));
         if constexpr (std::is_same_v<T, W>) {

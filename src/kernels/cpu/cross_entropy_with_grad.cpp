@@ -8,7 +8,7 @@ namespace adjoint {
 
 namespace {
 
-// The two calls as they would be apart. Between them the log-sums lie at the workspace's beginning.
+// The two separate calls. The log-sums between them are at the beginning of the workspace.
 struct Calls {
   OpCall loss, gradient;
   KernelCall first, second;

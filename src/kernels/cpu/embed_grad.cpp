@@ -36,7 +36,7 @@ ADJOINT_SIMD void add_rows(float* sums, const BFloat16* dy, const Rows& r) {
 ADJOINT_SIMD void add_rows(float* sums, const Float16* dy, const Rows& r) {
   add_rows_of(sums, dy, r);
 }
-template <class W, class T>  // of float64, for the tests' sake
+template <class W, class T>  // float64 is for tests
 void add_rows(W* sums, const T* dy, const Rows& r) {
   add_rows_of(sums, dy, r);
 }
@@ -45,7 +45,8 @@ void add_rows(W* sums, const T* dy, const Rows& r) {
 template <class Out>
 constexpr bool kSumsElsewhere = !std::is_same_v<Out, typename Wide<Out>::type>;
 
-// How many rows are summed before they are narrowed: what the cap leaves room for, one at least.
+// How many rows are summed before they are rounded to 16 bits: as many as fit the cap, at least
+// one.
 int64_t rows_at_once(const KernelCall& k) {
   const int64_t row_bytes = std::max<int64_t>(1, k.outputs[0].axes.back().physical() * 4);
   return std::clamp<int64_t>(k.workspace_cap.count / row_bytes, 1,

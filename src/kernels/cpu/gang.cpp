@@ -17,7 +17,7 @@ Bytes registers_of(const KernelCall& k) {
   return most;
 }
 
-// What calls want that run one after another.
+// The workspace of calls that run one after another.
 Bytes largest_workspace(const KernelCall& k) {
   Bytes most{0};
   for_each_call(
@@ -50,7 +50,7 @@ Launch kernel(const KernelCall& k, const Pointers& at) {
   return [=] {
     parallel_for(elements, kWorthAThread, [&](int64_t begin, int64_t end, int thread) {
       for (const Member& member : members) {
-        // A unit is whoever's its first element is.
+        // A unit belongs to the thread whose range contains its first element.
         const int64_t each = member.units.elements;
         const auto unit = [&](int64_t element) {
           return std::clamp<int64_t>((element - member.first + each - 1) / each, 0,

@@ -7,7 +7,7 @@ namespace adjoint {
 
 namespace {
 
-// Nothing for float64, nor for padding between rows that no single stride reaches.
+// Nothing for float64, nor for padding that a single row stride cannot express.
 std::optional<Product> product_of(const KernelCall& k) {
   auto product = product_on_cpu(linear_map(k.call.inputs[0]), k);
   if (product) product->bias = k.call.inputs.size() > 2;

@@ -1,4 +1,4 @@
-// A copy, where a view cannot say it.
+// A copy, for strides that a view cannot express.
 #include "kernels/cpu/copy.h"
 
 namespace adjoint {
