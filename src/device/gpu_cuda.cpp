@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "device/cuda_check.h"
+#include "device/cuda_libraries.h"
 #include "device/gpu.h"
 #include "device/gpu_refusals.h"
 
@@ -24,6 +25,7 @@ Gpu find_gpu() {
     found.minor = properties.minor;
   }
   if (const std::string why = why_no_gpu(found); !why.empty()) throw Error(why);
+  open_cuda_libraries();
   check_cuda(cudaSetDevice(0), "being chosen");
   return {.name = found.name,
           .major = found.major,

@@ -1,5 +1,3 @@
-#include <nvrtc.h>
-
 #include <algorithm>
 #include <future>
 #include <map>
@@ -15,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/codegen/kernel_architecture.h"
 #include "kernels/cuda/codegen/kernel_cache.h"
+#include "kernels/cuda/codegen/nvrtc_functions.h"
 #include "kernels/kernel.h"
 
 namespace adjoint {

@@ -1,12 +1,12 @@
 // One call of cuBLASLt, described once: what preparing and tuning share. Seen only by files that
 // are built where CUDA is.
 #pragma once
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <memory>
 
 #include "base/error.h"
+#include "kernels/cuda/cublaslt/functions.h"
 #include "kernels/cuda/cublaslt/product.h"
 
 namespace adjoint {

@@ -49,7 +49,8 @@ cublasLtEpilogue_t epilogue_of(const ProductCall& call) {
 void describe_matrix(cublasLtMatrixLayoutOpaque_t& layout, const ProductCall::Matrix& m,
                      Dtype dtype, int64_t rows, int64_t columns, int64_t batch) {
   const int64_t its_rows = m.by_rows ? columns : rows, its_columns = m.by_rows ? rows : columns;
-  require(cublasLtMatrixLayoutInit(&layout, data_type(dtype), its_rows, its_columns, m.leading),
+  require(cublasLtMatrixLayoutInit_internal(&layout, sizeof layout, data_type(dtype), its_rows,
+                                            its_columns, m.leading),
           "describe a matrix");
   if (batch == 1) return;
   const auto count = static_cast<int32_t>(batch);
@@ -138,7 +139,8 @@ void CublasLtCall::set(cublasLtMatmulDescAttributes_t attribute, const T& value)
 void CublasLtCall::describe(const ProductCall& call) {
   const cublasComputeType_t compute = call.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   for (cublasLtMatmulDescOpaque_t* desc : {&operation_, &choosing_}) {
-    require(cublasLtMatmulDescInit(desc, compute, CUDA_R_32F), "describe a product");
+    require(cublasLtMatmulDescInit_internal(desc, sizeof *desc, compute, CUDA_R_32F),
+            "describe a product");
   }
   // Its op(A) is n by k: our b as it lies, where the elements of a row are neighbours.
   set(CUBLASLT_MATMUL_DESC_TRANSA, call.b.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
@@ -207,7 +209,7 @@ void CublasLtCall::align(const ProductCall& call) {
 
 std::vector<cublasLtMatmulAlgo_t> CublasLtCall::candidates(int most) const {
   cublasLtMatmulPreferenceOpaque_t wish = {};
-  require(cublasLtMatmulPreferenceInit(&wish), "take a wish");
+  require(cublasLtMatmulPreferenceInit_internal(&wish, sizeof wish), "take a wish");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
     require(cublasLtMatmulPreferenceSetAttribute(&wish, which, &value, sizeof value),
             "take a wish");

@@ -2,14 +2,14 @@
 // tensors are memory (bound to pointers at launch), numbers (passed by value) or hidden (never
 // stored). Written by hand over the C API, because cuDNN's packages come without its C++ front end.
 #pragma once
-#include <cudnn.h>
-
 #include <array>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "kernels/cuda/cudnn/functions.h"
 
 namespace adjoint {
 
