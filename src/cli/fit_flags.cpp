@@ -101,8 +101,7 @@ void FitFlags::add_to(CLI::App& command) {
   command.add_option_function<std::string>(
       "--fit", [this](const std::string& size) { wish.budget = size.empty() ? " " : size; },
       "choose the fastest stack within this many bytes, such as 24GB or 512MiB");
-  command.add_flag("--allow-approximating", wish.may_approximate,
-                   "--fit may choose bf16, too, which is another function");
+  command.add_flag("--allow-approximating", wish.may_approximate, run_help("allow_approximating"));
   command.add_option("--profile", wish.profile,
                      "a folder of `adjoint profile` of this model: costs as they were measured");
 }

@@ -8,14 +8,18 @@
 #include "run/machine.h"
 #include "train/config.h"
 #include "train/fit_budget.h"
+#include "train/settings_text.h"
 
 namespace adjoint {
 
+const std::string& run_help(const std::string& option) {
+  return option_named(train_options(), option).help;
+}
+
 void ModelFlags::add_to(CLI::App& command) {
   command.add_option("--model", model, "a preset or a .scheme file")->capture_default_str();
-  command.add_option("--batch", batch, "samples per step")->capture_default_str();
-  command.add_option("--context", context, "tokens per sample; 0: the model's")
-      ->capture_default_str();
+  command.add_option("--batch", batch, run_help("batch"))->capture_default_str();
+  command.add_option("--context", context, run_help("context"))->capture_default_str();
   command.add_option("--set", set, "settings of the model by name, such as layers=2");
 }
 
@@ -38,13 +42,12 @@ void StepFlags::add_to(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--stack", step.stack,
                      "functors joined by '|', such as \"bf16 | checkpoint(every=2)\"");
-  command.add_option("--threads", threads, "CPU threads; 0: as many as there are cores");
+  command.add_option("--threads", threads, run_help("threads"));
 }
 
 void DeviceFlags::add_to(CLI::App& command) {
   command.add_option("--device", device, "cpu or cuda")->capture_default_str();
-  command.add_flag("--deterministic", deterministic,
-                   "the same bits every time also on cuda, somewhat slower");
+  command.add_flag("--deterministic", deterministic, run_help("deterministic"));
 }
 
 Target DeviceFlags::target() const { return target_named(device); }

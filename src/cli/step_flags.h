@@ -10,6 +10,9 @@
 
 namespace adjoint {
 
+// What an option of a run is for, where a flag of another command is the same option.
+const std::string& run_help(const std::string& option);
+
 // Which model, in which sizes.
 struct ModelFlags {
   std::string model = "gpt2";

@@ -12,6 +12,7 @@
 #include "cli/interrupts.h"
 #include "device/parallel.h"
 #include "train/progress.h"
+#include "train/settings_text.h"
 #include "train/trainer.h"
 
 namespace adjoint {
@@ -25,20 +26,6 @@ struct TrainFlags {
   bool json = false;
 };
 
-nlohmann::json parse_value(const OptionSpec& option, const std::string& text) {
-  if (option.kind == OptionSpec::Kind::kText) return text;
-  if (option.kind == OptionSpec::Kind::kSwitch) return text != "false";
-  nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
-  if (value.is_number_float() && option.kind == OptionSpec::Kind::kInteger &&
-      std::abs(value.get<double>()) < 1e15) {
-    const double number = value.get<double>();  // 1e3 is a whole number too
-    if (number == static_cast<double>(static_cast<int64_t>(number))) {
-      return static_cast<int64_t>(number);
-    }
-  }
-  return value.is_number() ? value : nlohmann::json(text);
-}
-
 std::string shell_quoted(const std::string& word) {
   const auto plain = [](unsigned char c) { return std::isalnum(c) || std::strchr("/._-+=", c); };
   if (std::all_of(word.begin(), word.end(), plain)) return word;
@@ -50,10 +37,8 @@ std::string shell_quoted(const std::string& word) {
 nlohmann::json flags_layer(const TrainFlags& flags) {
   nlohmann::json layer = nlohmann::json::object();
   for (const OptionSpec& option : train_options()) {
-    const auto found = flags.given.find(std::string(option.name));
-    if (found == flags.given.end()) continue;
-    layer[found->first] = parse_value(option, found->second);
-    if (option.name == "fit") budget_of(found->second);  // an empty size is none
+    const auto found = flags.given.find(option.name);
+    if (found != flags.given.end()) layer[option.name] = option.parse(found->second);
   }
   for (const std::string& setting : flags.set) layer["set"].update(parse_setting(setting));
   return layer;
@@ -116,20 +101,18 @@ void add_train(CLI::App& app, Action& action) {
                       "a TOML file with these options as keys (stop_after = 10) and [set]; "
                       "flags override it");
   for (const OptionSpec& option : train_options()) {
-    std::string name = "--" + std::string(option.name);
-    std::replace(name.begin(), name.end(), '_', '-');
-    std::string help(option.help);
+    std::string help = option.help;
     if (!option.choices.empty()) help += " {" + join(option.choices, "|") + "}";
-    const std::string key(option.name);
+    const std::string key = option.name;
     if (option.kind == OptionSpec::Kind::kSwitch) {
       command->add_flag_callback(
-          name, [flags, key] { flags->given[key] = "true"; }, help);
+          option.flag(), [flags, key] { flags->given[key] = "true"; }, help);
       continue;
     }
     const std::string otherwise = option.otherwise.is_string() ? option.otherwise.get<std::string>()
                                                                : option.otherwise.dump();
     auto* added = command->add_option_function<std::string>(
-        name, [flags, key](const std::string& value) { flags->given[key] = value; }, help);
+        option.flag(), [flags, key](const std::string& value) { flags->given[key] = value; }, help);
     added->default_str(otherwise)->type_name(option.kind == OptionSpec::Kind::kText ? "TEXT"
                                                                                     : "NUMBER");
   }

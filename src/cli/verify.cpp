@@ -9,8 +9,8 @@
 #include "device/parallel.h"
 #include "laws/composition.h"
 #include "run/machine.h"
-#include "train/config.h"
 #include "train/late_progress.h"
+#include "train/settings_text.h"
 
 namespace adjoint {
 

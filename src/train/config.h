@@ -1,70 +1,129 @@
-// A run's settings: one table says each option's name, type, default, range and help; the command
-// line, TOML files and the saved run.json all read it.
+// The options of a run, each declared once: a field here is a flag of `adjoint train`, a key of its
+// TOML file, a line of its --help and an entry of the saved run.json (train/option.h).
 #pragma once
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "functors/functor.h"
-#include "models/library.h"
 #include "train/fit_budget.h"
+#include "train/option.h"
 
 namespace adjoint {
 
-struct OptionSpec {
-  enum class Kind : uint8_t { kText, kInteger, kNumber, kSwitch };
-  std::string_view name;  // as in a TOML file: "stop_after"; the flag is --stop-after
-  Kind kind;
-  nlohmann::json otherwise;
-  std::string_view help;
-  double least = -1e300, most = 1e300;    // numbers
-  std::vector<std::string> choices = {};  // texts; empty: any
-  // What a run that trains wants at least. A saved run that said less is read all the same: to
-  // sample from it, or to go on with another value.
-  double least_to_train = -1e300;
-};
-std::span<const OptionSpec> train_options();
+inline const StepOptions kUsualStep = {};  // how a step is made has its defaults there
 
-struct TrainConfig {
-  std::string model, data, tokenizer, out, device, workspace, init;
-  int64_t steps, stop_after, batch, context, seed, threads;
-  double lr, min_lr, cooldown;
-  std::string schedule, lr_scaling;
-  int64_t warmup, base_batch;
-  StepOptions step;
-  FitWish wish;
-  int64_t eval_every, eval_batches, save_every, log_every;
-  double val_fraction;
-  int64_t max_vocab;
-  bool deterministic, resume, overwrite;
-  nlohmann::json settings;  // of the model: {"layers": 2}
-  nlohmann::json all;       // what the above was read from, for run.json
+struct TrainConfig : OptionFields {
+  // Values by name that were checked (make_config), and the model's settings under "set".
+  explicit TrainConfig(nlohmann::json given);
+
+  // ---- what is trained, on what
+
+  std::string model =
+      text("model", "char", "a preset (char, ref, gpt2, llama3.2-1b, ...) or a .scheme file",
+           {.makes_model = true});
+  std::string data = text("data", "", "a text file to train on");
+  std::string tokenizer = one_of("tokenizer", "char", {"byte", "char", "word"},
+                                 "how the text becomes tokens", {.makes_model = true});
+  std::string out = text("out", "", "the folder to save to (default: runs/MODEL)");
+  std::string init =
+      text("init", "",
+           "start from the parameters of another run's folder, with its model and tokenizer; what "
+           "the stack adds starts fresh");
+  int64_t steps =
+      whole("steps", 2000, {1, 1e12}, "how many steps the run has; the schedule ends there");
+  int64_t stop_after =
+      whole("stop_after", 0, {0, 1e12}, "save and stop after this step of the schedule; 0: go on",
+            {.of_command = true});
+  int64_t batch = whole("batch", 12, {1, 1e6}, "samples per step");
+  int64_t context =
+      whole("context", 0, {0, 1e7}, "tokens per sample; 0: the model's", {.makes_model = true});
+
+  // ---- the learning rate (train/schedule.h)
+
+  double lr = number("lr", 1e-3, {0, 1e3}, "the highest learning rate");
+  double min_lr = number("min_lr", -1, {-1, 1e3}, "the last learning rate; -1: a tenth of lr");
+  std::string schedule =
+      one_of("schedule", "wsd", {"cosine", "wsd", "constant"},
+             "warm-up, then: cosine to min_lr | wsd: constant, cooling down at the end | constant");
+  int64_t warmup =
+      whole("warmup", -1, {-1, 1e12}, "steps of warm-up; -1: a twentieth of the run, 100 at most");
+  double cooldown = number("cooldown", 0.2, {0, 1}, "the part of the run that wsd cools down in");
+  std::string lr_scaling = one_of("lr_scaling", "none", {"none", "linear", "sqrt"},
+                                  "how lr grows with batch / base_batch");
+  int64_t base_batch = whole("base_batch", 12, {1, 1e6}, "the batch that lr was chosen for");
+
+  // ---- the step
+
+  StepOptions step = {
+      .optimizer = one_of("optimizer", kUsualStep.optimizer, {"adamw", "momentum", "sgd"},
+                          "who updates the parameters"),
+      .beta1 = number("beta1", kUsualStep.beta1, {0, 0.999999}, "AdamW's first moment"),
+      .beta2 = number("beta2", kUsualStep.beta2, {0, 0.999999}, "AdamW's second moment"),
+      // Without it a parameter whose gradient is 0 would become 0/0, and squares of gradients below
+      // 1e-22 are 0 in float32.
+      .eps = number("eps", kUsualStep.eps, {0, 1}, "AdamW's eps, 1e-20 or more",
+                    {.least_to_train = 1e-20}),
+      .momentum =
+          number("momentum", kUsualStep.momentum, {0, 0.999999}, "the momentum of momentum"),
+      .weight_decay = number("weight_decay", kUsualStep.weight_decay, {0, 100},
+                             "of matrices and tables; gains and biases have none"),
+      .clip = number("clip", kUsualStep.clip, {0, 1e30},
+                     "the largest norm of all gradients together; 0: no clipping"),
+      .stack = text("stack", "",
+                    "functors joined by '|', such as \"bf16 | checkpoint(every=2)\"; see adjoint "
+                    "functors")};
+  FitWish wish = {
+      // An empty size is none: only a saved run says that nothing was chosen.
+      .budget = text("fit", "",
+                     "choose the fastest stack within this many bytes, such as 8GB, beside what "
+                     "--stack names",
+                     {.check_flag = [](const std::string& size) { budget_of(size); }}),
+      .may_approximate =
+          flag("allow_approximating", "--fit may choose bf16, too, which is another function"),
+      .profile = text("profile", "",
+                      "--fit goes by the times of this folder of `adjoint profile`, not by the "
+                      "CPU's sheet")};
+
+  // ---- the loop
+
+  int64_t seed = whole("seed", 1, {0, 1e15}, "decides initial weights, batches and dropout");
+  int64_t eval_every =
+      whole("eval_every", 250, {0, 1e12}, "steps between evaluations; 0: only at the end");
+  int64_t eval_batches =
+      whole("eval_batches", 20, {0, 1e9},
+            "batches per evaluation; 0: the whole validation part, once through");
+  int64_t save_every =
+      whole("save_every", 500, {0, 1e12}, "steps between saves; 0: only at the end");
+  int64_t log_every = whole("log_every", 10, {1, 1e12}, "steps between lines of metrics.jsonl");
+  double val_fraction =
+      number("val_fraction", 0.1, {0.0001, 0.9}, "the last part of the data, for validation");
+  int64_t max_vocab = whole("max_vocab", 8192, {2, 1e7}, "the most words of the word tokenizer",
+                            {.makes_model = true});
+
+  // ---- the machine
+
+  std::string device = one_of("device", "cpu", {"cpu", "cuda"}, "where the steps run");
+  bool deterministic =
+      flag("deterministic", "the same bits every time also on cuda, somewhat slower");
+  int64_t threads = whole("threads", 0, {0, 1024}, "CPU threads; 0: as many as there are cores");
+  std::string workspace =
+      text("workspace", "",
+           "no kernel takes more scratch memory than this, such as 64MiB, where it has another way "
+           "(default: what the device's sheet says); how products are summed depends on it");
+
+  // ---- the folder
+
+  bool resume = flag("resume", "go on where the run in --out stopped", {.of_command = true});
+  bool overwrite = flag("overwrite", "begin anew even if --out holds a run", {.of_command = true});
+
+  nlohmann::json settings = nlohmann::json::object();  // of the model: {"layers": 2}
 };
+
+// Every option, in the order of --help.
+std::span<const OptionSpec> train_options();
 
 // Later objects override earlier ones; what none says is the default. Errors name the option.
 TrainConfig make_config(std::span<const nlohmann::json> layers);
-
-// The settings of a command: defaults, then with --resume those of the run's folder (with --init
-// those that make the model and its tokenizer), then a TOML file's, then the flags'. Also names the
-// model's text: the folder's own unless another is asked for.
-struct ResolvedConfig {
-  TrainConfig config;
-  ModelText text;
-  std::string data_print = {};  // of the text that a resumed run began with
-  bool data_given = false;      // it was said again, so it may be another
-};
-ResolvedConfig resolve_config(const nlohmann::json& toml, const nlohmann::json& flags);
-
-// What a run's folder says of itself.
-ResolvedConfig saved_config(const std::filesystem::path& folder);
-nlohmann::json to_json(const TrainConfig& config, const ModelText& text);
-
-// A TOML file with the options as keys and a table [set] for the model's settings.
-nlohmann::json read_toml(const std::filesystem::path& file);
-
-// "layers=2" -> {"layers": 2}.
-nlohmann::json parse_setting(std::string_view text);
 
 }  // namespace adjoint

@@ -13,9 +13,9 @@ namespace adjoint {
 // What a user specifies about machine and memory.
 struct FitWish {
   std::string budget = {};       // "24GB"; "": no stack is chosen
+  bool may_approximate = false;  // precision may be lowered
   std::string device = "cpu";    // a sheet's name, or its file
   std::string profile = {};      // a folder of `adjoint profile`, for measured costs
-  bool may_approximate = false;  // precision may be lowered
 };
 
 // Parses a size above 0, and refuses everything else.

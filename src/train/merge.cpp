@@ -22,7 +22,7 @@
 #include "run/run.h"
 #include "scheme/elements.h"
 #include "train/bound_model.h"
-#include "train/config.h"
+#include "train/resolve_config.h"
 #include "train/save.h"
 
 namespace adjoint {

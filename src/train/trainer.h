@@ -9,7 +9,7 @@
 #include "data/corpus.h"
 #include "data/tokenizer.h"
 #include "train/bound_model.h"
-#include "train/config.h"
+#include "train/resolve_config.h"
 #include "train/save.h"
 #include "train/schedule.h"
 

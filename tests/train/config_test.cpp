@@ -7,6 +7,8 @@
 #include "base/error_text.h"
 #include "base/file.h"
 #include "base/temp_folder.h"
+#include "train/resolve_config.h"
+#include "train/settings_text.h"
 
 namespace adjoint {
 namespace {

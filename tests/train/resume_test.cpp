@@ -223,8 +223,8 @@ TEST_F(TrainFolder, SettingsAtTheirEndsLeaveNumbers) {
   for (const OptionSpec& option : train_options()) {
     if (!of_updates.count(option.name)) continue;
     ++seen;
-    const std::string name(option.name);
-    for (const double end : {std::max(option.least, option.least_to_train), option.most}) {
+    const std::string& name = option.name;
+    for (const double end : {std::max(option.least, option.traits.least_to_train), option.most}) {
       json more = {{name, end}, {"steps", 3}, {"overwrite", true}};
       more["optimizer"] = name == "momentum" ? "momentum" : "adamw";
       if (name == "min_lr") more["lr"] = std::max(end, 1e-3);

@@ -1,0 +1,116 @@
+#include "train/resolve_config.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "functors/functor_text.h"
+#include "train/save.h"
+
+namespace adjoint {
+
+using nlohmann::json;
+
+namespace {
+
+json saved_layer(const SavePaths& paths) {
+  const json saved = read_json(paths.run());
+  if (!saved.contains("options") || !saved["options"].is_object()) {
+    fail(paths.run().string(), ": wanted the settings of a run under \"options\"");
+  }
+  json options = saved["options"];
+  // The run keeps a copy of each functor that its stack took from a file.
+  if (options.contains("stack") && options["stack"].is_string()) {
+    options["stack"] =
+        with_functor_files(options["stack"].get<std::string>(),
+                           [&](const std::string& file) { return (paths.folder / file).string(); });
+  }
+  return options;
+}
+
+ModelText saved_text(const SavePaths& paths) {
+  const json saved = read_json(paths.run());
+  if (!saved.contains("preset") || !saved["preset"].is_string()) {
+    fail(paths.run().string(), ": wanted the model's preset under \"preset\"");
+  }
+  return {.file = paths.text().string(),
+          .text = read_file(paths.text()),
+          .preset = saved["preset"].get<std::string>()};
+}
+
+// A run that starts from another's parameters is of its model and reads its tokens, unless it is
+// told otherwise; then shapes and tokenizers are compared.
+ResolvedConfig config_from_base(const std::string& folder, const json& toml, const json& flags) {
+  const SavePaths base(folder);
+  std::error_code ignored;
+  if (!std::filesystem::exists(base.run(), ignored)) {
+    fail(folder, ": there is no run here to start from (no run.json)");
+  }
+  const json saved = saved_layer(base);
+  json like = json::object();
+  if (saved.contains("set")) like["set"] = saved["set"];
+  for (const OptionSpec& option : train_options()) {
+    if (!option.traits.makes_model || !saved.contains(option.name)) continue;
+    like[option.name] = saved[option.name];
+  }
+  const json layers[] = {like, toml, flags};
+  const TrainConfig config = make_config(layers);
+  const bool same = config.model == saved.value("model", "");
+  return {.config = config, .text = same ? saved_text(base) : find_model(config.model)};
+}
+
+ResolvedConfig resolve(const json& toml, const json& flags) {
+  const json asked[] = {toml, flags};
+  TrainConfig config = make_config(asked);
+  if (!config.resume && !config.init.empty()) return config_from_base(config.init, toml, flags);
+  if (!config.resume) return {.config = config, .text = find_model(config.model)};
+  if (flags.contains("init")) {
+    fail("--resume and --init contradict each other: a run that goes on has its parameters");
+  }
+  if (config.overwrite) fail("--resume and --overwrite contradict each other");
+  const SavePaths paths(config.out);
+  std::error_code ignored;
+  if (!std::filesystem::exists(paths.run(), ignored)) {
+    fail(config.out, ": there is no run here to resume (no run.json)");
+  }
+  const json saved = saved_layer(paths);
+  const json about = read_json(paths.run());
+  json before = saved;
+  // Another budget is another choice, beside what was asked for and not beside the last choice.
+  const bool fits = flags.contains("fit") || toml.contains("fit");
+  if (fits && about.contains("asked_stack")) before["stack"] = about["asked_stack"];
+  const json layers[] = {before, toml, flags};
+  config = make_config(layers);
+  config.out = paths.folder.string();  // the folder may have been moved
+  const bool same = config.model == saved.value("model", "");
+  return {.config = config,
+          .text = same ? saved_text(paths) : find_model(config.model),
+          .data_print = about.value("data", ""),
+          .data_given = flags.contains("data") || toml.contains("data")};
+}
+
+}  // namespace
+
+ResolvedConfig resolve_config(const json& toml, const json& flags) {
+  ResolvedConfig resolved = resolve(toml, flags);
+  // Some numbers of the right kind would still ruin the parameters.
+  const TrainConfig& config = resolved.config;
+  for (const OptionSpec& option : config.options()) {
+    option.check_trains(config.values()[option.name]);
+  }
+  return resolved;
+}
+
+ResolvedConfig saved_config(const std::filesystem::path& folder) {
+  const SavePaths paths(folder);
+  const json saved = saved_layer(paths);
+  return {.config = make_config(std::span(&saved, 1)), .text = saved_text(paths)};
+}
+
+json to_json(const TrainConfig& config, const ModelText& text) {
+  json options = config.values();
+  for (const OptionSpec& option : config.options()) {
+    if (option.traits.of_command) options[option.name] = option.otherwise;
+  }
+  return {{"options", options}, {"preset", text.preset}};
+}
+
+}  // namespace adjoint

@@ -1,0 +1,27 @@
+// The options that a command runs with, and run.json, in which a run keeps them.
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "models/library.h"
+#include "train/config.h"
+
+namespace adjoint {
+
+// The settings of a command: defaults, then with --resume those of the run's folder (with --init
+// those that make the model and its tokenizer), then a TOML file's, then the flags'. Also names the
+// model's text: the folder's own unless another is asked for.
+struct ResolvedConfig {
+  TrainConfig config;
+  ModelText text;
+  std::string data_print = {};  // of the text that a resumed run began with
+  bool data_given = false;      // it was said again, so it may be another
+};
+ResolvedConfig resolve_config(const nlohmann::json& toml, const nlohmann::json& flags);
+
+// What a run's folder says of itself.
+ResolvedConfig saved_config(const std::filesystem::path& folder);
+nlohmann::json to_json(const TrainConfig& config, const ModelText& text);
+
+}  // namespace adjoint
