@@ -10,6 +10,7 @@
 #include "cli/pictures.h"
 #include "cli/step_flags.h"
 #include "device/parallel.h"
+#include "functors/evaluation.h"
 #include "kernels/cuda/cublaslt/product_table.h"
 #include "plan/timing.h"
 #include "report/profile_folder.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "plan/plan.h"
 #include "train/bound_model.h"
 

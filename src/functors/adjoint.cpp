@@ -3,7 +3,7 @@
 // transforms them too. The sum of the loss is differentiated; one division by the count comes
 // later.
 #include "base/error.h"
-#include "functors/functor.h"
+#include "functors/phases.h"
 #include "ops/builder.h"
 
 namespace adjoint {

@@ -1,10 +1,12 @@
 // The arguments of a functor in a stack: terms bound to its params, by position, by name or by
 // default.
+#include "functors/arguments.h"
+
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/text.h"
-#include "functors/functor.h"
 
 namespace adjoint {
 

@@ -1,6 +1,6 @@
-// The scheme for evaluation and sampling: random ops become their expectation, which is their first
-// operand.
-#include "functors/functor.h"
+#include "functors/evaluation.h"
+
+#include "base/error.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -22,6 +22,18 @@ Scheme without_randomness(const Scheme& forward) {
   result = without_dead(std::move(result));
   verify(result);
   return result;
+}
+
+Scheme logits_of(const Scheme& forward) {
+  Scheme result = forward;
+  result.outputs.clear();
+  for (const Morphism& m : forward.morphisms) {
+    if (op_named(m.op).loss) result.outputs.push_back(m.inputs[0]);
+  }
+  if (result.outputs.size() != 1) {
+    fail("a model to sample from has one cross_entropy, this one has ", result.outputs.size());
+  }
+  return without_dead(std::move(result));
 }
 
 }  // namespace adjoint

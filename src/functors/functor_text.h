@@ -1,4 +1,4 @@
-// A functor as people write it. functor_text.cpp reads it, text_rules.cpp applies it.
+// A functor as people write it. functor_text.cpp reads it, text_rules.h applies it.
 //   # what it does, and why
 //   functor lora(rank = 16, alpha = 2*rank: number, on = all: all | attention | feed_forward):
 //     law approximating
@@ -88,9 +88,7 @@ FunctorText parse_functor_text(std::string_view text, std::string_view file);
 // The rules of a text at work (text_rules.cpp).
 Functor functor_of(FunctorText text);
 
-// A stack's text with every .functor file that it names replaced by what `renamed` says
-// (stack.cpp).
-std::string with_functor_files(std::string_view stack,
-                               const std::function<std::string(const std::string&)>& renamed);
+// Of a text; mistakes name file, line and column.
+Functor parse_functor(std::string_view text, std::string_view file);
 
 }  // namespace adjoint

@@ -6,7 +6,7 @@
 #include "analysis/roles.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "functors/functor.h"
+#include "functors/phases.h"
 #include "ops/builder.h"
 
 namespace adjoint {

@@ -1,38 +1,15 @@
 // From a model to a step: all phases, in order. When you add a line, say why it is there.
+#include "functors/pipeline.h"
+
 #include <algorithm>
 #include <mutex>
 
 #include "analysis/roles.h"
-#include "functors/functor.h"
+#include "functors/evaluation.h"
+#include "functors/phases.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
-
-#define FUNCTOR(name) extern const Functor functor_##name;
-#include "functors/functors.inc"
-#undef FUNCTOR
-
-std::span<const Functor* const> all_functors() {
-  static const std::vector<Functor> texts = [] {
-    std::vector<Functor> parsed;
-    for (const FunctorFile& file : functor_files()) {
-      parsed.push_back(parse_functor(file.text, "functors/" + std::string(file.name)));
-    }
-    return parsed;
-  }();
-  static const std::vector<const Functor*> all = [] {
-    std::vector<const Functor*> list;
-    for (const Functor& f : texts) list.push_back(&f);
-    const Functor* const written_in_cpp[] = {
-#define FUNCTOR(name) &functor_##name,
-#include "functors/functors.inc"
-#undef FUNCTOR
-    };
-    list.insert(list.end(), std::begin(written_in_cpp), std::end(written_in_cpp));
-    return list;
-  }();
-  return all;
-}
 
 namespace {
 

@@ -2,7 +2,8 @@
 // own axes, or a partial sum. On one rank every axis of the mesh has size 1, so a shard is the
 // whole object and a partial sum is the sum: nothing is inserted. Placements that no mesh allows
 // are refused here, too, so that a stack is legal on one rank exactly if it is legal on many.
-#include "functors/functor.h"
+#include "base/error.h"
+#include "functors/phases.h"
 
 namespace adjoint {
 

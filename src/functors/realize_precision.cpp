@@ -9,7 +9,7 @@
 
 #include "analysis/roles.h"
 #include "base/error.h"
-#include "functors/functor.h"
+#include "functors/phases.h"
 #include "ops/op_def.h"
 #include "ops/quantize.h"
 

@@ -10,7 +10,7 @@
 
 #include "analysis/structure.h"
 #include "base/error.h"
-#include "functors/functor.h"
+#include "functors/phases.h"
 #include "functors/stretch_inputs.h"
 #include "ops/op_def.h"
 

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "analysis/structure.h"
-#include "functors/functor.h"
+#include "functors/phases.h"
 #include "functors/stretch_inputs.h"
 #include "ops/op_def.h"
 

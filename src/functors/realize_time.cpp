@@ -8,7 +8,7 @@
 
 #include "analysis/batch_split.h"
 #include "base/error.h"
-#include "functors/functor.h"
+#include "functors/phases.h"
 #include "ops/builder.h"
 
 namespace adjoint {

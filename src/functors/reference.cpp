@@ -2,11 +2,12 @@
 // floating object as float64. An object that is stored in less than float32 is rounded to that
 // dtype right after it is made, because a stack of lower precision computes that function on
 // purpose. The reference shares the graph with the step that it judges, but no kernel.
+#include "functors/reference.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
-#include "functors/functor.h"
 #include "ops/builder.h"
 
 namespace adjoint {
@@ -98,18 +99,6 @@ Scheme to_reference(const Scheme& scheme) {
   widen(result);
   verify(result);
   return result;
-}
-
-Scheme logits_of(const Scheme& forward) {
-  Scheme result = forward;
-  result.outputs.clear();
-  for (const Morphism& m : forward.morphisms) {
-    if (op_named(m.op).loss) result.outputs.push_back(m.inputs[0]);
-  }
-  if (result.outputs.size() != 1) {
-    fail("a model to sample from has one cross_entropy, this one has ", result.outputs.size());
-  }
-  return without_dead(std::move(result));
 }
 
 }  // namespace adjoint

@@ -1,6 +1,5 @@
-// A stack: functors joined by '|', named or read from a file, together with the defaults that are
-// not switched off. The order of the text does not matter: within a phase functors are applied in
-// the order of the list of all functors, so any order of a stack gives the same step.
+#include "functors/stack.h"
+
 #include <algorithm>
 
 #include "base/file.h"
@@ -107,17 +106,6 @@ Ranked read_item(const std::string& item) {
 
 }  // namespace
 
-std::string_view name(Law law) {
-  constexpr std::string_view names[] = {"exact", "reassociating", "approximating"};
-  return names[static_cast<size_t>(law)];
-}
-
-std::string_view name(FunctorPhase phase) {
-  constexpr std::string_view names[] = {"morphisms", "adjoint", "step rules", "bit-changing",
-                                        "realize",   "timed",   "exact"};
-  return names[static_cast<size_t>(phase)];
-}
-
 Stack parse_stack(std::string_view text) {
   std::vector<Ranked> ranked;
   Stack stack;
@@ -190,20 +178,6 @@ Stack without(const Stack& stack, size_t index) {
   Stack rest = stack;
   rest.functors.erase(rest.functors.begin() + static_cast<int64_t>(index));
   return rest;
-}
-
-void Application::say(const Scheme& scheme, Value v, const std::string& attribute,
-                      const std::string& value) {
-  ++matches;
-  const std::string source = to_string(scheme[v].source);
-  if (branches.empty()) note(attribute + " " + value, source);
-  for (const std::string& branch : branches) note(branch, source);
-  const auto [found, fresh] =
-      said->emplace(std::pair{source, attribute}, std::pair{value, functor});
-  const auto& [earlier, by] = found->second;
-  if (fresh || earlier == value) return;
-  refuse("says ", attribute, " ", value, " of '", source, "', and ", by, " says ", earlier,
-         "; leave one of them out");
 }
 
 }  // namespace adjoint

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "functors/pipeline.h"
 
 namespace adjoint {
 

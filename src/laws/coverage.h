@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "functors/functor.h"
+#include "functors/stack.h"
 
 namespace adjoint {
 

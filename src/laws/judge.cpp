@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "functors/reference.h"
 
 namespace adjoint {
 

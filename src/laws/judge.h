@@ -33,6 +33,7 @@
 #pragma once
 #include <memory>
 
+#include "functors/pipeline.h"
 #include "laws/compare.h"
 
 namespace adjoint {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "functors/functor.h"
 #include "run/initial_values.h"
 #include "run/run.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "plan/plan.h"
 #include "plan/timing.h"
 

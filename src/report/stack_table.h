@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 
 namespace adjoint {
 

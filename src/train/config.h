@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "functors/functor.h"
+#include "functors/step_options.h"
 #include "train/fit_budget.h"
 #include "train/option.h"
 

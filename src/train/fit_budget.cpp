@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "functors/evaluation.h"
 #include "kernels/cuda/cublaslt/product_table.h"
 #include "run/machine.h"
 #include "train/save.h"

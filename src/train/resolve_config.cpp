@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "functors/functor_text.h"
+#include "functors/stack.h"
 #include "train/save.h"
 
 namespace adjoint {

@@ -8,7 +8,8 @@
 #include <map>
 #include <set>
 
-#include "functors/functor.h"
+#include "functors/evaluation.h"
+#include "functors/phases.h"
 #include "models/small_models.h"
 #include "ops/builder.h"
 #include "ops/op_def.h"

@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "functors/functor.h"
+#include "functors/phases.h"
+#include "functors/pipeline.h"
 #include "models/elaborate.h"
 #include "models/library.h"
 #include "ops/op_def.h"

@@ -5,7 +5,8 @@
 
 #include <set>
 
-#include "functors/functor.h"
+#include "functors/pipeline.h"
+#include "functors/reference.h"
 #include "kernels/harness.h"
 #include "models/test_models.h"
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "functors/functor_named.h"
+#include "functors/pipeline.h"
 #include "kernels/harness.h"
 
 namespace adjoint {

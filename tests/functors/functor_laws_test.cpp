@@ -7,7 +7,9 @@
 #include <set>
 
 #include "analysis/roles.h"
-#include "functors/functor.h"
+#include "functors/evaluation.h"
+#include "functors/phases.h"
+#include "functors/reference.h"
 #include "kernels/harness.h"
 #include "models/test_models.h"
 #include "scheme/canonical.h"

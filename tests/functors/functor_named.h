@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "functors/functor.h"
+#include "functors/phases.h"
 #include "ops/op_def.h"
 
 namespace adjoint {

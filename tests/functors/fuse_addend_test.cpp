@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "functors/functor_named.h"
+#include "functors/pipeline.h"
 #include "kernels/harness.h"
 #include "models/small_models.h"
 #include "plan/plan.h"

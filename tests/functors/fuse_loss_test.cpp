@@ -7,6 +7,7 @@
 
 #include "functors/functor_named.h"
 #include "functors/left_behind.h"
+#include "functors/pipeline.h"
 #include "kernels/harness.h"
 #include "models/small_models.h"
 #include "plan/plan.h"

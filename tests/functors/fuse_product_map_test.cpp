@@ -6,6 +6,7 @@
 
 #include "functors/functor_named.h"
 #include "functors/left_behind.h"
+#include "functors/pipeline.h"
 #include "kernels/cuda/contraction.h"
 #include "models/small_models.h"
 #include "ops/gelu.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "functors/functor_named.h"
+#include "functors/functor_text.h"
 #include "models/small_models.h"
 
 namespace adjoint {

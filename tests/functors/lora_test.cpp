@@ -4,7 +4,9 @@
 #include <set>
 
 #include "base/error_text.h"
+#include "functors/evaluation.h"
 #include "functors/functor_named.h"
+#include "functors/pipeline.h"
 #include "kernels/harness.h"
 #include "models/small_models.h"
 #include "models/test_models.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "kernels/harness.h"
 
 namespace adjoint {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "functors/functor_named.h"
+#include "functors/pipeline.h"
 #include "kernels/harness.h"
 #include "models/small_models.h"
 #include "run/random_steps.h"

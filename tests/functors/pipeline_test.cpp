@@ -1,5 +1,7 @@
 // The list of functors as a whole: in the order of its phases, each with a name and a law; one
 // model gives one step, always the same.
+#include "functors/pipeline.h"
+
 #include <gtest/gtest.h>
 
 #include <set>

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error_text.h"
-#include "functors/functor.h"
+#include "functors/phases.h"
 #include "ops/op_def.h"
 
 namespace adjoint {

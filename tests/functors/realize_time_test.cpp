@@ -4,7 +4,10 @@
 
 #include "base/error_text.h"
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/evaluation.h"
+#include "functors/phases.h"
+#include "functors/pipeline.h"
+#include "functors/reference.h"
 #include "kernels/harness.h"
 #include "models/small_models.h"
 

@@ -4,7 +4,9 @@
 
 #include <set>
 
+#include "functors/evaluation.h"
 #include "functors/functor_named.h"
+#include "functors/pipeline.h"
 #include "kernels/backend.h"
 #include "kernels/harness.h"
 

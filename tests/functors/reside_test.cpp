@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error_text.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "models/small_models.h"
 
 namespace adjoint {

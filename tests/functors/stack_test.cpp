@@ -6,6 +6,7 @@
 #include "base/temp_folder.h"
 #include "functors/functor_named.h"
 #include "functors/functor_text.h"
+#include "functors/pipeline.h"
 #include "models/small_models.h"
 
 namespace adjoint {

@@ -6,6 +6,8 @@
 
 #include "base/error_text.h"
 #include "functors/functor_named.h"
+#include "functors/functor_text.h"
+#include "functors/pipeline.h"
 #include "models/small_models.h"
 
 namespace adjoint {

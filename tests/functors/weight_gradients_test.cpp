@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "models/test_models.h"
 
 namespace adjoint {

@@ -4,7 +4,7 @@
 
 #include "device/gpu.h"
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "kernels/kernel.h"
 #include "models/small_models.h"
 #include "run/random_steps.h"

@@ -7,7 +7,7 @@
 #include "base/note.h"
 #include "device/gpu.h"
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "kernels/cuda/library_room.h"
 #include "models/small_models.h"
 #include "run/random_steps.h"

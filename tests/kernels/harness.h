@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/reference.h"
 #include "ops/builder.h"
 #include "run/run.h"
 #include "scheme/elements.h"

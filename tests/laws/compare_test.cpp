@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "functors/reference.h"
 #include "laws/planted.h"
 #include "train/bound_model.h"
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "functors/functor_text.h"
 #include "laws/planted.h"
 
 namespace adjoint {

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "functors/pipeline.h"
 #include "kernels/harness.h"
 #include "models/test_models.h"
 #include "plan/plan.h"

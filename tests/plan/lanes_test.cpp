@@ -8,7 +8,7 @@
 
 #include "cost/cost.h"
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "models/small_models.h"
 #include "plan/timing.h"
 #include "run/random_steps.h"

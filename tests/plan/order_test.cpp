@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "ops/op_def.h"
 #include "plan/plan.h"
 #include "plan/random_scheme.h"

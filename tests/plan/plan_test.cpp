@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "kernels/backend.h"
 #include "kernels/harness.h"
 #include "plan/byte_oracle.h"

@@ -1,6 +1,6 @@
 // Small planned steps of many kinds, for tests of tables and charts.
 #pragma once
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "models/small_models.h"
 #include "plan/plan.h"
 

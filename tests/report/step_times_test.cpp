@@ -6,7 +6,7 @@
 
 #include "analysis/totals.h"
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "models/small_models.h"
 
 namespace adjoint {

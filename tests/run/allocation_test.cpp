@@ -8,7 +8,8 @@
 #include <new>
 
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
+#include "functors/reference.h"
 #include "models/small_models.h"
 #include "run/random_steps.h"
 

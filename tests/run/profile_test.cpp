@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "base/error_text.h"
+#include "functors/pipeline.h"
 #include "kernels/harness.h"
 #include "models/small_models.h"
 #include "run/machine.h"

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "functors/pipeline.h"
 #include "kernels/harness.h"
 
 namespace adjoint {

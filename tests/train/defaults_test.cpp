@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/sheet.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "plan/plan.h"
 #include "plan/timing.h"
 #include "train/bound_model.h"

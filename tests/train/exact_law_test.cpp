@@ -7,7 +7,7 @@
 #include <random>
 
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "ops/builder.h"
 #include "run/run.h"
 #include "train/bound_model.h"

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/temp_folder.h"
 #include "device/parallel.h"
+#include "functors/evaluation.h"
 #include "models/test_models.h"
 #include "plan/flops_sheet.h"
 #include "train/same_steps.h"

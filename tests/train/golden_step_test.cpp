@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
+#include "functors/reference.h"
 #include "kernels/harness.h"
 #include "models/test_models.h"
 #include "train/bound_model.h"

@@ -7,7 +7,8 @@
 #include <set>
 
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
+#include "functors/reference.h"
 #include "kernels/harness.h"
 #include "kernels/quantize.h"
 #include "ops/builder.h"

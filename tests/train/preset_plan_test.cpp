@@ -4,7 +4,7 @@
 #include <set>
 #include <tuple>
 
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "plan/plan.h"
 #include "train/bound_model.h"
 

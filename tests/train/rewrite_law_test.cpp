@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
+#include "functors/reference.h"
 #include "kernels/harness.h"
 #include "ops/builder.h"
 #include "train/bound_model.h"

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/phases.h"
 #include "ops/builder.h"
 #include "run/run.h"
 #include "train/bound_model.h"

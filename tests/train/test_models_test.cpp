@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "device/parallel.h"
-#include "functors/functor.h"
+#include "functors/pipeline.h"
 #include "train/trainer.h"
 
 namespace adjoint {

@@ -1,0 +1,53 @@
+// A functor at work: what it was told, what it says of objects, and what it tells whoever asks.
+#pragma once
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "functors/arguments.h"
+#include "functors/step_options.h"
+#include "scheme/scheme.h"
+
+namespace adjoint {
+
+// A branch of a functor's rule that acted, and on what. Whoever checks a stack on a small copy of a
+// model asks for these, because every branch that acts in the model must act in the copy.
+struct Firing {
+  size_t functor;      // its place in the stack
+  std::string branch;  // the rule and its branch, as people read them
+  std::string source;  // the object or use; "": all of the scheme
+};
+
+// One functor at work in one phase: what it was told, and what it tells.
+class Application {
+ public:
+  std::string functor;  // its name, for messages
+  const Arguments& args;
+  const StepOptions& options;
+  bool training = true;  // false: the scheme is evaluated, there are no gradients
+  int64_t matches = 0;   // objects and morphisms that it found
+  std::map<std::string, int64_t> counts = {};  // of them, by what they are or became
+  // Who has said what of an object's attribute, by source and attribute: (value, functor).
+  using Said = std::map<std::pair<std::string, std::string>, std::pair<std::string, std::string>>;
+  Said* said = nullptr;
+  size_t index = 0;                        // of the functor, in its stack
+  std::vector<Firing>* firings = nullptr;  // where they are asked for
+  // The branches of the rule that speaks; none: what it says is the branch.
+  std::vector<std::string> branches = {};
+
+  void note(const std::string& branch, const std::string& source) {
+    if (firings) firings->push_back({index, branch, source});
+  }
+  // Says `value` of an attribute of v, and counts a match. Refuses the stack when another functor
+  // said something else of it.
+  void say(const Scheme& scheme, Value v, const std::string& attribute, const std::string& value);
+
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail(functor, ": ", parts...);
+  }
+};
+
+}  // namespace adjoint

@@ -1,0 +1,14 @@
+// A forward scheme as it is used when nothing is trained.
+#pragma once
+#include "scheme/scheme.h"
+
+namespace adjoint {
+
+// The forward scheme as it is evaluated: random ops become what they are on average, the identity
+// of their first operand.
+Scheme without_randomness(const Scheme& forward);
+
+// The forward scheme without its loss, its output the logits that the loss reads.
+Scheme logits_of(const Scheme& forward);
+
+}  // namespace adjoint

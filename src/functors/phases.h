@@ -1,0 +1,24 @@
+// The phases of a step that no stack names: reverse mode, the optimizer, and a realization for each
+// attribute that functors say of objects.
+#pragma once
+#include "functors/step_options.h"
+#include "scheme/scheme.h"
+
+namespace adjoint {
+
+// Reverse mode: the gradient of the loss's sum by every parameter that is not frozen, as further
+// outputs in the order of the parameters.
+Scheme apply_adjoint(const Scheme& forward);
+// Norm, clipping, one division, and the update of every parameter that has a gradient.
+Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options);
+
+// The realizations, one per attribute, in the order in which they run. Each inserts its transport
+// once, gives every attribute to what it creates, and leaves a scheme without its attribute as it
+// was.
+Scheme realize_precision(Scheme scheme);
+Scheme realize_placement(Scheme scheme);
+Scheme realize_time(const Scheme& scheme);
+Scheme realize_residence(Scheme scheme);
+Scheme realize_tier(Scheme scheme);
+
+}  // namespace adjoint

@@ -1,0 +1,56 @@
+// From a model to a step: a stack applied to a forward scheme, for training or for evaluation.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "functors/stack.h"
+
+namespace adjoint {
+
+// What one functor did.
+struct Applied {
+  std::string name;  // with its arguments
+  Law law = Law::kExact;
+  bool by_default = false;
+  bool idle = false;  // it is for another target
+  int64_t matches = 0;
+  std::map<std::string, int64_t> counts = {};
+  int64_t morphisms_before = 0, morphisms_after = 0;
+};
+struct BuiltStep {
+  Scheme scheme;
+  std::vector<Applied> applied = {};
+};
+
+// A model's forward scheme, with the loss as (sum, count), to one whole training step. The verifier
+// runs after every functor. Outputs: loss, count and the norm of the gradient.
+BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options,
+                     std::vector<Firing>* firings = nullptr);
+// The same for those who build many steps of one model with the same options but for the stack: the
+// gradients and the optimizer are made once for all stacks whose morphism rules are the same. May
+// be used by several threads at once.
+class StepBuilder {
+ public:
+  StepBuilder(Scheme forward, StepOptions options);
+  ~StepBuilder();
+  BuiltStep build(const Stack& stack);
+  Scheme said(const Stack& stack);  // as said_step
+
+ private:
+  struct Beginnings;
+  Scheme forward_;
+  StepOptions options_;
+  std::unique_ptr<Beginnings> beginnings_;
+};
+// The same only as far as attributes are said, before anything is realized: what could be chosen.
+Scheme said_step(const Scheme& forward, const Stack& stack, const StepOptions& options);
+Scheme training_step(const Scheme& forward, const StepOptions& options);
+// The same stack on the forward scheme alone, without randomness: what is evaluated, beside the
+// step's own state. Outputs: loss and count.
+BuiltStep build_evaluation(const Scheme& forward, const Stack& stack, const StepOptions& options);
+Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options);
+
+}  // namespace adjoint

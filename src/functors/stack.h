@@ -1,0 +1,40 @@
+// A stack: functors joined by '|', found by name or read from a file, beside the defaults that
+// nobody switched off. Text order decides nothing: within a phase functors are applied in the order
+// of the list of all functors, so any order of a stack is the same step.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "functors/functor.h"
+
+namespace adjoint {
+
+// A stack as it was written: `bf16 | checkpoint(every=2) | -fuse`, with the defaults that were not
+// switched off. Unknown names are refused with the nearest one.
+struct StackedFunctor {
+  Functor functor;
+  Arguments args;
+  bool by_default = false;
+  std::string print() const { return functor.name + args.print(); }
+};
+// Is it on by default, and for another target?
+inline bool is_idle(const StackedFunctor& f, Target target) {
+  return f.by_default && f.functor.on_gpu_only && target == Target::kCpu;
+}
+struct Stack {
+  std::vector<StackedFunctor> functors;  // in the order in which a phase applies them
+  std::vector<std::string> off = {};     // defaults that were switched off
+};
+Stack parse_stack(std::string_view text);
+std::string print(const Stack& stack);  // without the defaults
+// The law of the whole stack: the weakest of those that were named, exact when none was.
+Law law_of(const Stack& stack);
+Stack without(const Stack& stack, size_t index);
+
+// A stack's text with every .functor file that it names replaced by what `renamed` says.
+std::string with_functor_files(std::string_view stack,
+                               const std::function<std::string(const std::string&)>& renamed);
+
+}  // namespace adjoint

@@ -1,0 +1,23 @@
+// What a training step is made with, beside the model's text.
+#pragma once
+#include <string>
+
+#include "device/target.h"
+
+namespace adjoint {
+
+struct StepOptions {
+  std::string optimizer = "adamw";  // sgd, momentum, adamw
+  double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;
+  double momentum = 0.9;
+  double weight_decay = 0.1;     // of matrices and tables
+  double clip = 1.0;             // the largest norm of all gradients together; 0: no clipping
+  std::string stack = {};        // functors joined by '|'
+  Target target = Target::kCpu;  // whose kernels run it
+  bool deterministic = false;    // and with the same bits every time
+  // The verifier looks at what every functor made; else at the whole step alone, which is what
+  // those want who build many steps to choose one of them.
+  bool verify_each = true;
+};
+
+}  // namespace adjoint

@@ -1,0 +1,42 @@
+// What the names in a functor's text mean at one scheme: parameters, lets, the length L of the
+// chain and the index of a state; and so which of the text's conditions hold.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "functors/functor_text.h"
+
+namespace adjoint {
+
+class Names {
+ public:
+  Names(const FunctorText& text, const Arguments& args, int chain_length);
+
+  const std::vector<std::string>& chosen() const { return chosen_; }  // what each let became
+  void set(const std::string& name, double value) { numbers_[name] = value; }
+  const std::map<std::string, double>& numbers() const { return numbers_; }
+
+  bool is_param(std::string_view name) const;
+  double number(const Term& term) const;
+  bool holds(const Condition& condition) const;
+  // The ways in which a condition holds, as text: of `l < 2 or l in keep` each alternative that is
+  // true here, and of a list the element. One way that says nothing where there is no condition.
+  std::vector<std::string> ways(const Condition& condition) const;
+  std::string filled(std::string text) const;  // "{every}" becomes its value
+
+ private:
+  // A parameter's name stands for what was given; `largest` of a list is a number.
+  Term meant(const Term& term) const;
+  std::vector<Term> elements(const Term& term) const;  // a single value is a list of one
+  bool is_number(const Term& term) const;
+  bool compare(const Condition& condition) const;
+
+  const FunctorText& text_;
+  const Arguments& args_;
+  std::map<std::string, double> numbers_;
+  std::vector<std::string> chosen_;
+};
+
+}  // namespace adjoint

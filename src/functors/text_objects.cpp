@@ -1,0 +1,188 @@
+// Object rules of a functor's text: `object activation -> recomputed`. A rule selects objects by
+// their roles and says an attribute of each; what no realization would act on is left alone, and
+// refused where a rule finds nothing else.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/text.h"
+#include "functors/text_rules.h"
+#include "models/settings.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr int kMostParts = 1 << 20;  // beyond this it is a mistake
+
+class ObjectRules : TextRules {
+ public:
+  using TextRules::TextRules;
+
+  void say_attributes(Scheme& scheme, FunctorPhase phase) {
+    const auto belongs = [&](const ObjectRule& rule) {
+      const bool frozen = rule.choices[0].value.attribute == "frozen";
+      return frozen == (phase == FunctorPhase::kMorphisms);
+    };
+    if (std::none_of(text_.objects.begin(), text_.objects.end(), belongs)) return;
+    // Roles are those of the scheme before anything is said: attributes change none, freezing may.
+    const std::optional<Scheme> found =
+        phase == FunctorPhase::kMorphisms ? std::optional(scheme) : std::nullopt;
+    const Roles roles(found ? *found : scheme);
+    Names names = names_for(roles.chain().length());
+    const std::vector<int> made_by = producers(scheme);
+    std::set<std::pair<Value, std::string>> said;
+    std::set<Value> carried;  // what comes out of a step is what went in
+    for (const Carry& c : scheme.carries) carried.insert(c.out);
+    const std::vector<bool> fixed = fixed_dtypes(scheme);
+    for (const ObjectRule& rule : text_.objects) {
+      if (!belongs(rule)) continue;
+      std::string why_not;  // of the first that it speaks of and that cannot be so
+      bool any = false;
+      for (Value v = 0; v < static_cast<Value>(scheme.objects.size()); ++v) {
+        const auto matches = [&](const Clause& c) { return object_matches(roles, names, v, c); };
+        if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
+        if (rule.unless_made_here && made_here(scheme[v].source.path)) continue;
+        if (!rule.index.empty()) names.set(rule.index, *roles.state_index(v));
+        bool none = true;
+        for (const Choice& choice : rule.choices) {
+          if (!names.holds(choice.when)) continue;
+          none = false;
+          const std::string& attribute = choice.value.attribute;
+          // Only what the forward pass makes is kept or computed again.
+          const bool forward =
+              made_by[v] >= 0 && scheme.morphisms[made_by[v]].phase == Phase::kForward;
+          if (attribute == "residence" && !forward) break;
+          if (std::string why = why_cannot_be(scheme[v], attribute, forward, fixed[v]);
+              !why.empty()) {
+            if (why_not.empty()) why_not = std::move(why);
+            break;
+          }
+          any = true;
+          if (attribute == "frozen") check_uses(scheme, roles, names, v, rule);
+          if (!said.emplace(v, attribute).second) break;
+          application_.branches = branches_of(rule, choice, names);
+          set(scheme, v, choice.value, names, rule.at);
+          if (carried.count(v)) break;
+          ++application_.counts[choice.value.attribute == "parts"
+                                    ? "in " + std::to_string(scheme[v].attributes.parts) + " parts"
+                                    : choice.value.word];
+          break;
+        }
+        if (none) application_.note(place(rule.at) + "left alone", to_string(scheme[v].source));
+      }
+      // A selector may sweep over what cannot be so, and leaves it alone; a rule that finds nothing
+      // else would be silently without effect.
+      if (!any && !why_not.empty()) fail_at(text_.file, rule.at, why_not);
+    }
+  }
+
+ private:
+  // One per way in which the choice's condition holds.
+  std::vector<std::string> branches_of(const ObjectRule& rule, const Choice& choice,
+                                       const Names& names) const {
+    if (!application_.firings) return {};
+    const std::string words = place(rule.at) + (&choice == &rule.choices[0] ? "" : "else ") +
+                              (choice.value.word.empty() ? "in parts" : choice.value.word);
+    std::vector<std::string> branches;
+    for (const std::string& way : names.ways(choice.when)) {
+      branches.push_back(way.empty() ? words : words + " when " + way);
+    }
+    return branches;
+  }
+
+  // What no realization would act on, in a sentence; nothing where one does.
+  static std::string why_cannot_be(const Object& o, const std::string& attribute, bool forward,
+                                   bool fixed) {
+    const auto because = [&](std::string_view rule, std::string_view what) {
+      return std::string(rule) + ", and '" + to_string(o.source) + "' " + std::string(what);
+    };
+    const std::string is = "is " + std::string(name(o.role));
+    const bool state = o.role == Role::kParameter || o.role == Role::kState;
+    if (attribute == "frozen" && o.role != Role::kParameter) {
+      return because("only a parameter can be frozen", is);
+    }
+    if (attribute == "parts" && o.role != Role::kInput) {
+      return because("only a step's input comes in parts", is);
+    }
+    if (attribute == "tier" && !forward && !state) {
+      return because(
+          "only parameters, optimizer state and what the forward pass makes can live in another "
+          "tier",
+          is);
+    }
+    // A norm overflows float16, and a rate rounded to it is another rate.
+    if (attribute == "precision" && (o.role == Role::kMetric || o.role == Role::kControl)) {
+      return because("what a step is told and what it measures stay float32", is);
+    }
+    if (attribute == "precision" && !is_float(o.type.dtype)) {
+      return because("only floating numbers have a precision", "holds whole numbers");
+    }
+    if (attribute == "precision" && fixed) {
+      return because("only what its op can store in another type has a precision",
+                     "has the type that its op fixes");
+    }
+    return "";
+  }
+
+  void set(Scheme& scheme, Value v, const AttributeValue& value, const Names& names, Position at) {
+    Object& o = scheme[v];
+    std::string text = value.word;
+    if (value.attribute == "residence") {
+      o.attributes.residence = value.word == "kept"         ? Residence::kKept
+                               : value.word == "recomputed" ? Residence::kRecomputed
+                                                            : Residence::kApart;
+    } else if (value.attribute == "precision") {
+      o.attributes.precision = value.word;
+    } else if (value.attribute == "tier") {
+      o.attributes.tier = value.word == "host" ? Tier::kHost : Tier::kDevice;
+    } else if (value.attribute == "frozen") {
+      o.frozen = value.word == "frozen";
+    } else if (value.attribute == "parts") {
+      const double parts = names.number(value.number[0]);
+      if (parts != std::floor(parts) || parts < 1 || parts > kMostParts) {
+        fail_at(text_.file, at, "a batch comes in 1 to ", kMostParts, " parts, found ",
+                shortest(parts));
+      }
+      o.attributes.parts = static_cast<int>(parts);
+      text = std::to_string(o.attributes.parts);
+    } else {
+      const bool sharded = value.attribute.ends_with("sharded");
+      o.attributes.placement.push_back(
+          {value.word, sharded ? Spread::kSharded : Spread::kReplicated, 0});
+    }
+    application_.say(scheme, v, value.attribute, text);
+  }
+
+  // Freezing a parameter because of one of its uses must not freeze it for another.
+  void check_uses(const Scheme& scheme, const Roles& roles, const Names& names, Value v,
+                  const ObjectRule& rule) const {
+    for (const Clause& c : rule.selector) {
+      if (c.kind != Clause::Kind::kOf) continue;
+      const auto is_whole = [&](const std::string& word) { return roles.is(v, word); };
+      if (any_word(names, c.word, is_whole)) continue;
+      const std::vector<int>& readers = roles.readers_of(v);
+      const auto is_meant = [&](int reader) {
+        return any_word(names, c.word,
+                        [&](const std::string& word) { return roles.morphism_is(reader, word); });
+      };
+      const auto meant = std::find_if(readers.begin(), readers.end(), is_meant);
+      const auto other = std::find_if_not(readers.begin(), readers.end(), is_meant);
+      if (meant == readers.end() || other == readers.end()) continue;
+      application_.refuse("'", scheme[v].source.path, "' is tied: '",
+                          scheme.morphisms[*meant].source.path, "' uses it as ",
+                          name(roles.use_of(*meant)), " and '",
+                          scheme.morphisms[*other].source.path, "' as ", name(roles.use_of(*other)),
+                          "; name all of its uses, or what it is (table, matrix, vector)");
+    }
+  }
+};
+
+}  // namespace
+
+void say_attributes(const FunctorText& text, Application& application, Scheme& scheme,
+                    FunctorPhase phase) {
+  ObjectRules(text, application).say_attributes(scheme, phase);
+}
+
+}  // namespace adjoint

@@ -1,0 +1,50 @@
+// The rules of a functor's text at one scheme. Object rules select by roles and say attributes;
+// morphism rules rewrite a use into a term of the models' own notation. Here is what both need:
+// the selectors of a text, and what is told to whoever asks what acted.
+#pragma once
+#include <string>
+
+#include "analysis/roles.h"
+#include "functors/text_names.h"
+
+namespace adjoint {
+
+class TextRules {
+ public:
+  TextRules(const FunctorText& text, Application& application)
+      : text_(text), application_(application) {}
+
+ protected:
+  // The names of a text in a scheme whose chain has this length. Refuses what the text's
+  // requirements refuse, and tells what its lets became.
+  Names names_for(int chain_length) const;
+
+  // Any of the words that a clause may stand for; "all" is everything.
+  template <class Predicate>
+  bool any_word(const Names& names, const std::string& word, const Predicate& holds) const {
+    if (!names.is_param(word)) return holds(word);
+    for (const Term& t : application_.args.list(word)) {
+      if (t.word == "all" || holds(t.word)) return true;
+    }
+    return false;
+  }
+
+  bool object_matches(const Roles& roles, const Names& names, Value v, const Clause& c) const;
+
+  std::string place(Position at) const { return text_.file + ":" + std::to_string(at.line) + ": "; }
+
+  // What a functor made it does not rewrite, wherever in the stack it is named.
+  void note_made(const std::string& path) const;
+  bool made_here(const std::string& path) const;
+
+  const FunctorText& text_;
+  Application& application_;
+};
+
+// The object rules of a phase (text_objects.cpp) and one morphism rule (text_morphisms.cpp).
+void say_attributes(const FunctorText& text, Application& application, Scheme& scheme,
+                    FunctorPhase phase);
+Scheme rewrite_uses(const FunctorText& text, Application& application, const Scheme& before,
+                    const MorphismRule& rule);
+
+}  // namespace adjoint
