@@ -25,11 +25,10 @@ std::string stack_table(const std::vector<Applied>& applied) {
   std::string out =
       fmt::format("{:<{}}  {:<14} {:>8}  {}\n", "functor", width, "law", "matches", "of which");
   for (const Applied& a : applied) {
-    if (a.idle && a.by_default) continue;
+    if (a.idle) continue;
     std::vector<std::string> counts;
     for (const auto& [what, count] : a.counts) counts.push_back(fmt::format("{} {}", count, what));
     std::string rest = join(counts, ", ");
-    if (a.idle) rest = "(for a GPU alone)";
     if (a.by_default) rest += rest.empty() ? "(on by default)" : " (on by default)";
     out += fmt::format("{:<{}}  {:<14} {:>8}  {}\n", shortened(a.name), width, name(a.law),
                        a.matches, rest);

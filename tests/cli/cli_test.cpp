@@ -71,11 +71,11 @@ TEST_F(Cli, PlanSaysWhoseTheMemoryIs) {
   EXPECT_EQ(run(plan + "--by tensor --top 0").text.find(" more, each "), std::string::npos);
 }
 
-// Who names a functor sees what became of it.
-TEST_F(Cli, PlanSaysOfAFunctorThatItIsForAGpu) {
+// A functor that is on by default for a GPU alone runs on a CPU where it is named.
+TEST_F(Cli, PlanAppliesAGpusFunctorWhereItIsNamed) {
   const Outcome o = run("plan --model char --batch 2 --stack fuse_loss");
   ASSERT_EQ(o.code, 0) << o.text;
-  EXPECT_NE(o.text.find("(for a GPU alone)"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("fuse_loss         exact                 1"), std::string::npos) << o.text;
   EXPECT_EQ(o.text.find("gang_casts"), std::string::npos) << "nobody named it\n" << o.text;
 }
 

@@ -2,6 +2,7 @@
 // in tests/train/rewrite_law_test.cpp.
 #include <gtest/gtest.h>
 
+#include "functors/becomes.h"
 #include "functors/functor_named.h"
 
 namespace adjoint {
@@ -29,63 +30,42 @@ std::string loss_and_gradients(const std::string& weight_map = "abo,abi->oi",
 }
 
 TEST(ChunkReadout, EachChunkGoesAllTheWay) {
-  EXPECT_EQ(applied("chunk_readout(rows=4)", loss_and_gradients()), R"(scheme:
-  input %0 h: f32[b=2, s=4, i=3]
-  input %1 t: i32[b=2, s=4]
-  parameter %2 w: f32[v=5, i=3]
-  control %3 scale: f32[]
-  %8 h.chunk0: f32[b=1, s=4, i=3] = slice(%0) {axis=0, size=1, start=0} @y.chunk0
-  %9 y.chunk0: f32[b=1, s=4, v=5] precision="bf16" = linear(%8, %2) @y.chunk0
-  %10 t.chunk0: i32[b=1, s=4] = slice(%1) {axis=0, size=1, start=0} @loss.chunk0
-  %11 loss.chunk0: f32[] metric, %12 loss.count.chunk0: f32[] metric, %13 loss.lse.chunk0: f32[b=1, s=4] = cross_entropy(%9, %10) {ignore=-1} @loss.chunk0
-  %14 y.chunk0:grad: f32[b=1, s=4, v=5] gradient = cross_entropy_grad(%9, %10, %13, %3) {ignore=-1} @loss.chunk0:grad backward
-  %15 w.chunk0:grad: f32[v=5, i=3] gradient = contract(%14, %8) {map="abo,abi->oi"} @y.chunk0:grad backward
-  %16 h.chunk0:grad: f32[b=1, s=4, i=3] gradient = contract(%14, %2) {map="abo,oi->abi"} @y.chunk0:grad backward
-  %17 h.chunk1: f32[b=1, s=4, i=3] = slice(%0) {axis=0, size=1, start=1} @y.chunk1
-  %18 y.chunk1: f32[b=1, s=4, v=5] precision="bf16" = linear(%17, %2) @y.chunk1
-  %19 t.chunk1: i32[b=1, s=4] = slice(%1) {axis=0, size=1, start=1} @loss.chunk1
-  %20 loss.chunk1: f32[] metric, %21 loss.count.chunk1: f32[] metric, %22 loss.lse.chunk1: f32[b=1, s=4] = cross_entropy(%18, %19) {ignore=-1} @loss.chunk1
-  %23 y.chunk1:grad: f32[b=1, s=4, v=5] gradient = cross_entropy_grad(%18, %19, %22, %3) {ignore=-1} @loss.chunk1:grad backward
-  %6 w:grad: f32[v=5, i=3] gradient = contract(%23, %17, %15) {map="abo,abi->oi"} @y:grad backward
-  %24 h.chunk1:grad: f32[b=1, s=4, i=3] gradient = contract(%23, %2) {map="abo,oi->abi"} @y.chunk1:grad backward
-  %4 loss: f32[] metric = sum_all(%11, %20) @loss
-  %5 loss.count: f32[] metric = sum_all(%12, %21) @loss
-  %7 h:grad: f32[b=2, s=4, i=3] gradient = concat(%16, %24) @y:grad backward
-  return %4, %5, %6, %7
-)");
+  expect_becomes(
+      "chunk_readout(rows=4)", loss_and_gradients(),
+      {"h.chunk0 = slice(h)", "y.chunk0 = linear(h.chunk0, w)", "t.chunk0 = slice(t)",
+       "loss.chunk0, loss.count.chunk0, loss.lse.chunk0 = cross_entropy(y.chunk0, t.chunk0)",
+       "y.chunk0:grad = cross_entropy_grad(y.chunk0, t.chunk0, loss.lse.chunk0, scale)",
+       "w.chunk0:grad = contract(y.chunk0:grad, h.chunk0)",
+       "h.chunk0:grad = contract(y.chunk0:grad, w)", "h.chunk1 = slice(h)",
+       "y.chunk1 = linear(h.chunk1, w)", "t.chunk1 = slice(t)",
+       "loss.chunk1, loss.count.chunk1, loss.lse.chunk1 = cross_entropy(y.chunk1, t.chunk1)",
+       "y.chunk1:grad = cross_entropy_grad(y.chunk1, t.chunk1, loss.lse.chunk1, scale)",
+       "w:grad = contract(y.chunk1:grad, h.chunk1, w.chunk0:grad)",
+       "h.chunk1:grad = contract(y.chunk1:grad, w)", "loss = sum_all(loss.chunk0, loss.chunk1)",
+       "loss.count = sum_all(loss.count.chunk0, loss.count.chunk1)",
+       "h:grad = concat(h.chunk0:grad, h.chunk1:grad)"});
 }
 
 // A loss that is only evaluated, of fewer rows than a sample has: 7 rows in chunks of at most 3 are
 // 2, 2 and 3.
 TEST(ChunkReadout, AnEvaluationHasNoGradients) {
-  EXPECT_EQ(applied("chunk_readout(rows=3)", R"(scheme:
+  expect_becomes(
+      "chunk_readout(rows=3)", R"(scheme:
   input %0 h: f32[b=1, s=7, i=3]
   input %1 t: i32[b=1, s=7]
   parameter %2 w: f32[v=5, i=3]
   %3 y: f32[b=1, s=7, v=5] = linear(%0, %2) @y
   %4 loss: f32[] metric, %5 loss.count: f32[] metric, %6 loss.lse: f32[b=1, s=7] = cross_entropy(%3, %1) {ignore=-1} @loss
   return %4, %5
-)"),
-            R"(scheme:
-  input %0 h: f32[b=1, s=7, i=3]
-  input %1 t: i32[b=1, s=7]
-  parameter %2 w: f32[v=5, i=3]
-  %5 h.chunk0: f32[b=1, s=2, i=3] = slice(%0) {axis=1, size=2, start=0} @y.chunk0
-  %6 y.chunk0: f32[b=1, s=2, v=5] = linear(%5, %2) @y.chunk0
-  %7 t.chunk0: i32[b=1, s=2] = slice(%1) {size=2, start=0} @loss.chunk0
-  %8 loss.chunk0: f32[] metric, %9 loss.count.chunk0: f32[] metric, %10 loss.lse.chunk0: f32[b=1, s=2] = cross_entropy(%6, %7) {ignore=-1} @loss.chunk0
-  %11 h.chunk1: f32[b=1, s=2, i=3] = slice(%0) {axis=1, size=2, start=2} @y.chunk1
-  %12 y.chunk1: f32[b=1, s=2, v=5] = linear(%11, %2) @y.chunk1
-  %13 t.chunk1: i32[b=1, s=2] = slice(%1) {size=2, start=2} @loss.chunk1
-  %14 loss.chunk1: f32[] metric, %15 loss.count.chunk1: f32[] metric, %16 loss.lse.chunk1: f32[b=1, s=2] = cross_entropy(%12, %13) {ignore=-1} @loss.chunk1
-  %17 h.chunk2: f32[b=1, s=3, i=3] = slice(%0) {axis=1, size=3, start=4} @y.chunk2
-  %18 y.chunk2: f32[b=1, s=3, v=5] = linear(%17, %2) @y.chunk2
-  %19 t.chunk2: i32[b=1, s=3] = slice(%1) {size=3, start=4} @loss.chunk2
-  %20 loss.chunk2: f32[] metric, %21 loss.count.chunk2: f32[] metric, %22 loss.lse.chunk2: f32[b=1, s=3] = cross_entropy(%18, %19) {ignore=-1} @loss.chunk2
-  %3 loss: f32[] metric = sum_all(%8, %14, %20) @loss
-  %4 loss.count: f32[] metric = sum_all(%9, %15, %21) @loss
-  return %3, %4
-)");
+)",
+      {"h.chunk0 = slice(h)", "y.chunk0 = linear(h.chunk0, w)", "t.chunk0 = slice(t)",
+       "loss.chunk0, loss.count.chunk0, loss.lse.chunk0 = cross_entropy(y.chunk0, t.chunk0)",
+       "h.chunk1 = slice(h)", "y.chunk1 = linear(h.chunk1, w)", "t.chunk1 = slice(t)",
+       "loss.chunk1, loss.count.chunk1, loss.lse.chunk1 = cross_entropy(y.chunk1, t.chunk1)",
+       "h.chunk2 = slice(h)", "y.chunk2 = linear(h.chunk2, w)", "t.chunk2 = slice(t)",
+       "loss.chunk2, loss.count.chunk2, loss.lse.chunk2 = cross_entropy(y.chunk2, t.chunk2)",
+       "loss = sum_all(loss.chunk0, loss.chunk1, loss.chunk2)",
+       "loss.count = sum_all(loss.count.chunk0, loss.count.chunk1, loss.count.chunk2)"});
 }
 
 // Fewer rows than a sample has, and two samples: samples one by one, and the gradient joined twice.

@@ -26,6 +26,7 @@ inline Scheme apply_functor(std::string_view item, const Scheme& before,
   if (item == "optimizer") return apply_optimizer(before, options);
   const std::string name(item.substr(0, item.find('(')));
   const Functor& functor = functor_named(name);
+  if (functor.on_gpu_only && options.target == Target::kCpu) return before;  // as defaults do
   const std::string call =
       item.find('(') == std::string_view::npos ? name + "()" : std::string(item);
   const Arguments args(name, functor.params, parse_term(call, "stack"));

@@ -1,6 +1,7 @@
 // Which functions move into the linear map before them, as text, and that the CPU keeps the bits.
 #include <gtest/gtest.h>
 
+#include "functors/becomes.h"
 #include "functors/functor_named.h"
 #include "kernels/harness.h"
 
@@ -8,37 +9,25 @@ namespace adjoint {
 namespace {
 
 TEST(FuseEpilogue, AnElementwiseFunctionMovesIntoTheMap) {
-  EXPECT_EQ(applied("fuse_epilogue", R"~(scheme:
+  expect_becomes("fuse_epilogue", R"~(scheme:
   input %0 x: f32[s=3, h=4]
   parameter %1 w: f32[o=6, h=4]
   parameter %2 b: f32[o=6]
   %3 y: f32[s=3, o=6] = linear(%0, %1, %2) @y
   %4 a: f32[s=3, o=6] = tanh(%3) @a
   return %4
-)~"),
-            R"~(scheme:
-  input %0 x: f32[s=3, h=4]
-  parameter %1 w: f32[o=6, h=4]
-  parameter %2 b: f32[o=6]
-  %3 a: f32[s=3, o=6] = linear_act(%0, %1, %2) {body="tanh(x0)"} @y
-  return %3
-)~");
+)~",
+                 {"a = linear_act(x, w, b)"});
   // What the gradient reads too is kept.
-  EXPECT_EQ(applied("fuse_epilogue", R"~(scheme:
+  expect_becomes("fuse_epilogue", R"~(scheme:
   input %0 x: f32[s=3, h=4]
   parameter %1 w: f32[o=6, h=4]
   %2 y: f32[s=3, o=6] = linear(%0, %1) @y
   %3 a: f32[s=3, o=6] = tanh(%2) @a
   %4 g: f32[s=3, o=6] gradient = mul(%2, %2) @g backward
   return %3, %4
-)~"),
-            R"~(scheme:
-  input %0 x: f32[s=3, h=4]
-  parameter %1 w: f32[o=6, h=4]
-  %3 a: f32[s=3, o=6], %2 y: f32[s=3, o=6] = linear_act(%0, %1) {body="tanh(x0)", keep=1} @y
-  %4 g: f32[s=3, o=6] gradient = mul(%2, %2) @g backward
-  return %3, %4
-)~");
+)~",
+                 {"a, y = linear_act(x, w)", "g = mul(y, y)"});
 }
 
 TEST(FuseEpilogue, LeavesAloneWhatIsNoFunctionOfOneElement) {

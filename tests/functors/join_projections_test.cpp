@@ -2,6 +2,7 @@
 // tests/train/rewrite_law_test.cpp.
 #include <gtest/gtest.h>
 
+#include "functors/becomes.h"
 #include "functors/functor_named.h"
 #include "functors/functor_text.h"
 #include "models/small_models.h"
@@ -10,7 +11,7 @@ namespace adjoint {
 namespace {
 
 TEST(JoinProjections, MapsOfOneObjectBecomeOne) {
-  EXPECT_EQ(applied("join_projections", R"(scheme:
+  const std::string returned = R"(scheme:
   input %0 x: f32[b=2, s=3, h=4]
   parameter %1 q.weight: f32[o=6, h=4]
   parameter %2 q.bias: f32[o=6]
@@ -20,46 +21,24 @@ TEST(JoinProjections, MapsOfOneObjectBecomeOne) {
   %6 e: f32[b=2, s=3, o=6] = exp(%5) @e
   %7 k: f32[b=2, s=3, p=2] = linear(%0, %3, %4) @k
   return %6, %7
-)"),
-            // k is returned, so it stays as it was, and one alone is nothing to join.
-            R"(scheme:
-  input %0 x: f32[b=2, s=3, h=4]
-  parameter %1 q.weight: f32[o=6, h=4]
-  parameter %2 q.bias: f32[o=6]
-  parameter %3 k.weight: f32[p=2, h=4]
-  parameter %4 k.bias: f32[p=2]
-  %5 q: f32[b=2, s=3, o=6] = linear(%0, %1, %2) @q
-  %6 e: f32[b=2, s=3, o=6] = exp(%5) @e
-  %7 k: f32[b=2, s=3, p=2] = linear(%0, %3, %4) @k
-  return %6, %7
-)");
-  EXPECT_EQ(applied("join_projections", R"(scheme:
-  input %0 x: f32[b=2, s=3, h=4]
-  parameter %1 q.weight: f32[o=6, h=4]
-  parameter %2 q.bias: f32[o=6]
-  parameter %3 k.weight: f32[p=2, h=4]
-  parameter %4 k.bias: f32[p=2]
-  %5 q: f32[b=2, s=3, o=6] precision="bf16" = linear(%0, %1, %2) @q
-  %6 e: f32[b=2, s=3, o=6] = exp(%5) @e
-  %7 k: f32[b=2, s=3, p=2] precision="bf16" = linear(%0, %3, %4) @k
-  %8 f: f32[b=2, s=3, p=2] = exp(%7) @f
-  return %6, %8
-)"),
-            R"(scheme:
-  input %0 x: f32[b=2, s=3, h=4]
-  parameter %1 q.weight: f32[o=6, h=4]
-  parameter %2 q.bias: f32[o=6]
-  parameter %3 k.weight: f32[p=2, h=4]
-  parameter %4 k.bias: f32[p=2]
-  %9 q.weight.joined: f32[o=8, h=4] = concat(%1, %3) @q.weight.joined
-  %10 q.bias.joined: f32[o=8] = concat(%2, %4) @q.bias.joined
-  %11 q.joined: f32[b=2, s=3, o=8] precision="bf16" = linear(%0, %9, %10) @q.joined
-  %5 q: f32[b=2, s=3, o=6] precision="bf16" = slice(%11) {size=6, start=0} @q
-  %7 k: f32[b=2, s=3, p=2] precision="bf16" = slice(%11) {size=2, start=6} @k
-  %6 e: f32[b=2, s=3, o=6] = exp(%5) @e
-  %8 f: f32[b=2, s=3, p=2] = exp(%7) @f
-  return %6, %8
-)");
+)";
+  // k is returned, so it stays as it was, and one alone is nothing to join.
+  EXPECT_EQ(applied("join_projections", returned), returned);
+  const std::string read = replaced(returned, "  return %6, %7",
+                                    "  %8 f: f32[b=2, s=3, p=2] = exp(%7) @f\n  return %6, %8");
+  expect_becomes(
+      "join_projections", read,
+      {"q.weight.joined = concat(q.weight, k.weight)", "q.bias.joined = concat(q.bias, k.bias)",
+       "q.joined = linear(x, q.weight.joined, q.bias.joined)", "q = slice(q.joined)",
+       "k = slice(q.joined)", "e = exp(q)", "f = exp(k)"});
+  // What was said of the maps is said of the joined one.
+  const std::string narrow =
+      replaced(replaced(read, "o=6] = linear", "o=6] precision=\"bf16\" = linear"), "p=2] = linear",
+               "p=2] precision=\"bf16\" = linear");
+  const Scheme joined = apply_functor("join_projections", parse_scheme(narrow));
+  for (const char* path : {"q.joined", "q", "k"}) {
+    EXPECT_EQ(object_at(joined, path).attributes.precision, "bf16") << path;
+  }
 }
 
 // Two maps by `first` and `second` of one object, or of two.
