@@ -86,7 +86,7 @@ class SchemeOnCpu {
     for (const Value v : scheme.inputs) place(v, places, places.transposed);
     for (const Morphism& m : scheme.morphisms) {
       for (const Value v : m.outputs) place(v, places, false);
-      // Other readers of an operand are not considered, so only schemes of one call are.
+      // Only in schemes of one call, because other readers of an operand are not considered.
       if (places.overwrites && scheme.morphisms.size() == 1) place_over_operands(m);
       prepare_call(m);
     }
