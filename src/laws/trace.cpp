@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "device/parallel.h"
 #include "ops/builder.h"
+#include "run/parameters.h"
 #include "scheme/elements.h"
 #include "train/trainer.h"
 

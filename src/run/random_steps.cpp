@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "ops/builder.h"
+#include "run/parameters.h"
 #include "scheme/elements.h"
 
 namespace adjoint {

@@ -5,10 +5,8 @@
 #pragma once
 #include <array>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "ops/op_def.h"
 #include "plan/plan.h"
 #include "run/gpu_lanes.h"
+#include "run/mailboxes.h"
 
 namespace adjoint {
 
@@ -80,17 +79,20 @@ class Run {
   void reset();                        // as it was when it was made
 
  private:
+  // run.cpp: calls, prepared and run
   void set_controls();
   void prepare();
   void run_calls(int begin, int end, bool for_good);
-  void bury(int at, bool for_good);
-  void note_touched(const Storage& storage) noexcept;
   bool launches_recordings() const;
   void step_by_recordings();
   std::shared_ptr<GpuStream::Recording> record(int begin, int end);
+  std::byte* at(const Storage& storage) const;
+  // run_values.cpp: what objects hold
   void send(Value v, const void* from, Bytes size);
   Bytes extent(Value v) const;  // from its first element to the end of its last
-  std::byte* at(const Storage& storage) const;
+  // run_arena.cpp: bytes
+  void bury(int at, bool for_good);
+  void note_touched(const Storage& storage) noexcept;
 
   Scheme scheme_;
   Plan plan_;
@@ -101,13 +103,7 @@ class Run {
   std::unique_ptr<GpuLanes> lanes_;    // none on a CPU
   // Whole steps where a step has one part, else prologue, body and epilogue.
   std::vector<std::shared_ptr<GpuStream::Recording>> recordings_;
-  struct Mailbox {
-    std::array<Buffer, 2> places = {};
-    std::unique_ptr<GpuClock> clock = nullptr;
-    size_t next = 0;
-  };
-  std::map<Value, Mailbox> mailboxes_;
-  std::unique_ptr<GpuStream> arrivals_;  // of data for the next step, beside this one
+  std::unique_ptr<Mailboxes> mail_;  // none on a CPU
   bool warm_ = false;           // one step has run call by call, so that every library is loaded
   CallTimer* timer_ = nullptr;  // of a timed step
   std::vector<OpCall> calls_;   // kernels refer to them
@@ -118,16 +114,5 @@ class Run {
   std::byte filled_with_{0};
   std::array<int64_t, kNumTiers> touched_ = {};  // where poison has covered it since
 };
-
-// Begins every parameter and state as the scheme says: random values keyed by seed and source path.
-// One that is held as codes gets those of the values that it would begin with. Whoever begins many
-// runs keeps the random numbers that were drawn.
-class DrawnNumbers;
-void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn = nullptr);
-
-// Gives a parameter these values, in logical order; one that is held as codes gets their codes.
-// Refuses a source that no parameter has, a wrong number of values, and values that are too large
-// for the dtype in which the parameter is held.
-void write_parameter(Run& run, const Source& source, std::span<const float> values);
 
 }  // namespace adjoint

@@ -17,6 +17,7 @@
 #include "ops/builder.h"
 #include "run/late_numbers.h"
 #include "run/machine.h"
+#include "run/parameters.h"
 #include "train/late_progress.h"
 #include "train/saver.h"
 

@@ -9,6 +9,7 @@
 #include "functors/reference.h"
 #include "kernels/harness.h"
 #include "models/test_models.h"
+#include "run/parameters.h"
 
 namespace adjoint {
 namespace {

@@ -6,6 +6,7 @@
 #include "functors/functor_named.h"
 #include "functors/pipeline.h"
 #include "kernels/harness.h"
+#include "run/parameters.h"
 
 namespace adjoint {
 namespace {

@@ -10,6 +10,7 @@
 #include "kernels/harness.h"
 #include "models/small_models.h"
 #include "models/test_models.h"
+#include "run/parameters.h"
 
 namespace adjoint {
 namespace {

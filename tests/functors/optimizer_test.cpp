@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "functors/pipeline.h"
 #include "kernels/harness.h"
+#include "run/parameters.h"
 
 namespace adjoint {
 namespace {

@@ -10,6 +10,7 @@
 #include "functors/reference.h"
 #include "kernels/harness.h"
 #include "models/small_models.h"
+#include "run/parameters.h"
 
 namespace adjoint {
 namespace {

@@ -11,6 +11,7 @@
 #include "kernels/harness.h"
 #include "plan/byte_oracle.h"
 #include "plan/random_scheme.h"
+#include "run/parameters.h"
 
 namespace adjoint {
 namespace {

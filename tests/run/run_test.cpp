@@ -8,6 +8,7 @@
 
 #include "functors/pipeline.h"
 #include "kernels/harness.h"
+#include "run/parameters.h"
 
 namespace adjoint {
 namespace {

@@ -9,6 +9,7 @@
 #include "device/parallel.h"
 #include "functors/pipeline.h"
 #include "ops/builder.h"
+#include "run/parameters.h"
 #include "run/run.h"
 #include "train/bound_model.h"
 #include "train/trainer.h"

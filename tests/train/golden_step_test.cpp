@@ -7,6 +7,7 @@
 #include "functors/reference.h"
 #include "kernels/harness.h"
 #include "models/test_models.h"
+#include "run/parameters.h"
 #include "train/bound_model.h"
 #include "train/trainer.h"
 

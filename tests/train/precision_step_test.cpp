@@ -12,6 +12,7 @@
 #include "kernels/harness.h"
 #include "kernels/quantize.h"
 #include "ops/builder.h"
+#include "run/parameters.h"
 #include "train/bound_model.h"
 #include "train/trainer.h"
 

@@ -8,6 +8,7 @@
 #include "functors/reference.h"
 #include "kernels/harness.h"
 #include "ops/builder.h"
+#include "run/parameters.h"
 #include "train/bound_model.h"
 #include "train/trainer.h"
 

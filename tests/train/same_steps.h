@@ -10,6 +10,7 @@
 #include "device/parallel.h"
 #include "functors/phases.h"
 #include "ops/builder.h"
+#include "run/parameters.h"
 #include "run/run.h"
 #include "train/bound_model.h"
 #include "train/trainer.h"

@@ -5,6 +5,7 @@
 
 #include "device/parallel.h"
 #include "functors/pipeline.h"
+#include "run/parameters.h"
 #include "train/trainer.h"
 
 namespace adjoint {

@@ -1,0 +1,147 @@
+#include "run/parameters.h"
+
+#include <atomic>
+#include <cmath>
+#include <set>
+
+#include "analysis/structure.h"
+#include "base/error.h"
+#include "base/philox.h"
+#include "device/parallel.h"
+#include "kernels/quantize.h"
+#include "run/initial_values.h"
+#include "scheme/elements.h"
+
+namespace adjoint {
+
+namespace {
+
+// A parameter that is held as codes: what it stands for, and how.
+struct Encoded {
+  Value codes, scales;
+  Source source;  // of the matrix
+  Type type;
+  CodeFormat format;
+};
+
+std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
+  std::vector<Encoded> all;
+  std::set<Value> seen;
+  const std::vector<int> made_by = producers(scheme);
+  for (const Morphism& m : scheme.morphisms) {
+    if (!op_named(m.op).decodes) continue;
+    // Codes that live in the host's tier are fetched for each reader; what is stored is the input.
+    const Value codes = before_moves(scheme, made_by, m.inputs[0]);
+    const Value scales_in = before_moves(scheme, made_by, m.inputs[1]);
+    if (!seen.insert(codes).second) continue;
+    CHECK(made_by[codes] < 0 && made_by[scales_in] < 0, "codes are a parameter of the step");
+    Encoded e{codes, scales_in, scheme[codes].source, scheme[m.outputs[0]].type, {}};
+    // The facet that the realization added stands last: W:codes, W:lora.codes.
+    std::string& facet = e.source.facet;
+    const size_t dot = facet.rfind('.');
+    facet.resize(dot == std::string::npos ? 0 : dot);
+    const auto format = std::get<std::string>(m.attrs.at("format"));
+    if (format == "nf4") e.format.kind = CodeFormat::Kind::kNF4;
+    const Type& scales = scheme[e.scales].type;
+    if (scales.rank() + 1 == e.type.rank()) e.format.per = CodeFormat::Per::kChannel;
+    if (scales.rank() == e.type.rank()) {
+      e.format.per = CodeFormat::Per::kGroup;
+      e.format.group = e.type.dim(-1) / scales.dim(-1);
+    }
+    all.push_back(std::move(e));
+  }
+  return all;
+}
+
+void write_codes(Run& run, const Encoded& e, const float* matrix) {
+  std::vector<std::byte> codes(run.scheme()[e.codes].type.bytes().count);
+  std::vector<float> scales(run.scheme()[e.scales].type.num_physical());
+  quantize(matrix, e.type, e.format, codes.data(), scales.data());
+  run.write(e.codes, codes.data());
+  // A reference has them in float64.
+  run.set_values(e.scales, std::vector<double>(scales.begin(), scales.end()));
+}
+
+}  // namespace
+
+void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn) {
+  const auto values_of = [&](const Source& source, const Init& init, int64_t count) {
+    return InitialValues(init, {random_key(seed, to_string(source) + ":init"), 0}, count, drawn);
+  };
+  std::set<Value> written;
+  for (const Encoded& e : encoded_parameters(run.scheme())) {
+    written.insert({e.codes, e.scales});
+    const auto& init = run.scheme()[e.codes].init;
+    if (!init) continue;
+    const InitialValues values = values_of(e.source, *init, e.type.num_elements());
+    std::vector<float> matrix(e.type.num_elements());
+    parallel_for(e.type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
+      values.give(begin, end,
+                  [&](int64_t i, double value) { matrix[i] = static_cast<float>(value); });
+    });
+    write_codes(run, e, matrix.data());
+  }
+  for (const Value v : run.scheme().inputs) {
+    const Object& object = run.scheme()[v];
+    if (!object.init || written.count(v)) continue;
+    const Type& type = object.type;
+    if (object.init->kind == Init::Kind::kZeros) {
+      run.clear(v);
+      continue;
+    }
+    const InitialValues values = values_of(object.source, *object.init, type.num_elements());
+    const int64_t row = type.rank() ? type.dim(-1) : 1;
+    const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
+    std::vector<std::byte> data(type.bytes().count);
+    // Indices count logical elements: padding changes no value. Of inputs only the last axis is
+    // ever padded.
+    parallel_for(type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
+      values.give(begin, end, [&](int64_t i, double value) {
+        const int64_t place = row == physical ? i : i / row * physical + i % row;
+        store_element(data.data(), type.dtype, place, value);
+      });
+    });
+    run.write(v, data.data());
+  }
+}
+
+void write_parameter(Run& run, const Source& source, std::span<const float> values) {
+  const auto check_count = [&](const Type& type) {
+    if (type.num_elements() == static_cast<int64_t>(values.size())) return;
+    fail("parameter '", to_string(source), "' has ", type.num_elements(), " elements, found ",
+         values.size());
+  };
+  for (const Encoded& e : encoded_parameters(run.scheme())) {
+    if (e.source != source) continue;
+    check_count(e.type);
+    write_codes(run, e, values.data());
+    return;
+  }
+  for (const Value v : run.scheme().inputs) {
+    const Object& object = run.scheme()[v];
+    if (object.role != Role::kParameter || object.source != source) continue;
+    const Type& type = object.type;
+    check_count(type);
+    const int64_t row = type.rank() ? type.dim(-1) : 1;
+    const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
+    std::vector<std::byte> data(type.bytes().count);
+    std::atomic<bool> fits = true;
+    parallel_for(type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t place = i / row * physical + i % row;
+        store_element(data.data(), type.dtype, place, values[i]);
+        const bool finite = std::isfinite(load_element(data.data(), type.dtype, place));
+        if (!finite && std::isfinite(values[i])) fits = false;
+      }
+    });
+    if (!fits) {
+      fail("parameter '", to_string(source), "' has values that are too large for ",
+           name(type.dtype), ", in which the stack holds it");
+    }
+    run.write(v, data.data());
+    return;
+  }
+  fail("there is no parameter '", to_string(source), "'");
+}
+
+}  // namespace adjoint

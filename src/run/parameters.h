@@ -1,0 +1,21 @@
+// What a run's parameters begin as, and how they are given other values.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "run/run.h"
+
+namespace adjoint {
+
+// Begins every parameter and state as the scheme says: random values keyed by seed and source path.
+// One that is held as codes gets those of the values that it would begin with. Whoever begins many
+// runs keeps the random numbers that were drawn.
+class DrawnNumbers;
+void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn = nullptr);
+
+// Gives a parameter these values, in logical order; one that is held as codes gets their codes.
+// Refuses a source that no parameter has, a wrong number of values, and values that are too large
+// for the dtype in which the parameter is held.
+void write_parameter(Run& run, const Source& source, std::span<const float> values);
+
+}  // namespace adjoint
