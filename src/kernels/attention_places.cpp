@@ -1,14 +1,20 @@
 #include "kernels/attention_places.h"
 
+#include <array>
+#include <span>
+
 #include "base/error.h"
 
 namespace adjoint {
+
+namespace {
 
 Rows rows_of(const Strides& strides, void* data) {
   CHECK(strides.size() == 3 && strides[2] == 1, "rows of attention have unit stride");
   return {data, strides[0], strides[1]};
 }
 
+// The rows of q, k and v inside `pointers`, which are laid out by `strides`.
 std::array<Rows, 3> rows_of(const AttentionOperands& operands, std::span<const Strides> strides,
                             std::span<void* const> pointers) {
   const AttentionShape& shape = operands.shape;
@@ -22,6 +28,44 @@ std::array<Rows, 3> rows_of(const AttentionOperands& operands, std::span<const S
     return rows_of(strides[0], static_cast<char*>(pointers[0]) + first_head * shape.size * element);
   };
   return {at(0), at(heads), at(heads + shape.kv_heads)};
+}
+
+// A Rows serves readers and writers, so it has no const.
+std::vector<void*> operands_of(const Pointers& at) {
+  std::vector<void*> in;
+  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
+  return in;
+}
+
+}  // namespace
+
+AttentionPlaces attention_places(const KernelCall& call, const Pointers& at) {
+  const AttentionOperands operands(call.call, call.call.inputs.size());
+  const auto [q, k, v] = rows_of(operands, call.in_strides, operands_of(at));
+  return {.shape = operands.shape,
+          .q = q,
+          .k = k,
+          .v = v,
+          .out = rows_of(call.out_strides[0], at.out[0]),
+          .lse = at.out[1]};
+}
+
+AttentionGradPlaces attention_grad_places(const KernelCall& call, const Pointers& at) {
+  const size_t count = attention_operands(call.call);
+  const AttentionOperands operands(call.call, count);
+  const std::vector<void*> in = operands_of(at);
+  const auto [q, k, v] = rows_of(operands, call.in_strides, in);
+  const auto [dq, dk, dv] = rows_of(operands, call.out_strides, at.out);
+  return {.shape = operands.shape,
+          .q = q,
+          .k = k,
+          .v = v,
+          .out = rows_of(call.in_strides[count], in[count]),
+          .dout = rows_of(call.in_strides[count + 2], in[count + 2]),
+          .dq = dq,
+          .dk = dk,
+          .dv = dv,
+          .lse = in[count + 1]};
 }
 
 }  // namespace adjoint

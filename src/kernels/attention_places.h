@@ -1,16 +1,23 @@
-// Where attention's operands are.
+// Where the operands and results of attention and of its gradient are, whoever computes it.
 #pragma once
-#include <array>
-#include <span>
-
+#include "kernels/kernel.h"
 #include "kernels/rows.h"
 #include "ops/attention.h"
 
 namespace adjoint {
 
-Rows rows_of(const Strides& strides, void* data);
-// The rows of q, k and v inside `pointers`, which are laid out by `strides`.
-std::array<Rows, 3> rows_of(const AttentionOperands& operands, std::span<const Strides> strides,
-                            std::span<void* const> pointers);
+struct AttentionPlaces {
+  AttentionShape shape;
+  Rows q, k, v, out;
+  void* lse;
+};
+AttentionPlaces attention_places(const KernelCall& call, const Pointers& at);
+
+struct AttentionGradPlaces {
+  AttentionShape shape;
+  Rows q, k, v, out, dout, dq, dk, dv;
+  const void* lse;
+};
+AttentionGradPlaces attention_grad_places(const KernelCall& call, const Pointers& at);
 
 }  // namespace adjoint

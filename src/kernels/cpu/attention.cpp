@@ -16,15 +16,9 @@ int workers_of(const KernelCall& k) {
 }
 
 Launch cpu(const KernelCall& k, const Pointers& at) {
-  const AttentionOperands operands(k.call, k.call.inputs.size());
-  std::vector<void*> in;
-  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
-  const auto [q, key, v] = rows_of(operands, k.in_strides, in);
-  const Rows out = rows_of(k.out_strides[0], at.out[0]);
+  const AttentionPlaces p = attention_places(k, at);
   const int workers = workers_of(k);
-  return [=, shape = operands.shape] {
-    attention_forward(shape, workers, q, key, v, out, at.out[1], at.workspace);
-  };
+  return [=] { attention_forward(p.shape, workers, p.q, p.k, p.v, p.out, p.lse, at.workspace); };
 }
 
 }  // namespace

@@ -14,18 +14,11 @@ int workers_of(const KernelCall& k) {
 }
 
 Launch cpu(const KernelCall& k, const Pointers& at) {
-  const size_t count = attention_operands(k.call);
-  const AttentionOperands operands(k.call, count);
-  std::vector<void*> in;
-  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
-  const auto [q, key, v] = rows_of(operands, k.in_strides, in);
-  const auto [dq, dk, dv] = rows_of(operands, k.out_strides, at.out);
-  const Rows out = rows_of(k.in_strides[count], in[count]);
-  const Rows dout = rows_of(k.in_strides[count + 2], in[count + 2]);
-  const void* lse = in[count + 1];
+  const AttentionGradPlaces p = attention_grad_places(k, at);
   const int workers = workers_of(k);
-  return [=, shape = operands.shape] {
-    attention_backward(shape, workers, q, key, v, out, lse, dout, dq, dk, dv, at.workspace);
+  return [=] {
+    attention_backward(p.shape, workers, p.q, p.k, p.v, p.out, p.lse, p.dout, p.dq, p.dk, p.dv,
+                       at.workspace);
   };
 }
 

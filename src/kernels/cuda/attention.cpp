@@ -10,13 +10,10 @@ namespace adjoint {
 namespace {
 
 Launch cuda(const KernelCall& k, const Pointers& at) {
-  const AttentionOperands operands(k.call, k.call.inputs.size());
-  std::vector<void*> in;
-  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
-  const auto [q, key, v] = rows_of(operands, k.in_strides, in);
-  return prepare_attention_cuda(
-      operands.shape, q, key, v, rows_of(k.out_strides[0], at.out[0]), at.out[1], at.workspace,
-      attention_way(operands.shape, k.workspace_cap), static_cast<CUstream_st*>(at.stream));
+  const AttentionPlaces p = attention_places(k, at);
+  return prepare_attention_cuda(p.shape, p.q, p.k, p.v, p.out, p.lse, at.workspace,
+                                attention_way(p.shape, k.workspace_cap),
+                                static_cast<CUstream_st*>(at.stream));
 }
 
 }  // namespace

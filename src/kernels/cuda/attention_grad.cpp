@@ -9,17 +9,11 @@ namespace adjoint {
 namespace {
 
 Launch cuda(const KernelCall& k, const Pointers& at) {
-  const size_t count = attention_operands(k.call);
-  const AttentionOperands operands(k.call, count);
-  std::vector<void*> in;
-  for (const void* p : at.in) in.push_back(const_cast<void*>(p));
-  const auto [q, key, v] = rows_of(operands, k.in_strides, in);
-  const auto [dq, dk, dv] = rows_of(operands, k.out_strides, at.out);
-  return prepare_attention_grad_cuda(
-      operands.shape, q, key, v, rows_of(k.in_strides[count], in[count]), in[count + 1],
-      rows_of(k.in_strides[count + 2], in[count + 2]), dq, dk, dv, at.workspace,
-      attention_grad_way(operands.shape, k.deterministic, k.workspace_cap), k.deterministic,
-      static_cast<CUstream_st*>(at.stream));
+  const AttentionGradPlaces p = attention_grad_places(k, at);
+  return prepare_attention_grad_cuda(p.shape, p.q, p.k, p.v, p.out, p.lse, p.dout, p.dq, p.dk, p.dv,
+                                     at.workspace,
+                                     attention_grad_way(p.shape, k.deterministic, k.workspace_cap),
+                                     k.deterministic, static_cast<CUstream_st*>(at.stream));
 }
 
 }  // namespace
