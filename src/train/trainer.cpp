@@ -1,10 +1,8 @@
+// Everything before the first step: what was asked for becomes data, a model, a plan and a folder.
 #include "train/trainer.h"
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <cmath>
-#include <cstring>
 #include <fstream>
 
 #include "base/error.h"
@@ -15,11 +13,9 @@
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
 #include "ops/builder.h"
-#include "run/late_numbers.h"
 #include "run/machine.h"
 #include "run/parameters.h"
 #include "train/late_progress.h"
-#include "train/saver.h"
 
 namespace adjoint {
 
@@ -27,8 +23,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 namespace {
-
-constexpr int kSkipsInARow = 10;  // skipped updates, before the run stops
 
 std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePaths& paths,
                                          const std::string& text) {
@@ -101,23 +95,6 @@ void check_ids_fit(const Scheme& forward, const std::string& file, int64_t vocab
     fail(file, ": '", m.source.path, "' has room for ", have,
          " different tokens, the tokenizer has ", vocab);
   }
-}
-
-// The mean, or nothing if nothing was counted.
-std::optional<double> mean(double sum, double count) {
-  return count > 0 ? std::optional(sum / count) : std::nullopt;
-}
-std::string shown(const std::optional<double>& loss) {
-  return loss ? fmt::format("{:.4f}", *loss) : "(no targets counted)";
-}
-json json_of(const std::optional<double>& loss) { return loss ? json(*loss) : json(); }
-
-// The target id that the loss ignores.
-int32_t ignored_id(const Scheme& forward) {
-  for (const Morphism& m : forward.morphisms) {
-    if (op_named(m.op).loss) return static_cast<int32_t>(ignored_target(call_of(forward, m)));
-  }
-  return -1;
 }
 
 // Whether this is the text that a run began with, by the hash in its run.json. Runs from before
@@ -315,146 +292,6 @@ Bytes Trainer::copied_to_save() const {
   const bool saves = config_.save_every > 0 && config_.save_every < config_.steps;
   const Bytes size = StateCopy(*run_).size();
   return saves && size <= room_to_save_ ? size : Bytes{0};
-}
-
-void Trainer::set_control(int64_t step) {
-  run_->set_number(rate_, schedule_.rate(step));
-  if (counter_ >= 0) {
-    const int64_t counter[] = {static_cast<int64_t>(config_.seed), step, 0};
-    run_->write(counter_, counter);
-  }
-}
-
-std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
-  const Scheme& s = eval_->scheme();
-  const Value tokens_in = input_named(s, "tokens"), targets_in = input_named(s, "targets");
-  const int64_t batch = config_.batch, context = model_->context();
-  std::vector<int32_t> tokens(batch * context), targets(batch * context);
-  double sum = 0, count = 0;
-  const auto add = [&] {
-    eval_->write(tokens_in, tokens.data());
-    eval_->write(targets_in, targets.data());
-    eval_->step();
-    sum += eval_->number(s.outputs[0]);
-    count += eval_->number(s.outputs[1]);
-  };
-  if (config_.eval_batches > 0) {
-    for (int64_t i = 0; i < config_.eval_batches; ++i) {
-      if (stop) return std::nullopt;
-      val_batches_->fill(i, tokens.data(), targets.data());
-      add();
-    }
-    return mean(sum, count);
-  }
-  // Passes once over the validation tokens, window by window. Tokens that do not fill a window are
-  // left out, and rows of the last batch without a window are ignored.
-  const std::vector<int32_t>& all = corpus_.validation;
-  const int64_t windows = (static_cast<int64_t>(all.size()) - 1) / context;
-  const int32_t ignored = ignored_id(s);
-  for (int64_t first = 0; first < windows; first += batch) {
-    if (stop) return std::nullopt;
-    for (int64_t row = 0; row < batch; ++row) {
-      const int64_t window = std::min(first + row, windows - 1);
-      for (int64_t i = 0; i < context; ++i) {
-        tokens[row * context + i] = all[window * context + i];
-        targets[row * context + i] =
-            first + row < windows ? all[window * context + i + 1] : ignored;
-      }
-    }
-    add();
-  }
-  return mean(sum, count);
-}
-
-TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
-  const Scheme& s = run_->scheme();
-  const Value tokens = input_named(s, "tokens"), targets = input_named(s, "targets");
-  const int64_t last =
-      config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
-  TrainResult result{.step = first_step_, .predicted = run_->plan().arena};
-  Saver saver(paths_, *run_, model_print_, config_.resume ? first_step_ : -1, room_to_save_);
-  Prefetcher data(*batches_, first_step_);
-  std::ofstream metrics(paths_.metrics(), std::ios::app);
-  Progress progress(last, first_step_);
-  auto logged_at = std::chrono::steady_clock::now();
-  int64_t logged_step = first_step_;
-  double tokens_per_s = 0, norm = 0;
-  int skipped = 0;
-  LateNumbers metrics_of_steps(*run_, {s.outputs[0], s.outputs[1], s.outputs[2]});
-  const auto take_loss = [&](const std::vector<double>& numbers) {
-    result.loss = numbers[1] > 0 ? std::optional(numbers[0]) : std::nullopt;
-  };
-  const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
-  for (int64_t step = first_step_; step < last && !stop; ++step) {
-    saver.check();
-    const Batch& batch = data.next();
-    run_->write(tokens, batch.tokens.data());
-    run_->write(targets, batch.targets.data());
-    set_control(step);
-    run_->step();
-    result.step = step + 1;
-    metrics_of_steps.note();
-    const bool ends = result.step == last;
-    const bool evaluates =
-        ends || (config_.eval_every > 0 && result.step % config_.eval_every == 0);
-    const bool logs = evaluates || result.step % config_.log_every == 0;
-    // Metrics that are logged are read now; others a step later, while the next one runs.
-    while (metrics_of_steps.waiting() > (logs ? 0 : metrics_of_steps.lag())) {
-      const std::vector<double> numbers = metrics_of_steps.take();
-      take_loss(numbers);
-      norm = numbers[2];
-      // An update with a gradient that is not finite was skipped, so the state is still valid.
-      skipped = std::isfinite(norm) ? 0 : skipped + 1;
-      if (std::isfinite(numbers[0]) && skipped < kSkipsInARow) continue;
-      const int64_t at = result.step - static_cast<int64_t>(metrics_of_steps.waiting());
-      progress.clear();
-      saver.save(result.step);
-      fail("at step ", at, " the ", skipped == kSkipsInARow ? "gradient" : "loss",
-           " is no longer a number (rate ", schedule_.rate(at - 1), "; ", skipped,
-           " updates skipped in a row): try a lower --lr; saved what there is");
-    }
-    if (logs) {
-      const auto now = std::chrono::steady_clock::now();
-      const double seconds = std::chrono::duration<double>(now - logged_at).count();
-      tokens_per_s = tokens_per_step * static_cast<double>(result.step - logged_step) /
-                     std::max(seconds, 1e-9);
-      json line = {{"step", result.step},
-                   {"loss", json_of(result.loss)},
-                   {"lr", schedule_.rate(step)},
-                   {"tokens_per_s", tokens_per_s}};
-      line["grad_norm"] = norm;
-      if (evaluates) {
-        progress.show(result.step, "evaluating");
-        const std::optional<double> val_loss = evaluate(stop);
-        const bool whole = val_loss || !stop;
-        if (whole) {
-          result.val_loss = val_loss;
-          line["val_loss"] = json_of(val_loss);
-        }
-        progress.clear();
-        if (log && whole) {
-          *log << fmt::format("step {:>6}  loss {}  val {}  lr {:.2e}  {:>7.0f} tokens/s\n",
-                              result.step, shown(result.loss), shown(val_loss),
-                              schedule_.rate(step), tokens_per_s)
-               << std::flush;
-        }
-      }
-      metrics << line.dump() << "\n" << std::flush;
-      if (!metrics) throw MachineError(paths_.metrics().string() + ": cannot be written");
-      logged_at = std::chrono::steady_clock::now();
-      logged_step = result.step;
-    }
-    if (!ends && config_.save_every > 0 && result.step % config_.save_every == 0) {
-      saver.save_behind(result.step);
-    }
-    progress.show(result.step,
-                  fmt::format("loss {}  {:.0f} tokens/s", shown(result.loss), tokens_per_s));
-  }
-  while (metrics_of_steps.waiting() > 0) take_loss(metrics_of_steps.take());
-  progress.clear();
-  result.interrupted = stop;
-  saver.save(result.step);
-  return result;
 }
 
 }  // namespace adjoint
