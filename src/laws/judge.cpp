@@ -12,10 +12,8 @@ namespace adjoint {
 
 namespace {
 
-constexpr double kTimes = 4;
-constexpr double kFloor =
-    0x1p-22;  // four units in the last place: bounds are multiples of at least this
-constexpr double kNodeFloor = 0x1p-20;  // one object has fewer elements to average over
+// Four units in the last place: bounds are multiples of at least this.
+constexpr double kFloor = 0x1p-22;
 constexpr double kLeastJitter = 0x1p-22;
 // Extra plain runs for a tensor that exceeds its bound. Beyond this multiple of the bound two are
 // enough, since noise hardly ever explains so much.
@@ -28,31 +26,6 @@ double worst_of_kind(const Errors& errors, TensorKey::Kind kind) {
     if (key.kind == kind && std::isfinite(error)) worst = std::max(worst, error);
   }
   return worst;
-}
-
-// The distance to the nearest of the nodes that may be the same object in another stack: of the
-// same source and shape, or with another part of the batch.
-std::optional<double> distance(const Node& node, const std::vector<const Node*>& others) {
-  std::optional<double> nearest;
-  for (const Node* other : others) {
-    Numbers a = node.numbers, b = other->numbers;
-    if (node.sizes != other->sizes) {
-      const bool parts =
-          node.sizes.size() == other->sizes.size() && !node.sizes.empty() &&
-          std::equal(node.sizes.begin() + 1, node.sizes.end(), other->sizes.begin() + 1);
-      if (!parts) continue;
-    } else if (a.size() != b.size()) {  // iterations of a sum: the last one is complete
-      const size_t size = std::min(a.size(), b.size());
-      a.erase(a.begin(), a.end() - static_cast<int64_t>(size));
-      b.erase(b.begin(), b.end() - static_cast<int64_t>(size));
-    }
-    const size_t size = std::min(a.size(), b.size());
-    a.resize(size), b.resize(size);
-    double error = same_bits(a, b) ? 0 : relative_error(a, b);
-    if (error == 0 && !same_bits(a, b)) error = 0x1p-60;  // -0 for 0
-    nearest = std::min(nearest.value_or(INFINITY), error);
-  }
-  return nearest;
 }
 
 // The relative distance of two neighbouring numbers of a scheme's narrowest floating type; 0 where
@@ -77,18 +50,6 @@ std::string choices_of(const Trace& run) {
   return choices;
 }
 
-using NodesBySource = std::map<std::string, std::vector<const Node*>>;
-NodesBySource by_source(const Trace& trace) {
-  NodesBySource nodes;
-  for (const Node& node : trace.nodes) nodes[node.source].push_back(&node);
-  return nodes;
-}
-std::optional<double> distance(const Node& node, const NodesBySource& others) {
-  const auto found = others.find(node.source);
-  if (found == others.end()) return std::nullopt;
-  return distance(node, found->second);
-}
-
 // The error that noise explains for a tensor, given the errors of plain runs.
 double base_of(const TensorKey& key, const Errors& plain, const Errors& own) {
   const auto found = plain.find(key);
@@ -107,7 +68,7 @@ double base_of(const TensorKey& key, const Errors& plain, const Errors& own) {
 // The error as a share of its bound; above 1 the law is broken.
 double share_of(const TensorKey& key, double error, const Errors& plain, const Errors& own) {
   if (std::isnan(error)) return INFINITY;
-  return error / (kTimes * std::max(base_of(key, plain, own), kFloor));
+  return error / (kAllowedTimes * std::max(base_of(key, plain, own), kFloor));
 }
 
 }  // namespace
@@ -194,7 +155,7 @@ Judge::Measured Judge::measure(Law law, const Stack& with, const Stack& rest, ui
   const bool close = std::all_of(measured.with.begin(), measured.with.end(), [&](const auto& e) {
     const auto found = measured.rest.find(e.first);
     const double base = found == measured.rest.end() ? 0 : found->second;
-    return e.second <= kTimes * std::max(base, kFloor);
+    return e.second <= kAllowedTimes * std::max(base, kFloor);
   });
   if (!close) raise(measured.rest, moved_by_jitter(function, seed, with));
   return measured;
@@ -300,7 +261,7 @@ void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest)
   double nearest = -1;
   std::optional<TensorKey> first_broken;  // the earliest
   for (const auto& [key, error] : errors) {
-    const double base = base_of(key, plain, own), allowed = kTimes * std::max(base, kFloor);
+    const double base = base_of(key, plain, own), allowed = kAllowedTimes * std::max(base, kFloor);
     const double share = share_of(key, error, plain, own);
     if (share > 1 && (!first_broken || key.step < first_broken->step)) first_broken = key;
     if (share <= nearest) continue;
@@ -378,56 +339,6 @@ Moved Judge::moved_by(const Stack& stack) {
                             trace(function, seed, Kind::kReference, &plain)));
   }
   return moved;
-}
-
-Trace Judge::node_trace(const Stack& stack, Kind kind, const Verdict& verdict,
-                        const Trace* replayed) {
-  return trace_run(scheme_for(stack, kind), ranges_,
-                   {.seed = verdict.seed,
-                    .steps = verdict.step + 1,
-                    .reference = kind != Kind::kRun,
-                    .target = subject_.target,
-                    .replayed = replayed,
-                    .nodes_of = verdict.step});
-}
-
-std::optional<WrongNode> Judge::first_wrong(const Stack& stack, size_t index,
-                                            const Verdict& verdict) {
-  const Stack rest = without(stack, index);
-  const Trace run = node_trace(stack, Kind::kRun, verdict, nullptr);
-  std::optional<Trace> plain, judge;
-  try {
-    plain = node_trace(rest, Kind::kRun, verdict, nullptr);
-  } catch (const Error&) {  // it cannot be left out alone
-  }
-  if (verdict.law != Law::kExact) {
-    const bool own = verdict.law == Law::kApproximating || !plain;
-    judge =
-        node_trace(own ? stack : rest, own ? Kind::kReference : Kind::kUnrounded, verdict, &run);
-  }
-  if (!plain && !judge) return std::nullopt;
-  const NodesBySource plain_nodes = plain ? by_source(*plain) : NodesBySource{};
-  const NodesBySource judge_nodes = judge ? by_source(*judge) : plain_nodes;
-  for (const Node& node : run.nodes) {
-    const std::optional<double> error = distance(node, judge_nodes);
-    if (!error) continue;
-    double allowed = 0;
-    if (judge) {
-      // How far the stack without the functor is from the reference at this node; with 16-bit
-      // objects, what the law allows to tensors.
-      double base = kNodeFloor;
-      if (const auto found = plain_nodes.find(node.source); found != plain_nodes.end()) {
-        for (const Node* other : found->second) {
-          const std::optional<double> off = distance(*other, judge_nodes);
-          if (off && std::isfinite(*off)) base = std::max(base, *off);
-        }
-      }
-      allowed = kTimes * base;
-      if (has_narrow(built(stack).scheme)) allowed = std::max(allowed, verdict.allowed);
-    }
-    if (!(*error <= allowed)) return WrongNode{node.source, node.op, *error};
-  }
-  return std::nullopt;
 }
 
 void Judge::forget(const Stack& stack) {

@@ -70,6 +70,9 @@ struct Verdict {
   std::optional<Moved> moved = {};
 };
 
+// A law that allows errors allows this many times what the step without the functor is off by.
+constexpr double kAllowedTimes = 4;
+
 // Where a law is first broken.
 struct WrongNode {
   std::string source, op;
@@ -89,7 +92,7 @@ class Judge {
   double largest_error(const Stack& stack);
   // How far the whole stack is from the model without any functor, in float64.
   Moved moved_by(const Stack& stack);
-  // After a verdict that was not ok.
+  // After a verdict that was not ok (first_wrong.cpp).
   std::optional<WrongNode> first_wrong(const Stack& stack, size_t index, const Verdict& verdict);
 
   void forget(const Stack& stack);
