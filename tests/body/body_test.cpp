@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "body/every_kind.h"
 #include "kernels/harness.h"
 #include "ops/samples.h"
 
@@ -79,33 +80,12 @@ TEST(BodyText, EveryKindHasAText) {
   const std::string text = print(body);
   EXPECT_EQ(print(parse_body(text)), text);
   EXPECT_EQ(parse_body(text).outputs.size(), body.outputs.size());
-  for (const std::string wanted : {"x0",
-                                   "0.25",
-                                   "index0",
-                                   "random3'path'",
-                                   "add(x0, x1)",
-                                   "sub(x0, x1)",
-                                   "mul(x0, x1)",
-                                   "div(x0, x1)",
-                                   "min(x0, x1)",
-                                   "max(x0, x1)",
-                                   "less(x0, x1)",
-                                   "equal(x0, x1)",
-                                   "neg(x0)",
-                                   "exp(x0)",
-                                   "log(x0)",
-                                   "sqrt(x0)",
-                                   "tanh(x0)",
-                                   "sigmoid(x0)",
-                                   "erf(x0)",
-                                   "sin(x0)",
-                                   "cos(x0)",
-                                   "finite(x0)",
-                                   "select(x0, x1, x2)",
-                                   "round2(x0)",
-                                   "rowsum(x0)",
-                                   "rowmax(x0)",
-                                   "rotate(x0)"}) {
+  std::vector<std::string> parts(std::begin(kEveryKind), std::end(kEveryKind));
+  for (const char* part :
+       {"x0", "0.25", "index0", "random3'path'", "select(x0, x1, x2)", "rotate(x0)"}) {
+    parts.emplace_back(part);
+  }
+  for (const std::string& wanted : parts) {
     EXPECT_NE((", " + text + ", ").find(", " + wanted + ", "), std::string::npos) << wanted;
   }
 }

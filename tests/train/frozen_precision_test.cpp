@@ -10,12 +10,11 @@
 #include "device/parallel.h"
 #include "train/generate.h"
 #include "train/merge.h"
+#include "train/merged_by_hand.h"
 #include "train/train_folder.h"
 
 namespace adjoint {
 namespace {
-
-using Tensors = std::map<std::string, std::vector<float>>;
 
 float bf16(float x) { return static_cast<float>(BFloat16(x)); }
 float f16(float x) { return static_cast<float>(Float16(x)); }
@@ -188,20 +187,8 @@ TEST_F(Frozen, MergesToFloat32) {
   for (const auto& [name, dtype] : dtypes("merged")) EXPECT_EQ(dtype, "F32") << name;
   for (const auto& [name, w] : lora) {
     if (is_adapter(name)) continue;
-    const std::string call = name.substr(0, name.rfind('.'));
-    std::vector<float> wanted = w;
-    const auto a = lora.find(call + ".lora_a.weight"), b = lora.find(call + ".lora_b.weight");
-    if (a != lora.end() && name.ends_with(".weight")) {
-      const size_t outs = b->second.size() / 2, ins = a->second.size() / 2;
-      for (size_t o = 0; o < outs; ++o) {
-        for (size_t i = 0; i < ins; ++i) {
-          const double sum = double{b->second[2 * o]} * a->second[i] +
-                             double{b->second[2 * o + 1]} * a->second[ins + i];
-          wanted[o * ins + i] = static_cast<float>(w[o * ins + i] + 1.5 * sum);
-        }
-      }
-      changed += wanted != w;
-    }
+    const std::vector<float> wanted = merged_by_hand(lora, name);
+    changed += wanted != w;
     EXPECT_TRUE(merged.at(name) == wanted) << name;
   }
   EXPECT_EQ(changed, 8);
