@@ -2,28 +2,33 @@
 PRESET ?= release
 BUILD = build/$(PRESET)
 
-.PHONY: all setup build test test-long test-gpu sanitize sanitize-quick asan tsan sanitize-gpu tidy demo format \
+.PHONY: all setup configure build tests test test-long test-gpu sanitize sanitize-quick asan tsan sanitize-gpu tidy demo format \
         check clean
 all: build
 
 setup:
 	@scripts/setup.sh
 
-build: setup
+configure: setup
 	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
+
+# The binary alone; `tests` builds it and all test programs.
+build: configure
+	@cmake --build $(BUILD) --target adjoint
+tests: configure
 	@cmake --build $(BUILD)
 
 # Fast tests; the long ones carry a label of their own and run with `make test-long`.
-test: check build
+test: check tests
 	ctest --test-dir $(BUILD) --output-on-failure --label-exclude long --parallel $$(nproc)
 
-test-long: build
+test-long: tests
 	ctest --test-dir $(BUILD) --output-on-failure --label-regex long
 
 # Where there is a GPU: every op's contract, steps and laws there; and memory and races in its kernels.
-test-gpu: build
+test-gpu: tests
 	ctest --test-dir $(BUILD) --output-on-failure --label-regex gpu
-sanitize-gpu: build
+sanitize-gpu: tests
 	compute-sanitizer --tool memcheck --error-exitcode 1 $(BUILD)/bin/gpu_test --gtest_filter=-*GpuLaws*
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(BUILD)/bin/gpu_test --gtest_filter=-*GpuLaws*
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # clang-tidy's chosen checks (.clang-tidy says which, and why not others) over src, or over the files that are named.
-# Nothing is built: the preset `tidy` writes the compile commands, without the precompiled headers, which are GCC's. Left
+# Nothing is built: the preset `tidy` writes the compile commands, one for each file. Left
 # out is what clang 14 cannot compile: CUDA's own files, which are nvcc's, and two files that use GCC's vectors.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -15,7 +15,7 @@ namespace adjoint {
 namespace {
 
 constexpr int kStale = 3;                // tries in a row that gain nothing
-constexpr int kTries = 20;               // of moving what sticks out to the front, per start
+constexpr int kTriesInFront = 20;        // of moving what sticks out to the front, per start
 constexpr int64_t kPairs = 100'000'000;  // of storages looked at, per start: a tenth of a second
 
 struct Placed {
@@ -125,7 +125,7 @@ void pack(std::vector<Storage>& storages, Bytes floor, Bytes least, Tier tier) {
   }
   // Whatever ends above the goal goes first the next time; from every start in turn.
   const int64_t pairs = std::max<int64_t>(1, int64_t(order.size()) * int64_t(order.size()));
-  const int tries = static_cast<int>(std::clamp<int64_t>(kPairs / pairs, 1, kTries));
+  const int tries = static_cast<int>(std::clamp<int64_t>(kPairs / pairs, 1, kTriesInFront));
   for (std::vector<int>& current : starts) {
     if (best <= goal.count) break;
     attempt(current);
