@@ -67,15 +67,21 @@ Value Graph::root(Value v) const {
   return v;
 }
 
+std::vector<Value> Graph::shown_of(Value state) const {
+  std::vector<Value> shown = {state};
+  for (size_t k = 0; k < shown.size(); ++k) {
+    for (const int reader : read_by_[shown[k]]) {
+      const OpDef& op = op_named(call(reader).op);
+      if (op.view || op.lies == LiesWithin::kJoins) shown.push_back(call(reader).outputs[0]);
+    }
+  }
+  return shown;
+}
+
 std::vector<int> Graph::readers_of_state(Value state) const {
   std::vector<int> found;
-  std::vector<Value> old = {state};
-  for (size_t k = 0; k < old.size(); ++k) {
-    for (const int reader : read_by_[old[k]]) {
-      found.push_back(reader);
-      const OpDef& op = op_named(call(reader).op);
-      if (op.view || op.lies == LiesWithin::kJoins) old.push_back(call(reader).outputs[0]);
-    }
+  for (const Value v : shown_of(state)) {
+    found.insert(found.end(), read_by_[v].begin(), read_by_[v].end());
   }
   return found;
 }
@@ -85,7 +91,7 @@ Before::Before(const Graph& graph, const std::vector<int>& some)
   std::map<int, size_t> bit_of;
   for (size_t k = 0; k < some.size(); ++k) bit_of[some[k]] = k;
   for (int m = 0; m < graph.num_calls(); ++m) {
-    uint64_t* mine = &bits_[m * words_];
+    uint64_t* mine = bits_.data() + m * words_;
     for (const std::vector<Value>* values : {&graph.call(m).inputs, &graph.call(m).after}) {
       for (const Value v : *values) {
         const int maker = graph.maker(v);

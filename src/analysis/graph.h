@@ -1,6 +1,7 @@
 // One scheme as a graph: who makes, reads and waits for every object, what is a view of what, what
 // is carried, and which calls must run before which. Functors that join calls ask this instead of
-// walking the scheme themselves. It is found once and describes the scheme as it was then.
+// walking the scheme themselves. It indexes the scheme once: whoever changes the scheme makes
+// another Graph.
 #pragma once
 #include <optional>
 #include <vector>
@@ -12,6 +13,7 @@ namespace adjoint {
 class Graph {
  public:
   explicit Graph(const Scheme& scheme);  // which must outlive it
+  explicit Graph(Scheme&&) = delete;
 
   const Scheme& scheme() const { return scheme_; }
   const Morphism& call(int m) const { return scheme_.morphisms[m]; }
@@ -33,7 +35,9 @@ class Graph {
   // ---- state and accumulators ----
   bool is_carried(Value v) const { return carried_[v]; }  // either end, of the step or of the body
   Value state_of(Value out) const { return state_of_[out]; }  // what the step writes `out` over; -1
-  // Calls that read an old state, through views and joins of it too.
+  // Objects that may show a state's old bytes: itself, its views, and joins of it.
+  std::vector<Value> shown_of(Value state) const;
+  // Calls that read any of these.
   std::vector<int> readers_of_state(Value state) const;
 
   // ---- order beside data ----
@@ -55,13 +59,14 @@ class Graph {
   std::vector<std::vector<int>> held_by_, holds_;
 };
 
-// Which of some calls must run before any other one, because it needs their results or is held back
-// by them.
+// Which of some calls a call depends on: it reads their results or waits for them
+// (Morphism::after), directly or through other calls. The order of readers and writers of state is
+// not followed.
 class Before {
  public:
   Before(const Graph& graph, const std::vector<int>& some);
 
-  // Is the k-th of them needed before call m?
+  // Does call m depend on the k-th of them?
   bool has(size_t k, int m) const { return bits_[m * words_ + k / 64] >> k % 64 & 1; }
 
  private:
@@ -70,8 +75,9 @@ class Before {
 };
 
 // Whether two calls may become one, which every fusion and gang asks: they run in the same section
-// and epoch, and what they make lies in the same tier, stage and placement. A recomputation may
-// join a gradient only where that is asked for.
+// and epoch, and what they make lies in the same tier, stage and placement. `a` may be a
+// recomputation and `b` none only where that is asked for; the reverse is never allowed. Phases are
+// the caller's to compare: a loss and its gradient are of two.
 enum class Recomputed : uint8_t { kStaysApart, kMayJoin };
 bool may_join(const Scheme& scheme, const Morphism& a, const Morphism& b,
               Recomputed recomputed = Recomputed::kStaysApart);

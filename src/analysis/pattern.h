@@ -22,7 +22,8 @@ struct Pattern::Operand {
   int result = 0;     // which result of that call is read
   bool only = false;  // once, and by nobody else; it neither leaves the step nor is carried
   Is through = {};    // calls in between that make no difference, as casts or views
-  // What more the reading call must be, which depends on where it reads the object.
+  // What more the reading call must be. It is asked of the object that the call itself reads,
+  // before `through` is followed; all objects on the way must satisfy `only`.
   std::function<bool(const Graph&, const Morphism& reader, Value read)> fits = {};
 };
 
@@ -30,7 +31,8 @@ struct Pattern::Operand {
 using Match = std::vector<int>;
 std::optional<Match> match(const Graph& graph, const Pattern& pattern, int call);
 
-// Where calls may become one: all matches whose calls may join and are in no match before.
+// Where calls may become one: all matches whose calls may join and are in no match before. Calls
+// that a match looked through are neither asked nor taken.
 std::vector<Match> find_joins(const Graph& graph, const Pattern& pattern);
 
 }  // namespace adjoint

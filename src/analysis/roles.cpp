@@ -19,7 +19,7 @@ ParameterKind kind_of_use(const IndexMap& map, size_t operand) {
     const auto has = [&](const std::string& letters) {
       return letters.find(c) != std::string::npos;
     };
-    if (std::any_of(map.outputs.begin(), map.outputs.end(), has)) continue;
+    if (map.merged_axis(c) || std::any_of(map.outputs.begin(), map.outputs.end(), has)) continue;
     for (size_t other = 0; other < map.inputs.size(); ++other) {
       if (other != operand && has(map.inputs[other])) return ParameterKind::kMatrix;
     }

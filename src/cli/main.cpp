@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kDone : kUsage;
   }
-  // What runs steps; for others another start, which loads CUDA's libraries again, is not worth it.
+  // Commands that run steps; others end too soon for another start to be worth it.
   for (const char* command : {"train", "generate", "profile", "bench", "verify"}) {
     if (app.got_subcommand(command)) restart_with_short_waits(argv);
   }

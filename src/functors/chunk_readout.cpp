@@ -136,10 +136,7 @@ class ReadoutFinder {
   bool take_gradient(Readout& r) const {
     const Morphism& grad = scheme_.morphisms[r.loss_grad];
     const Morphism& ce = scheme_.morphisms[r.loss];
-    if (grad.op != op_named(ce.op).loss_grad || grad.inputs[0] != ce.inputs[0] ||
-        grad.inputs[1] != ce.inputs[1] || grad.inputs[2] != ce.outputs[2]) {
-      return false;
-    }
+    if (!is_gradient_of_loss(scheme_, grad, ce)) return false;
     return take_readers(r, grad.outputs[0]);
   }
 

@@ -56,7 +56,9 @@ Scheme scale_loss(const Scheme& scheme, Application& application) {
   // All updates use one decision, because an overflow need not show in every gradient.
   std::map<Value, Value> renamed;
   for (const Morphism& m : result.morphisms) {
-    if (m.op == whole.op) renamed[m.outputs[1]] = whole.outputs[1];
+    if (const int verdict = op_named(m.op).verdict; verdict >= 0) {
+      renamed[m.outputs[verdict]] = whole.outputs[verdict];
+    }
   }
   for (Morphism& m : result.morphisms) {
     for (Value& in : m.inputs) {

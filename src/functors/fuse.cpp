@@ -89,10 +89,10 @@ class Fusion {
     if (!group || !groups_.is_worthwhile(a, c, *group)) return false;
     // At the reader's place if it can be, else at the maker's.
     for (const int at : {std::max(a.at, c.at), std::min(a.at, c.at)}) {
-      const auto late = late_readers(groups_, a, c, at);
+      const auto late = late_readers(groups_, maker, reader, at);
       if (!late || (!late->empty() && !recomputes)) continue;
       group->at = at;
-      if (!lives_.move(a, c, *group, *late)) continue;
+      if (!lives_.admit(a, c, *group, *late)) continue;
       group->repeated =
           recomputes ? c.repeated + flops_of(*group) - flops_of(c) : a.repeated + c.repeated;
       groups_.replace(maker, reader, *std::move(group), *late);

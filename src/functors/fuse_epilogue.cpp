@@ -26,8 +26,8 @@ std::optional<Body> activation(const Scheme& scheme, const Morphism& m) {
 
 bool is_linear_map(const Graph&, const Morphism& m) { return op_named(m.op).weight >= 0; }
 
-// An activation of what has become of the same: else one of them would be kept for the other's
-// sake.
+// The activation and its operand have the same phase and attributes; otherwise joining them would
+// keep one alive because of the other.
 bool is_activation(const Graph& graph, const Morphism& m) {
   const Scheme& scheme = graph.scheme();
   if (!activation(scheme, m) || graph.maker(m.inputs[0]) < 0) return false;

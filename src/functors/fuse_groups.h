@@ -30,7 +30,6 @@ class Groups {
 
   const Graph& graph() const { return graph_; }
   const std::vector<Group>& all() const { return groups_; }
-  Group& operator[](int group) { return groups_[group]; }
   const Group& operator[](int group) const { return groups_[group]; }
   int group_of(int call) const { return group_of_[call]; }
   int place_of(int call) const { return groups_[group_of_[call]].at; }

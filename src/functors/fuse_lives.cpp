@@ -71,8 +71,8 @@ Lives::Life Lives::life_of(Value v, const Joining* joining) const {
   return life;
 }
 
-bool Lives::move(const Group& a, const Group& c, const Group& joined,
-                 const std::vector<int>& late) {
+bool Lives::admit(const Group& a, const Group& c, const Group& joined,
+                  const std::vector<int>& late) {
   const Graph& graph = groups_.graph();
   const Joining joining{joined, late};
   std::set<Value> touched;
@@ -122,8 +122,8 @@ bool Lives::move(const Group& a, const Group& c, const Group& joined,
 }
 
 // What may live where a recomputation joins a gradient: as much as lived between their places, or,
-// where no product is recomputed, well less than the most. Who recomputes products does so because
-// bytes are short, and such steps have their peak where they go back. (By plans of 108 steps: 3/4
+// where no product is recomputed, well less than the most. A step that recomputes products is short
+// of memory, and its peak is in the backward pass. (By plans of 108 steps: 3/4
 // everywhere raised the peak of 17 by 0.1 to 9%, this of two by at most 0.7%.) A step in parts has
 // its peak in the body, and what its most is elsewhere says nothing of that.
 int64_t Lives::most_around(int place, int other) const {

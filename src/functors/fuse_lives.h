@@ -11,9 +11,10 @@ class Lives {
  public:
   explicit Lives(const Groups& groups);
 
-  // Counts with `joined`, at its place, in the stead of groups `a` and `c`, and `late` calls right
-  // behind it. False, and nothing changes, where too much would live at once.
-  bool move(const Group& a, const Group& c, const Group& joined, const std::vector<int>& late);
+  // Whether `joined`, at its place, may stand for groups `a` and `c`, with `late` calls right
+  // behind it. If so its bytes are counted, and the caller replaces the groups; if too much would
+  // live at once, nothing changes.
+  bool admit(const Group& a, const Group& c, const Group& joined, const std::vector<int>& late);
 
  private:
   struct Joining;

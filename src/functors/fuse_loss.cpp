@@ -13,21 +13,16 @@ namespace adjoint {
 
 namespace {
 
-int64_t ignored(const Graph& graph, const Morphism& m) {
-  return ignored_target(call_of(graph.scheme(), m));
+bool has_joint_op(const Graph&, const Morphism& m) {
+  return !op_named(m.op).loss_with_grad.empty();
 }
 
-bool is_loss(const Graph&, const Morphism& m) { return !op_named(m.op).loss_with_grad.empty(); }
-
-// The gradient that belongs to a loss, of whose log-sums it reads: (logits, targets, lse, scale).
-bool is_gradient_of_loss(const Graph& graph, const Morphism& grad, Value lse) {
+// Whether a call is the gradient of the loss that makes these log-sums, and nobody else needs the
+// logits.
+bool ends_loss(const Graph& graph, const Morphism& grad, Value lse) {
   const int at = graph.maker(lse);
-  if (at < 0) return false;
-  const Morphism& loss = graph.call(at);
-  if (grad.op != op_named(loss.op).loss_grad || grad.inputs[2] != lse) return false;
-  const Value logits = loss.inputs[0], targets = loss.inputs[1];
-  if (grad.inputs[0] != logits || grad.inputs[1] != targets) return false;
-  if (ignored(graph, loss) != ignored(graph, grad)) return false;
+  if (at < 0 || !is_gradient_of_loss(graph.scheme(), grad, graph.call(at))) return false;
+  const Value logits = grad.inputs[0];
   const auto is_other = [&](int reader) { return reader != at && &graph.call(reader) != &grad; };
   const std::vector<int>& readers = graph.readers(logits);
   if (graph.stays(logits) || std::any_of(readers.begin(), readers.end(), is_other)) return false;
@@ -37,9 +32,9 @@ bool is_gradient_of_loss(const Graph& graph, const Morphism& grad, Value lse) {
 }
 
 Scheme fuse_losses(Scheme scheme, Application& application) {
-  const auto is_call = [](const Graph&, const Morphism& m) { return m.inputs.size() == 4; };
+  const auto any = [](const Graph&, const Morphism&) { return true; };
   const Pattern pattern = {
-      is_call, {{.made_by = {is_loss}, .result = 2, .only = true, .fits = is_gradient_of_loss}}};
+      any, {{.made_by = {has_joint_op}, .result = 2, .only = true, .fits = ends_loss}}};
   std::vector<bool> gone(scheme.morphisms.size(), false);
   for (const Match& found : find_joins(Graph(scheme), pattern)) {
     const Morphism grad = scheme.morphisms[found[0]], loss = scheme.morphisms[found[1]];

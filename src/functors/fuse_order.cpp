@@ -29,26 +29,26 @@ bool delay(const Groups& groups, int call, int at, std::vector<int>& late) {
 
 }  // namespace
 
-std::optional<std::vector<int>> late_readers(const Groups& groups, const Group& a, const Group& c,
-                                             int at) {
+std::optional<std::vector<int>> late_readers(const Groups& groups, int a, int c, int at) {
   const Graph& graph = groups.graph();
   const auto is_inside = [&](int m) {
-    const Group& g = groups[groups.group_of(m)];
-    return &g == &a || &g == &c;
+    const int group = groups.group_of(m);
+    return group == a || group == c;
   };
   const auto is_earlier = [&](int m) { return m < 0 || is_inside(m) || groups.place_of(m) < at; };
   const auto is_later = [&](int m) { return is_inside(m) || groups.place_of(m) > at; };
   std::vector<int> late;
-  for (const Group* g : {&a, &c}) {
-    for (const Value in : g->inputs) {
+  for (const int group : {a, c}) {
+    const Group& g = groups[group];
+    for (const Value in : g.inputs) {
       if (!is_earlier(graph.maker(in))) return std::nullopt;
     }
-    for (const Value out : g->outputs) {
+    for (const Value out : g.outputs) {
       for (const int reader : graph.readers(out)) {
         if (!is_later(reader) && !delay(groups, reader, at + 1, late)) return std::nullopt;
       }
     }
-    for (const int m : g->members) {
+    for (const int m : g.members) {
       const std::vector<int>&before = graph.held_by(m), &after = graph.holds(m);
       if (!std::all_of(before.begin(), before.end(), is_earlier)) return std::nullopt;
       if (!std::all_of(after.begin(), after.end(), is_later)) return std::nullopt;

@@ -10,7 +10,6 @@ namespace adjoint {
 
 // The calls that must move behind the place `at` if groups `a` and `c` were one group there;
 // nothing where that cannot be.
-std::optional<std::vector<int>> late_readers(const Groups& groups, const Group& a, const Group& c,
-                                             int at);
+std::optional<std::vector<int>> late_readers(const Groups& groups, int a, int c, int at);
 
 }  // namespace adjoint

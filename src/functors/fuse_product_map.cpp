@@ -37,7 +37,9 @@ std::optional<Behind> behind(const Scheme& scheme, Value product, const Morphism
     operands.push_back({.number = in == product ? 0 : static_cast<int>(found.others.size())});
   }
   if (found.others.size() + 1 != m.inputs.size()) return std::nullopt;  // it reads it twice
+  if (found.others.empty()) return std::nullopt;  // contract_map has operands beside the product
   found.body = join({}, body_of(call_of(scheme, m)), operands);
+  if (found.body.num_inputs() != static_cast<int>(m.inputs.size())) return std::nullopt;
   found.body.outputs[0].dtype = std::nullopt;  // the product's, as it was
   return found;
 }
@@ -56,8 +58,8 @@ bool is_product(const Graph& graph, const Morphism& m) {
 
 Scheme fuse_products(Scheme scheme, Application& application) {
   const FusionLimits& limits = fusion_limits(application.options.target);
-  // Deterministic products have no such ends.
-  if (application.options.deterministic || !limits.product_end) return scheme;
+  if (!limits.product_end) return scheme;
+  if (application.options.deterministic && !limits.exact_product_end) return scheme;
   const auto is_long = [&](const Graph& graph, const Morphism& m) {
     return is_product(graph, m) && terms(graph.scheme(), m) >= limits.product_end_terms;
   };

@@ -22,6 +22,7 @@ bool adds_to_sum(const Scheme& scheme, const Morphism& m) {
   if (!std::any_of(scheme.loop.begin(), scheme.loop.end(), ends_here)) return false;
   const Type& type = scheme[sum].type;
   if (!m.after.empty() || type.rank() != 1 || type.bytes() > kSmall) return false;
+  if (scheme[sum].attributes.tier != Tier::kDevice) return false;
   return is_addition(call_of(scheme, m)) &&
          std::all_of(m.inputs.begin(), m.inputs.end(),
                      [&](Value v) { return same_shape(scheme[v].type, type); });

@@ -46,19 +46,17 @@ class Sums {
   // State that the step writes over, and what is seen of it: who writes it waits for its readers,
   // and so would wait for all of a gang.
   void mark_old(Value state) {
-    old_[state] = true;
-    for (const int reader : graph_.readers_of_state(state)) {
-      const OpDef& op = op_named(graph_.call(reader).op);
-      if (op.view || op.lies == LiesWithin::kJoins) old_[graph_.call(reader).outputs[0]] = true;
-    }
+    for (const Value v : graph_.shown_of(state)) old_[v] = true;
   }
 
   bool is_sum(const Morphism& m) const {
     if (!is_row_op(op_named(m.op)) || m.inputs.empty()) return false;
-    const auto is_free = [&](Value v) {
-      return graph_.scheme()[v].attributes.tier == Tier::kDevice && !old_[v];
+    const auto is_near = [&](Value v) {
+      return graph_.scheme()[v].attributes.tier == Tier::kDevice;
     };
+    const auto is_free = [&](Value v) { return is_near(v) && !old_[v]; };
     return std::all_of(m.inputs.begin(), m.inputs.end(), is_free) &&
+           std::all_of(m.outputs.begin(), m.outputs.end(), is_near) &&
            adds_elements(body_of(call_of(graph_.scheme(), m)));
   }
 

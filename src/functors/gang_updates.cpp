@@ -72,8 +72,8 @@ class Updates {
                        [&](Value out) { return graph_.state_of(out) == in; });
   }
 
-  // A call that a body alone says, that only writes state over what it reads of it, and whose
-  // results nobody asks for before the next step.
+  // An update: a row op whose results all overwrite state that it reads, and are read by nobody in
+  // this step.
   std::optional<Update> update_at(int call) const {
     const Morphism& m = graph_.call(call);
     if (!is_row_op(op_named(m.op)) || m.outputs.empty()) return std::nullopt;

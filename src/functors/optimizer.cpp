@@ -15,12 +15,9 @@ namespace {
 
 // The op that updates parameters, by its name.
 const OpDef& rule_named(const std::string& name) {
-  std::vector<std::string> names;
-  for (const OpDef* op : all_ops()) {
-    if (!op->update) continue;
-    if (op->name == name) return *op;
-    names.emplace_back(op->name);
-  }
+  const OpDef* op = find_op(name);
+  if (op && op->update) return *op;
+  const std::vector<std::string> names = optimizer_names();
   fail("optimizer '", name, "' is not known (there are ", join(names, ", "), ")",
        did_you_mean(name, names));
 }
@@ -31,7 +28,11 @@ Attrs attrs_for(const UpdateRule& rule, const StepOptions& options, bool decays)
                                                       {"eps", options.eps},
                                                       {"momentum", options.momentum}};
   Attrs attrs = {{"decay", decays ? options.weight_decay : 0.0}};
-  for (const std::string_view name : rule.numbers) attrs[std::string(name)] = numbers.at(name);
+  for (const std::string_view name : rule.numbers) {
+    const auto number = numbers.find(name);
+    CHECK(number != numbers.end(), "an optimizer's number is an option: " + std::string(name));
+    attrs[std::string(name)] = number->second;
+  }
   return attrs;
 }
 

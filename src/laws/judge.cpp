@@ -71,13 +71,17 @@ double share_of(const TensorKey& key, double error, const Errors& plain, const E
   return error / (kAllowedTimes * std::max(base_of(key, plain, own), kFloor));
 }
 
-}  // namespace
-
-std::string identity(const Stack& stack) {
+// A text that identifies a stack: every functor that acts, with its arguments, defaults too. A
+// functor for a GPU acts on a CPU only where it is named.
+std::string identity(const Stack& stack, Target target) {
   std::vector<std::string> parts;
-  for (const StackedFunctor& f : stack.functors) parts.push_back(f.print());
+  for (const StackedFunctor& f : stack.functors) {
+    if (!is_idle(f, target)) parts.push_back(f.print());
+  }
   return join(parts, " | ");
 }
+
+}  // namespace
 
 BuiltStep build(const Subject& subject, const Stack& stack) {
   return subject.evaluation ? build_evaluation(subject.forward, stack, subject.options)
@@ -88,7 +92,7 @@ Judge::Judge(Subject subject)
     : subject_(std::move(subject)), ranges_(input_ranges(subject_.forward)) {}
 
 const BuiltStep& Judge::built(const Stack& stack) {
-  const std::string key = identity(stack);
+  const std::string key = identity(stack, subject_.target);
   const auto found = built_.find(key);
   if (found != built_.end()) return found->second;
   return built_.emplace(key, build(subject_, stack)).first->second;
@@ -103,7 +107,7 @@ Scheme Judge::scheme_for(const Stack& stack, Kind kind) {
 // Runs of all seeds are made together, so that the step is planned and prepared once.
 const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const Stack* replayed) {
   if (kind == Kind::kUnrounded && !has_narrow(built(stack).scheme)) kind = Kind::kReference;
-  const std::string name = identity(stack);
+  const std::string name = identity(stack, subject_.target);
   const auto kept = [&](uint64_t of) -> std::unique_ptr<Trace>& {
     return traces_[{name, of, kind, replayed ? choices_of(trace(*replayed, of, Kind::kRun)) : ""}];
   };
@@ -163,7 +167,8 @@ Judge::Measured Judge::measure(Law law, const Stack& with, const Stack& rest, ui
 
 const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const Stack& of) {
   const Trace& run = trace(of, seed, Kind::kRun);
-  auto [kept, fresh] = moved_.try_emplace({identity(function), seed, choices_of(run)});
+  auto [kept, fresh] =
+      moved_.try_emplace({identity(function, subject_.target), seed, choices_of(run)});
   Errors& moved = kept->second;
   if (!fresh) return moved;
   const Trace& reference = trace(function, seed, Kind::kReference, &of);
@@ -342,7 +347,7 @@ Moved Judge::moved_by(const Stack& stack) {
 }
 
 void Judge::forget(const Stack& stack) {
-  const std::string gone = identity(stack);
+  const std::string gone = identity(stack, subject_.target);
   errors_.clear();
   std::erase_if(traces_, [&](const auto& entry) { return std::get<0>(entry.first) == gone; });
   built_.erase(gone);
@@ -351,7 +356,7 @@ void Judge::forget(const Stack& stack) {
 void Judge::forget_all_but(const Stack& stack) {
   std::set<std::string> kept;
   for (const Stack& each : {stack, parse_stack("")}) {
-    kept.insert({identity(each), identity(function_of(each))});
+    kept.insert({identity(each, subject_.target), identity(function_of(each), subject_.target)});
   }
   std::set<const Trace*> gone;
   for (const auto& [key, trace] : traces_) {

@@ -129,7 +129,4 @@ class Judge {
   std::map<std::tuple<std::string, uint64_t, std::string>, Errors> moved_;
 };
 
-// A text that identifies a stack: every functor with its arguments, defaults too.
-std::string identity(const Stack& stack);
-
 }  // namespace adjoint

@@ -22,6 +22,7 @@ struct FusionLimits {
   int64_t wide_suffix = 16384;  // elements from which on such sums are shared by column instead
   // Can the end of a product of this dtype apply the body to its sums? Null: there is no such end.
   bool (*product_end)(const Body& body, Dtype dtype) = nullptr;
+  bool exact_product_end = true;  // and with the same bits every time
   int64_t product_end_terms = 1;  // that a sum must have for such an end to cost less than a pass
 };
 const FusionLimits& fusion_limits(Target target);

@@ -193,6 +193,11 @@ std::vector<Sample> refused() {
 
 }  // namespace
 
+std::optional<std::string> op_of_gang(const Morphism& m) {
+  if (m.op != "gang") return std::nullopt;
+  return std::get<std::string>(m.attrs.at("op"));
+}
+
 extern const OpDef op_gang = {
     .name = "gang",
     .summary = "several calls of one elementwise or row op, run as one",

@@ -29,7 +29,8 @@ struct GangMembers {
   }
 };
 
-GangMembers gang_members(const OpCall& gang);  // Error
+GangMembers gang_members(const OpCall& gang);              // Error
+std::optional<std::string> op_of_gang(const Morphism& m);  // nothing: it is no gang
 bool is_gang_of_sums(const OpCall& gang, const GangMembers& m);
 
 }  // namespace adjoint

@@ -42,6 +42,7 @@ extern const OpDef op_gradient_factor = {
     .body = body,
     .differentiable = false,
     .output_names = {"ok", "norm"},
+    .verdict = 1,
     .samples =
         [] {
           const auto at = [](size_t numbers, double clip) {

@@ -130,6 +130,7 @@ struct OpDef {
   bool decodes = false;          // codes and scales become a matrix
   bool rounds_operands = false;  // may multiply float32 operands as tf32
   const UpdateRule* update = nullptr;  // of an optimizer
+  int verdict = -1;  // the result that says whether the gradients were finite and counted
   std::vector<Sample> (*samples)() = nullptr;
   std::vector<Sample> (*refused)() = nullptr;  // calls that `infer` must refuse
 };
@@ -158,6 +159,9 @@ inline bool may_take_addend(const OpDef& op, size_t operands) {
   return op.multiplies && op.addend == static_cast<int>(operands);
 }
 int64_t ignored_target(const OpCall& call);  // of an op with targets
+// Whether `grad` is the gradient of this call of a loss: (logits, targets, log-sums, scale).
+bool is_gradient_of_loss(const Scheme& scheme, const Morphism& grad, const Morphism& loss);
+std::vector<std::string> optimizer_names();  // ops with an update rule
 
 // The fields, derived from the body where the op leaves them out.
 std::vector<Type> infer_types(const OpCall& call);

@@ -136,6 +136,21 @@ bool is_addition(const OpCall& call) {
 
 int64_t ignored_target(const OpCall& call) { return call.integer("ignore", -1); }
 
+bool is_gradient_of_loss(const Scheme& scheme, const Morphism& grad, const Morphism& loss) {
+  const OpDef& op = op_named(loss.op);
+  return op.loss && grad.op == op.loss_grad && grad.inputs[0] == loss.inputs[0] &&
+         grad.inputs[1] == loss.inputs[1] && grad.inputs[2] == loss.outputs[2] &&
+         ignored_target(call_of(scheme, grad)) == ignored_target(call_of(scheme, loss));
+}
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OpDef* op : all_ops()) {
+    if (op->update) names.emplace_back(op->name);
+  }
+  return names;
+}
+
 IndexMap index_map_of(const OpCall& call) {
   const OpDef& def = op_named(call.op);
   if (def.index_map) return def.index_map(call);

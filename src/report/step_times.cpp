@@ -7,7 +7,7 @@
 
 #include "analysis/totals.h"
 #include "base/text.h"
-#include "ops/op_def.h"
+#include "ops/gang.h"
 #include "run/profile.h"
 
 namespace adjoint {
@@ -64,9 +64,7 @@ std::vector<TimeRow> rows_by(const Scheme& scheme, const Plan& plan,
 std::string op_label(const Morphism& m) {
   const auto from = m.attrs.find("from");
   // A gang is called after its calls, a map after what it was made from.
-  if (const auto op = m.attrs.find("op"); op != m.attrs.end()) {
-    return m.op + " (" + std::get<std::string>(op->second) + ")";
-  }
+  if (const auto op = op_of_gang(m)) return m.op + " (" + *op + ")";
   if (!says_body(m)) return m.op;
   if (from == m.attrs.end()) return m.op + " (" + short_name(to_string(m.source)) + ")";
   std::istringstream sources(std::get<std::string>(from->second));

@@ -20,7 +20,7 @@ constexpr int kProcess = 1;
 
 class Trace {
  public:
-  Trace(const Scheme& scheme, const Plan& plan, const TraceOptions& options)
+  Trace(const Scheme& scheme, const Plan& plan, const TraceFileOptions& options)
       : scheme_(scheme), plan_(plan), title_(options.title) {
     TimelineOptions all{.tier = Tier::kDevice,
                         .seconds = options.seconds,
@@ -197,7 +197,7 @@ class Trace {
 
 }  // namespace
 
-std::string chrome_trace(const Scheme& scheme, const Plan& plan, const TraceOptions& options) {
+std::string chrome_trace(const Scheme& scheme, const Plan& plan, const TraceFileOptions& options) {
   return Trace(scheme, plan, options).text();
 }
 

@@ -10,11 +10,11 @@
 
 namespace adjoint {
 
-struct TraceOptions {
+struct TraceFileOptions {
   std::string title = {};            // name of the process in the viewer
   std::vector<double> seconds = {};  // per planned call; none: a microsecond each
 };
 
-std::string chrome_trace(const Scheme& scheme, const Plan& plan, const TraceOptions& options);
+std::string chrome_trace(const Scheme& scheme, const Plan& plan, const TraceFileOptions& options);
 
 }  // namespace adjoint

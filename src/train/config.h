@@ -6,6 +6,7 @@
 #include <string>
 
 #include "functors/step_options.h"
+#include "ops/op_def.h"
 #include "train/fit_budget.h"
 #include "train/option.h"
 
@@ -56,7 +57,7 @@ struct TrainConfig : OptionFields {
   // ---- the step
 
   StepOptions step = {
-      .optimizer = one_of("optimizer", kUsualStep.optimizer, {"adamw", "momentum", "sgd"},
+      .optimizer = one_of("optimizer", kUsualStep.optimizer, optimizer_names(),
                           "who updates the parameters"),
       .beta1 = number("beta1", kUsualStep.beta1, {0, 0.999999}, "AdamW's first moment"),
       .beta2 = number("beta2", kUsualStep.beta2, {0, 0.999999}, "AdamW's second moment"),

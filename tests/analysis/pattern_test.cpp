@@ -56,6 +56,32 @@ TEST(Pattern, LooksThroughWhatMakesNoDifference) {
   EXPECT_EQ(match(graph, through, kSum), (Match{kSum, kGelu, kGelu}));
 }
 
+// A loss's log-sums are its third result; `fits` is asked where the call reads it.
+TEST(Pattern, ReadsTheResultThatItNamesWhereItFits) {
+  const Scheme scheme = parse_scheme(R"s(scheme:
+  input %0 x: f32[b=2, v=5]
+  input %1 t: i32[b=2]
+  control %2 scale: f32[]
+  %3 loss: f32[] metric, %4 loss.count: f32[] metric, %5 loss.lse: f32[b=2] = cross_entropy(%0, %1) {ignore=-1} @loss
+  %6 g: f32[b=2, v=5] = cross_entropy_grad(%0, %1, %5, %2) {ignore=-1} @g
+  %7 twice: f32[] = add(%3, %4) @twice
+  return %6, %7
+)s");
+  const Graph graph(scheme);
+  const auto any = [](const Graph&, const Morphism&) { return true; };
+  Pattern pattern = {any, {{.made_by = {op("cross_entropy")}, .result = 2}}};
+  EXPECT_EQ(match(graph, pattern, 1), (Match{1, 0}));
+  EXPECT_EQ(match(graph, pattern, 2), std::nullopt);  // it reads results 0 and 1
+  pattern.operands[0].fits = [](const Graph&, const Morphism& reader, Value read) {
+    return reader.inputs[2] == read;
+  };
+  EXPECT_TRUE(match(graph, pattern, 1));
+  pattern.operands[0].fits = [](const Graph&, const Morphism& reader, Value read) {
+    return reader.inputs[0] == read;
+  };
+  EXPECT_FALSE(match(graph, pattern, 1));
+}
+
 TEST(Pattern, CallsJoinOnceAndWhereTheyMay) {
   Scheme scheme = parse_scheme(kCalls);
   const Pattern pattern = {[](const Graph&, const Morphism& m) { return m.op != "gelu"; },

@@ -60,8 +60,7 @@ TEST(Simplify, AMapKeepsItsSpaceAndDtypes) {
 }
 
 TEST(Simplify, ComputesWhatIsRepeatedOnce) {
-  expect_becomes(
-      "simplify", R"s(scheme:
+  expect_becomes("simplify", R"s(scheme:
   input %0 x: f32[n=4]
   control %1 random: i64[counter=3]
   %2 a: f32[n=4] = exp(%0) @a
@@ -71,8 +70,8 @@ TEST(Simplify, ComputesWhatIsRepeatedOnce) {
   %6 e: f32[n=4] = add(%4, %5) @e
   return %6
 )s",
-      // The second pair is equal once the first is one.
-      {"a = exp(x)", "c = dropout(a, random)", "e = add(c, c)"});
+                 // The second pair is equal once the first is one.
+                 {"a = exp(x)", "c = dropout(a, random)", "e = add(c, c)"});
 }
 
 TEST(Simplify, LeavesWhatOnlyLooksRepeated) {

@@ -100,11 +100,12 @@ Letters as_letters(const std::vector<Letter>& letters, const std::string& map) {
 
 Contraction contraction_of(const std::string& map, const KernelCall& call) {
   const ProductLetters parsed = product_letters(map).value();
-  const bool has_addend = call.call.inputs.size() > 2;
-  // A bias is an addend with the result's last axis alone.
-  const std::string addend = !has_addend                  ? ""
-                             : call.call.op == "contract" ? parsed.c
-                                                          : parsed.c.substr(parsed.c.size() - 1);
+  // What is added is like the result, or a bias: its last axis alone.
+  const size_t operands = call.call.inputs.size();
+  const bool adds = has_addend(op_named(call.call.op), operands);
+  const std::string addend = operands < 3 ? ""
+                             : adds       ? parsed.c
+                                          : parsed.c.substr(parsed.c.size() - 1);
   std::vector<Letter> kept, summed;
   std::string seen;
   const auto collect = [&](const std::string& in, const Type& type) {
@@ -119,7 +120,7 @@ Contraction contraction_of(const std::string& map, const KernelCall& call) {
       const Letter letter{type.dim(static_cast<int>(i)), stride(parsed.a, call.in_strides[0]),
                           stride(parsed.b, call.in_strides[1]),
                           stride(parsed.c, call.out_strides[0]),
-                          has_addend ? stride(addend, call.in_strides[2]) : 0};
+                          operands > 2 ? stride(addend, call.in_strides[2]) : 0};
       (parsed.c.find(in[i]) != std::string::npos ? kept : summed).push_back(letter);
     }
   };
@@ -135,7 +136,7 @@ Contraction contraction_of(const std::string& map, const KernelCall& call) {
   return {.kept = as_letters(kept, map),
           .outer = as_letters(summed, map),
           .inner = inner,
-          .addend = has_addend ? call.call.inputs[2].dtype : Dtype::kF32,
+          .addend = operands > 2 ? call.call.inputs[2].dtype : Dtype::kF32,
           .out = call.outputs[0].dtype};
 }
 

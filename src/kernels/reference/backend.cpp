@@ -1,5 +1,6 @@
-// The reference: every op in float64 and plain loops. It shares nothing with the fast kernels but
-// what an op is; an op with a meaning in smaller ops has none of its own.
+// The reference: arithmetic in float64 and plain loops. It shares with the CPU the ops that only
+// move elements, and the plain contraction that the CPU falls back to; an op with a meaning in
+// smaller ops has no kernel of its own here.
 #include "kernels/backend.h"
 
 #include "kernels/body_readings.h"

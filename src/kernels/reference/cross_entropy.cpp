@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "kernels/cpu/body_loops.h"
 #include "kernels/kernel.h"
 #include "scheme/elements.h"
 

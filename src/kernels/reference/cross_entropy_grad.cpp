@@ -1,7 +1,6 @@
 // softmax(logits) minus the target's one, a row at a time.
 #include <cmath>
 
-#include "kernels/cpu/body_loops.h"
 #include "kernels/kernel.h"
 #include "scheme/elements.h"
 

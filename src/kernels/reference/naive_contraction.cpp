@@ -18,7 +18,7 @@ struct NaiveLetters {
 NaiveLetters naive_letters(const std::string& map, const KernelCall& call) {
   const ProductLetters parsed = product_letters(map).value();
   const std::vector<Type>& in = call.call.inputs;
-  NaiveLetters letters{.adds = call.call.op == "contract" && in.size() > 2};
+  NaiveLetters letters{.adds = has_addend(op_named(call.call.op), in.size())};
   std::string seen;
   const auto collect = [&](const std::string& of, const Type& type) {
     for (size_t i = 0; i < of.size(); ++i) {

@@ -4,7 +4,7 @@
 
 namespace adjoint {
 
-// In plain loops, any index map, sums in float64 (or float32 for float32).
+// Any index map, dtypes and strides. Sums are float64.
 Bytes naive_contract_workspace(const std::string& map, const KernelCall& call);
 Launch prepare_naive_contract(const std::string& map, const KernelCall& call, const Pointers& at);
 

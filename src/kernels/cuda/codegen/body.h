@@ -64,7 +64,7 @@ struct CudaGang {
   // Elements of one block. What is added to what follows from this and a call's size alone.
   int64_t block_elements() const { return kThreads * kChunk * (sums ? kSumChunks : 1); }
   int64_t blocks(int64_t size) const { return (size + block_elements() - 1) / block_elements(); }
-  // Bytes of the kernel's parameter: see cuda_gang_text.cpp.
+  // Bytes of the kernel's parameter: see gang_text.cpp.
   int64_t member_bytes() const {
     return static_cast<int64_t>(own.size() + outputs.size()) * 8 + 16;
   }

@@ -1,6 +1,6 @@
 // Matrix products on CUDA through cuBLASLt, the sibling of oneDNN's. What shapes alone decide
-// (which products it takes, its workspace, the calls and their keys) is in cublaslt_product.cpp and
-// needs no CUDA; the calls themselves are in cublaslt_product_cuda.cpp.
+// (which products it takes, its workspace, the calls and their keys) is in product.cpp and needs no
+// CUDA; the calls themselves are in product_cuda.cpp.
 #pragma once
 #include "kernels/backend.h"
 #include "kernels/cuda/cublaslt/tuned_products.h"
