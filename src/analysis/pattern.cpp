@@ -5,6 +5,10 @@
 
 namespace adjoint {
 
+Pattern::Pattern(Is call) : is(std::move(call)) {}
+Pattern::Pattern(Is call, std::vector<Operand> made_of)
+    : is(std::move(call)), operands(std::move(made_of)) {}
+
 namespace {
 
 // The call that makes v, or one behind calls that make no difference; `seen` are objects that were

@@ -14,8 +14,11 @@ struct Pattern {
   using Is = std::function<bool(const Graph&, const Morphism&)>;
   struct Operand;
 
+  Pattern(Is call);
+  Pattern(Is call, std::vector<Operand> made_of);
+
   Is is;
-  std::vector<Operand> operands = {};  // each is met by another operand of the call, in any order
+  std::vector<Operand> operands;  // each is met by another operand of the call, in any order
 };
 struct Pattern::Operand {
   Pattern made_by;

