@@ -18,10 +18,10 @@ constexpr Bytes kSmall{1 << 20};  // a vector; its part lives to the end of the 
 // Adds a vector to a sum that the next part of the batch goes on with.
 bool adds_to_sum(const Scheme& scheme, const Morphism& m) {
   const Value sum = m.outputs[0];
-  const auto ends_here = [&](const Carry& c) { return c.out == sum; };
-  if (!std::any_of(scheme.loop.begin(), scheme.loop.end(), ends_here)) return false;
   const Type& type = scheme[sum].type;
   if (!m.after.empty() || type.rank() != 1 || type.bytes() > kSmall) return false;
+  const auto ends_here = [&](const Carry& c) { return c.out == sum; };
+  if (!std::any_of(scheme.loop.begin(), scheme.loop.end(), ends_here)) return false;
   if (scheme[sum].attributes.tier != Tier::kDevice) return false;
   return is_addition(call_of(scheme, m)) &&
          std::all_of(m.inputs.begin(), m.inputs.end(),

@@ -165,30 +165,33 @@ TEST_F(TrainFolder, RefusesTheSaveOfAnotherModel) {
   EXPECT_NE(error_of(resume("nowhere")).find("no run here to resume"), std::string::npos);
 }
 
-TEST_F(TrainFolder, NoticesOtherData) {
+// A run whose text changes by one letter, and back.
+class OtherData : public TrainFolder {
+ protected:
+  void expect_change_is_noticed() {
+    std::string text = read_file(data());
+    text[5] = 'z';
+    write_file_atomically(data(), text);
+    EXPECT_NE(error_of(resume("run")).find("has changed"), std::string::npos);
+    text[5] = 'a';
+    write_file_atomically(data(), text);
+  }
+};
+
+TEST_F(OtherData, IsNoticed) {
   train(options("run", {{"stop_after", 3}}));
-  std::string text = read_file(data());
-  text[5] = 'z';
-  write_file_atomically(data(), text);
-  EXPECT_NE(error_of(resume("run")).find("has changed"), std::string::npos);
-  text[5] = 'a';
-  write_file_atomically(data(), text);
+  expect_change_is_noticed();
   EXPECT_EQ(train(resume("run", {{"data", data().string()}})).step, 7);
 }
 
 // The hash of the text was another one before xxHash.
-TEST_F(TrainFolder, KnowsItsDataByTheHashOfAnEarlierVersion) {
+TEST_F(OtherData, IsKnownByTheHashOfAnEarlierVersion) {
   train(options("run", {{"stop_after", 3}}));
   json about = json::parse(read_file(out("run") / "run.json"));
   EXPECT_EQ(about["data"], hash_text(hash_of(read_file(data()))));
   about["data"] = fmt::format("{:016x}", stable_hash(read_file(data())));
   write_file_atomically(out("run") / "run.json", about.dump());
-  std::string text = read_file(data());
-  text[5] = 'z';
-  write_file_atomically(data(), text);
-  EXPECT_NE(error_of(resume("run")).find("has changed"), std::string::npos);
-  text[5] = 'a';
-  write_file_atomically(data(), text);
+  expect_change_is_noticed();
   EXPECT_EQ(train(resume("run")).step, 7);
 }
 

@@ -29,9 +29,9 @@ extern const Backend cuda_backend = {
     .kernels = kKernels,
     .prepare_body = prepare_body,
     .body_workspace = body_cuda_workspace,
-    // cuBLASLt's epilogue of gelu's gradient takes another algorithm from time to time. It
-    // costs 1.3 times as much as the pass that it spares at sums of 256 terms, the same or a little
-    // less at 768 (H200, `bench ops`, docs/gpu.md); where it turns is a guess.
+    // Deterministic products take no epilogue with gelu's gradient. On an H200 it costs 1.3 times
+    // as much as the pass that it spares at sums of 256 terms, the same or a little less at 768;
+    // where it turns is a guess.
     .limits = {.product_end = product_epilogue_takes,
                .exact_product_end = false,
                .product_end_terms = 512}};
