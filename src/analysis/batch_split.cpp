@@ -23,11 +23,15 @@ class Splitter {
     split_.kinds.assign(objects, Batchwise::kInvariant);
     split_.axes.assign(objects, -1);
     split_.summed.assign(objects, false);
+    of_inputs_.assign(objects, false);
     for (const Value in : scheme_.inputs) {
-      if (scheme_[in].role == Role::kInput) set_split(in, 0);
+      if (scheme_[in].role != Role::kInput) continue;
+      set_split(in, 0);
+      of_inputs_[in] = true;
     }
     for (const Morphism& m : scheme_.morphisms) {
       split_.letters.push_back(0);
+      split_.ahead.push_back(false);
       split_.sections.push_back(follow(m));
     }
     for (const Value out : scheme_.outputs) returned(out);
@@ -57,7 +61,7 @@ class Splitter {
   Section follow(const Morphism& m) {
     if (any(m, Batchwise::kSplit)) {
       follow_samples(m);
-      return Section::kBody;
+      return known_ahead(m) ? Section::kPrologue : Section::kBody;
     }
     const bool all_partial =
         !m.inputs.empty() && std::all_of(m.inputs.begin(), m.inputs.end(),
@@ -74,6 +78,24 @@ class Splitter {
       split_.kinds[out] = total ? Batchwise::kTotal : Batchwise::kInvariant;
     }
     return Section::kEpilogue;
+  }
+
+  // Whether these are counts of targets that are made of inputs alone; then they are known before
+  // the parts come.
+  bool known_ahead(const Morphism& m) {
+    const bool counts = op_named(m.op).targets >= 0 && !op_named(m.op).differentiable;
+    const bool of_inputs = std::all_of(m.inputs.begin(), m.inputs.end(), [&](Value v) {
+      return of_inputs_[v] ||
+             (is(v, Batchwise::kInvariant) && scheme_[v].role == Role::kActivation);
+    });
+    const bool sums = std::all_of(m.outputs.begin(), m.outputs.end(),
+                                  [&](Value v) { return is(v, Batchwise::kPartial); });
+    for (const Value out : m.outputs) of_inputs_[out] = of_inputs && !sums;
+    if (!of_inputs || !sums || !counts) return false;
+    for (const Value out : m.outputs) split_.kinds[out] = Batchwise::kInvariant;
+    split_.letters.back() = 0;
+    split_.ahead.back() = true;
+    return true;
   }
 
   // A contract adds its third operand to a sum: right when that is a part of the same sum.
@@ -97,6 +119,7 @@ class Splitter {
       }
     }
     split_.letters.back() = letter;
+    check_padding(m);
     for (size_t i = 0; i < m.inputs.size(); ++i) check_beside(m, map, i, letter);
     for (size_t k = 0; k < m.outputs.size(); ++k) {
       const size_t axis = map.outputs[k].find(letter);
@@ -105,12 +128,29 @@ class Splitter {
         continue;
       }
       split_.kinds[m.outputs[k]] = Batchwise::kPartial;
-      if (padded_ && m.phase == Phase::kForward && !op_named(m.op).loss) {
+      if (padded_ && m.phase == Phase::kForward && op_named(m.op).counted_by.empty() &&
+          op_named(m.op).targets < 0) {
         refuse(at(m),
                " sums over all samples, and the last part has some that do not count; "
                "choose a number of parts that divides the batch");
       }
     }
+  }
+
+  // Samples that do not count have targets that are ignored. That is known of the targets as they
+  // come, and not of what is made of them.
+  void check_padding(const Morphism& m) const {
+    const int targets = op_named(m.op).targets;
+    if (!padded_ || targets < 0 || targets >= static_cast<int>(m.inputs.size())) return;
+    Value v = m.inputs[targets];
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+      const Morphism& maker = scheme_.morphisms[i];
+      if (maker.outputs[0] == v && op_named(maker.op).view) v = maker.inputs[0];
+    }
+    if (scheme_[v].role == Role::kInput) return;
+    refuse(at(m), " counts by ", named(v),
+           ", which is computed, and the last part has samples that do not count; choose a number "
+           "of parts that divides the batch");
   }
 
   void check_letter(const Morphism& m, const IndexMap& map, Value in, char letter) const {
@@ -209,7 +249,7 @@ class Splitter {
     std::vector<bool> remade(scheme_.objects.size(), false);
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
       const Morphism& m = scheme_.morphisms[i];
-      if (!is_invariant(m) || !any_of(m.outputs, in_body)) continue;
+      if (!is_invariant(m) || !any_of(m.outputs, in_body) || split_.ahead[i]) continue;
       const bool short_lived = expands(m) || is_recomputed(m);
       const bool again = any_of(m.inputs, remade) || (short_lived && !any_of(m.outputs, after));
       split_.sections[i] = again ? Section::kBody : Section::kPrologue;
@@ -235,6 +275,7 @@ class Splitter {
   std::string_view who_;
   bool padded_;
   BatchSplit split_;
+  std::vector<bool> of_inputs_;  // per object: made of the step's inputs and of constants alone
 };
 
 }  // namespace

@@ -21,6 +21,9 @@ struct BatchSplit {
   // Per morphism: where it runs, and the letter of the samples in its index map, 0 for none.
   std::vector<Section> sections = {};
   std::vector<char> letters = {};
+  // Per morphism: a sum over samples of the step's inputs alone, a count of targets say. It is
+  // taken of the whole batch before the first part, so that the parts may read it.
+  std::vector<bool> ahead = {};
 };
 
 // Refuses, in the name of `who`, what cannot be split, naming object, op and axis. `padded` says

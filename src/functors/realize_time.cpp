@@ -60,6 +60,7 @@ class Realization {
         parts_(parts),
         split_(split_batch(scheme, kWho, parts.padded())),
         read_by_(readers(scheme)),
+        made_by_(producers(scheme)),
         fills_(scheme.objects.size()),
         result_(scheme),
         totals_(scheme.objects.size(), -1) {}
@@ -166,6 +167,9 @@ class Realization {
     Morphism m = scheme_.morphisms[i];
     m.section = split_.sections[i];
     if (split_.letters[i]) shrink(m, split_.letters[i]);
+    if (split_.ahead[i]) {
+      for (Value& in : m.inputs) in = whole_of(in);
+    }
     if (m.section == Section::kEpilogue) {
       for (Value& in : m.inputs) in = total_of(in);
     }
@@ -179,6 +183,24 @@ class Realization {
     for (const Value out : made) {
       if (split_.summed[out]) accumulate(out, phase);
     }
+  }
+
+  // What a sum that is known ahead reads: inputs are whole, and what is made of them is made once
+  // more, of all samples.
+  Value whole_of(Value v) {
+    if (made_by_[v] < 0) return v;
+    const auto [found, fresh] = wholes_.emplace(v, v);
+    if (!fresh) return found->second;
+    Morphism again = scheme_.morphisms[made_by_[v]];
+    for (Value& in : again.inputs) in = whole_of(in);
+    for (Value& out : again.outputs) {
+      const Value original = out;
+      out = result_.add(derived(scheme_[original], "whole"));
+      wholes_[original] = out;
+    }
+    again.section = Section::kPrologue;
+    sections_[static_cast<size_t>(Section::kPrologue)].push_back(std::move(again));
+    return wholes_[v];
   }
 
   // A call on the whole batch becomes one on a part.
@@ -343,6 +365,8 @@ class Realization {
   Parts parts_;
   BatchSplit split_;
   std::vector<std::vector<int>> read_by_;
+  std::vector<int> made_by_;
+  std::map<Value, Value> wholes_;  // by the object of a part
   std::vector<std::optional<int64_t>> fills_;
   Scheme result_;
   std::array<std::vector<Morphism>, 3> sections_;

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "models/elaborator.h"
+#include "ops/words.h"
 
 namespace adjoint {
 
 namespace {
 
 // Beyond these a text is a mistake (or a trap), and would end the stack or the memory.
-constexpr size_t kDeepestBoxes = 64;
 constexpr int64_t kMostCalls = int64_t{1} << 18;
 constexpr int kMostAxes = 8;
 
@@ -58,7 +59,7 @@ Scheme Elaborator::run() {
         {.type = type_of(scope, formal), .source = {formal.name}, .role = Role::kInput})};
     accept_objects(first, "model", formal.at);
   }
-  scheme_.outputs = run_body(scope);
+  scheme_.outputs = finish(run_body(scope), model->body.back().at);
   verify(scheme_);
   return std::move(scheme_);
 }
@@ -81,52 +82,63 @@ void Elaborator::check_formal(const Scope& scope, const Formal& formal, Value fo
   }
 }
 
-Elaborator::Objects Elaborator::run_box(const Box& box, std::string path, const Objects& inputs,
-                                        Position at) {
-  if (std::count(open_boxes_.begin(), open_boxes_.end(), &box)) {
-    fail_here(at, box.name, ": a box cannot call itself");
-  }
-  if (open_boxes_.size() >= kDeepestBoxes) {
-    fail_here(at, box.name, ": more than ", kDeepestBoxes, " boxes inside each other");
-  }
-  count_call(at);
-  open_boxes_.push_back(&box);
-  Scope scope{.box = box, .path = std::move(path)};
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Formal& formal = box.formals[i];
-    check_formal(scope, formal, inputs[i], at);
-    if (!scope.locals.emplace(formal.name, Objects{inputs[i]}).second) {
-      fail_here(formal.at, box.name, ": '", formal.name, "' is named twice");
-    }
-  }
-  Objects outputs = run_body(scope);
-  open_boxes_.pop_back();
-  return outputs;
-}
-
-Elaborator::Objects Elaborator::run_body(Scope& scope) {
+// What the last statement names: a loss by itself, or objects side by side.
+Elaborator::Meaning Elaborator::run_body(Scope& scope) {
   for (const Statement& statement : scope.box.body) run_statement(scope, statement);
-  Objects outputs;
   const Statement& last = scope.box.body.back();
+  if (last.names.size() == 1) {
+    const Meaning& value = scope.locals.find(last.names[0])->second;
+    if (std::holds_alternative<Loss>(value)) return value;
+  }
+  Objects outputs;
   for (const std::string& name : last.names) {
-    const auto* objects = std::get_if<Objects>(&scope.locals.find(name)->second);
+    const Meaning& value = scope.locals.find(name)->second;
+    const auto* objects = std::get_if<Objects>(&value);
     if (!objects) {
-      fail_here(last.at, scope.box.name, ": its value must be an object, '", name, "' is a number");
+      fail_here(last.at, scope.box.name, ": its value must be an object, '", name, "' is ",
+                describe(value));
     }
     outputs.insert(outputs.end(), objects->begin(), objects->end());
   }
   return outputs;
 }
 
+std::string Elaborator::describe(const Meaning& meaning) const {
+  if (std::holds_alternative<double>(meaning)) return "a number";
+  if (std::holds_alternative<List>(meaning)) return "a list";
+  if (std::holds_alternative<Tuple>(meaning)) return "objects and lists";
+  return std::holds_alternative<Loss>(meaning) ? "a loss" : "an object";
+}
+
 void Elaborator::run_statement(Scope& scope, const Statement& statement) {
   std::vector<Meaning> values;
-  for (const Term& term : statement.values) values.push_back(evaluate(scope, term));
+  for (const Term& term : statement.values) {
+    // gamma = param(hidden): a free parameter is called like the statement, if it can be.
+    const bool unnamed = term.kind == Term::Kind::kCall && term.word == "param" &&
+                         statement.names.size() == 1 && !document_.box(term.word) &&
+                         scope.taken.count(statement.names[0]) == 0 &&
+                         std::none_of(term.keywords.begin(), term.keywords.end(),
+                                      [](const auto& k) { return k.first == "name"; });
+    Term named = term;
+    if (unnamed) {
+      named.keywords.emplace_back(
+          "name", Term{.kind = Term::Kind::kName, .word = statement.names[0], .at = term.at});
+    }
+    values.push_back(evaluate(scope, named));
+  }
   if (values.size() != statement.names.size()) {
     // Fewer terms than names: what the terms give is dealt out one by one.
     std::vector<Meaning> single;
     for (const Meaning& value : values) {
+      const auto* loss = std::get_if<Loss>(&value);
       if (const auto* objects = std::get_if<Objects>(&value)) {
         for (const Value v : *objects) single.push_back(Objects{v});
+      } else if (const auto* tuple = std::get_if<Tuple>(&value)) {
+        for (const Value v : tuple->objects) single.push_back(Objects{v});
+        for (const List& list : tuple->lists) single.push_back(list);
+      } else if (loss && loss->size() == 1 && loss->front().weight == 1) {
+        single.push_back(Objects{loss->front().sum});
+        single.push_back(Objects{loss->front().count});
       } else {
         single.push_back(value);
       }
@@ -151,23 +163,70 @@ Elaborator::Meaning Elaborator::evaluate(Scope& scope, const Term& term) {
     case Term::Kind::kName:
       return meaning_of_name(scope, term);
     case Term::Kind::kCall:
-      if (is_number_function(term.word) && !document_.box(term.word)) return number(scope, term);
+      if (is_numeric(scope, term)) return number(scope, term);
       return call(scope, term);
     case Term::Kind::kBinary:
+      if (is_numeric(scope, term)) return number(scope, term);
       return combine(scope, term);
     case Term::Kind::kNegate: {
       const Meaning inner = evaluate(scope, term.args[0]);
       if (const auto* plain = std::get_if<double>(&inner)) return -*plain;
-      const Objects& objects = std::get<Objects>(inner);
-      if (objects.size() != 1) fail_here(term.at, "-: wants one object, found ", objects.size());
-      return emit_infix(scope, term, "scale", {{"x", objects[0]}, {"by", -1.0}, {"plus", 0.0}});
+      if (std::holds_alternative<Loss>(inner)) {
+        return combine_losses({.kind = Term::Kind::kBinary, .word = "*", .at = term.at}, -1.0,
+                              inner);
+      }
+      const auto* objects = std::get_if<Objects>(&inner);
+      if (!objects || objects->size() != 1) {
+        fail_here(term.at, "-: wants one object, found ",
+                  objects ? std::to_string(objects->size()) : describe(inner));
+      }
+      return emit_infix(scope, term, "scale",
+                        {{"x", objects->front()}, {"by", -1.0}, {"plus", 0.0}});
     }
-    case Term::Kind::kText:
+    case Term::Kind::kNot:
+      if (is_numeric(scope, term)) return number(scope, term);
+      return opposite(scope, term, one_object(scope, term.args[0], "not: its operand"));
     case Term::Kind::kWhen:
+      if (term.args.size() < 3) fail_here(term.at, "wanted 'else' and what it is otherwise");
+      return evaluate(scope, term.args[holds(scope, term) ? 0 : 2]);
+    case Term::Kind::kText:
     case Term::Kind::kList:
       break;
   }
   fail_here(term.at, "wanted an object or a number, found ", print(term));
+}
+
+// The condition of a choice is a number: known before anything runs.
+bool Elaborator::holds(const Scope& scope, const Term& when) {
+  const Term& condition = when.args[1];
+  if (condition.kind == Term::Kind::kName) return flag(scope, condition);
+  return number(scope, condition) != 0;
+}
+
+// Whether a term has numbers only, so that its functions are those of numbers.
+bool Elaborator::is_numeric(const Scope& scope, const Term& term) const {
+  const auto numeric = [&](const Term& part) { return is_numeric(scope, part); };
+  switch (term.kind) {
+    case Term::Kind::kNumber:
+      return true;
+    case Term::Kind::kName: {
+      const auto local = scope.locals.find(term.word);
+      if (local != scope.locals.end()) return std::holds_alternative<double>(local->second);
+      return is_named_here(scope, term.word);
+    }
+    case Term::Kind::kCall:
+      return is_number_function(term.word) && !document_.box(term.word) &&
+             std::all_of(term.args.begin(), term.args.end(), numeric);
+    case Term::Kind::kBinary:
+    case Term::Kind::kNegate:
+    case Term::Kind::kNot:
+      return std::all_of(term.args.begin(), term.args.end(), numeric);
+    case Term::Kind::kWhen:  // lazily: what is not chosen may be anything
+    case Term::Kind::kText:
+    case Term::Kind::kList:
+      return false;
+  }
+  return false;
 }
 
 Elaborator::Meaning Elaborator::meaning_of_name(const Scope& scope, const Term& name) {
@@ -175,99 +234,178 @@ Elaborator::Meaning Elaborator::meaning_of_name(const Scope& scope, const Term& 
     return local->second;
   }
   if (const auto set = settings_.find(name.word); set != settings_.end()) return set->second;
+  if (name.word == "l" && scope.repetition) return static_cast<double>(*scope.repetition);
   if (name.word == "position") return Objects{position(name.at)};
   std::vector<std::string> known = {"position"};
+  if (scope.repetition) known.emplace_back("l");
   append_names(known, scope.locals);
   append_names(known, settings_);
   fail_here(name.at, "there is no object or number '", name.word, "' here",
             did_you_mean(name.word, known));
 }
 
-// a + b and the like: of numbers, of objects, or of a number and an object.
+// a + b and the like: of numbers, of objects, of a number and an object, or of losses.
 Elaborator::Meaning Elaborator::combine(Scope& scope, const Term& binary) {
   const Meaning left = evaluate(scope, binary.args[0]), right = evaluate(scope, binary.args[1]);
-  const auto object = [&](const Meaning& meaning) -> std::optional<Value> {
+  if (std::holds_alternative<Loss>(left) || std::holds_alternative<Loss>(right)) {
+    return combine_losses(binary, left, right);
+  }
+  const std::string& op = binary.word;
+  const auto argument = [&](const Meaning& meaning) -> SurfaceCall::Argument {
+    if (const auto* plain = std::get_if<double>(&meaning)) return *plain;
     const auto* objects = std::get_if<Objects>(&meaning);
-    if (!objects) return std::nullopt;
+    if (!objects) fail_here(binary.at, op, ": wants objects or numbers, found ", describe(meaning));
     if (objects->size() != 1) {
-      fail_here(binary.at, binary.word, ": wants one object on each side, found ", objects->size());
+      fail_here(binary.at, op, ": wants one object on each side, found ", objects->size());
     }
     return objects->front();
   };
-  const std::optional<Value> a = object(left), b = object(right);
-  const char op = binary.word[0];
-  if (a && b) {
-    const char* name = op == '+' ? "add" : op == '-' ? "sub" : op == '*' ? "mul" : "div";
-    return emit_infix(scope, binary, name, {{"a", *a}, {"b", *b}});
+  const SurfaceCall::Argument a = argument(left), b = argument(right);
+  const auto* x = std::get_if<Value>(&a);
+  const auto* y = std::get_if<Value>(&b);
+  if (!x && !y) return arithmetic(binary, std::get<double>(a), std::get<double>(b), file_);
+  if (op == "mod") fail_here(binary.at, "mod: wants numbers, found an object");
+  if (op == "<") return relate(scope, binary, "less", a, b);
+  if (op == ">") return relate(scope, binary, "less", b, a);
+  if (op == "==") return relate(scope, binary, "equal", a, b);
+  if (op == "<=") return opposite(scope, binary, relate(scope, binary, "less", b, a)[0]);
+  if (op == ">=") return opposite(scope, binary, relate(scope, binary, "less", a, b)[0]);
+  if (op == "!=") return opposite(scope, binary, relate(scope, binary, "equal", a, b)[0]);
+  if (op == "or") return relate(scope, binary, "maximum", a, b);
+  if (x && y) {
+    const char* name = op == "+" ? "add" : op == "-" ? "sub" : op == "/" ? "div" : "mul";
+    return emit_infix(scope, binary, name, {{"a", *x}, {"b", *y}});
   }
-  if (!a && !b) return arithmetic(binary, std::get<double>(left), std::get<double>(right), file_);
-  const double n = std::get<double>(a ? right : left);
+  const double n = std::get<double>(x ? b : a);
+  Value object = x ? *x : *y;
   double by = 1, plus = 0;
-  switch (op) {
-    case '+':
-      plus = n;
-      break;
-    case '-':
-      plus = a ? -n : n;
-      if (!a) by = -1;
-      break;
-    case '*':
-      by = n;
-      break;
-    default:
-      if (!a) fail_here(binary.at, "/: a number cannot be divided by an object");
-      if (n == 0 || !std::isfinite(1 / n)) fail_here(binary.at, "/: an object divided by ", n);
-      by = 1 / n;
+  if (op == "+") {
+    plus = n;
+  } else if (op == "-") {
+    plus = x ? -n : n;
+    if (!x) by = -1;
+  } else if (op == "/" && x) {
+    if (n == 0 || !std::isfinite(1 / n)) fail_here(binary.at, "/: an object divided by ", n);
+    by = 1 / n;
+  } else {  // * and `and`
+    if (op == "/") {
+      object = emit_infix(scope, binary, "pow", {{"x", object}, {"power", -1.0}})[0];
+    }
+    by = n;
   }
-  return emit_infix(scope, binary, "scale", {{"x", a ? *a : *b}, {"by", by}, {"plus", plus}});
+  return emit_infix(scope, binary, "scale", {{"x", object}, {"by", by}, {"plus", plus}});
 }
 
-Elaborator::Objects Elaborator::call(Scope& scope, const Term& call) {
+Elaborator::Objects Elaborator::relate(Scope& scope, const Term& term, std::string_view op,
+                                       SurfaceCall::Argument a, SurfaceCall::Argument b) {
+  return emit_infix(scope, term, op, {{"a", std::move(a)}, {"b", std::move(b)}});
+}
+
+// 1 where it is 0, and 0 where it is 1.
+Elaborator::Objects Elaborator::opposite(Scope& scope, const Term& term, Value of) {
+  return emit_infix(scope, term, "scale", {{"x", of}, {"by", -1.0}, {"plus", 1.0}});
+}
+
+// Losses are added to each other and multiplied by numbers.
+Elaborator::Meaning Elaborator::combine_losses(const Term& binary, const Meaning& left,
+                                               const Meaning& right) {
+  const auto *a = std::get_if<Loss>(&left), *b = std::get_if<Loss>(&right);
+  const auto *m = std::get_if<double>(&left), *n = std::get_if<double>(&right);
+  const auto weighted = [](Loss loss, double by) {
+    for (LossTerm& term : loss) term.weight *= by;
+    return loss;
+  };
+  if (a && b && (binary.word == "+" || binary.word == "-")) {
+    Loss sum = *a;
+    for (const LossTerm& term : weighted(*b, binary.word == "+" ? 1 : -1)) sum.push_back(term);
+    return sum;
+  }
+  if (binary.word == "*" && (m || n)) return weighted(a ? *a : *b, m ? *m : *n);
+  if (binary.word == "/" && n && *n != 0) return weighted(*a, 1 / *n);
+  fail_here(binary.at, binary.word, ": a loss is added to a loss or multiplied by a number, found ",
+            describe(left), " ", binary.word, " ", describe(right));
+}
+
+Elaborator::Meaning Elaborator::call(Scope& scope, const Term& call) {
   if (const Box* box = document_.box(call.word)) return call_box(scope, call, *box);
+  if (auto found = call_word(scope, call)) return *std::move(found);
   const OpDef* op = find_op(call.word);
   if (op && !op->params.empty()) return call_op(scope, call, *op);
+  if (const OpDef* word = find_word(call.word)) return call_op(scope, call, *word);
   if (op) fail_here(call.at, call.word, ": this op cannot be called from a model's text");
   std::vector<std::string> known = number_functions();
+  known.insert(known.end(), {"param", "reverse", "item"});
   for (const OpDef* each : all_ops()) {
     if (!each->params.empty()) known.emplace_back(each->name);
   }
+  for (const OpDef& word : notation_words()) known.emplace_back(word.name);
   for (const Box& box : document_.boxes) known.push_back(box.name);
   fail_here(call.at, call.word, ": there is no such op or box", did_you_mean(call.word, known));
 }
 
-Elaborator::Objects Elaborator::call_box(Scope& scope, const Term& call, const Box& box) {
-  Objects objects;
-  for (const Term& arg : call.args) {
-    const Meaning meaning = evaluate(scope, arg);
-    const auto* given = std::get_if<Objects>(&meaning);
-    if (!given) fail_here(arg.at, box.name, ": wants objects, found the number ", print(arg));
-    objects.insert(objects.end(), given->begin(), given->end());
+// The model's value. A loss of several terms becomes one pair: every term's sum is weighted by
+// largest count / its own count, and the largest count divides once. Counts are taken of targets
+// alone, so that they are known before the backward pass begins and a batch in parts has them
+// whole.
+Elaborator::Objects Elaborator::finish(const Meaning& value, Position at) {
+  if (const auto* objects = std::get_if<Objects>(&value)) return *objects;
+  const auto* loss = std::get_if<Loss>(&value);
+  if (!loss) fail_here(at, "model: its value must be objects or a loss, found ", describe(value));
+  if (loss->size() == 1 && loss->front().weight == 1) {
+    return {loss->front().sum, loss->front().count};
   }
-  if (objects.size() != box.formals.size()) {
-    std::vector<std::string> names;
-    for (const Formal& f : box.formals) names.push_back(f.name);
-    fail_here(call.at, box.name, ": wants ", box.formals.size(), " objects (", join(names, ", "),
-              "), found ", objects.size());
-  }
-  for (const auto& [word, value] : call.keywords) {
-    if (word != "name") {
-      fail_here(call.at, box.name, ": there is no argument '", word,
-                "'; a box takes objects by position, and name");
+  struct Counted {
+    std::string_view by;
+    Value targets;
+    Attrs attrs;
+    bool operator==(const Counted&) const = default;
+  };
+  std::vector<Counted> counted;
+  for (const LossTerm& term : *loss) {
+    for (const Morphism& m : scheme_.morphisms) {
+      if (m.outputs[0] != term.sum) continue;
+      const OpDef& op = op_named(m.op);
+      if (static_cast<int>(m.inputs.size()) <= op.targets) {
+        fail_here(at, op.name, ": a term of a sum of losses wants targets, which say what counts");
+      }
+      Attrs attrs;
+      if (const auto ignore = m.attrs.find("ignore"); ignore != m.attrs.end())
+        attrs.insert(*ignore);
+      counted.push_back({op.counted_by, m.inputs[op.targets], std::move(attrs)});
     }
   }
-  const std::string path = call_path(scope, call, box.name, true);
-  if (call.repeat.empty()) return run_box(box, path, objects, call.at);
-  // The results of one repetition are the operands of the next.
-  const int64_t times = whole_number(scope, call.repeat[0], "how often a box is repeated");
-  for (int64_t i = 0; i < times; ++i) {
-    objects = run_box(box, path + "[" + std::to_string(i) + "]", objects, call.at);
-    if (objects.size() != box.formals.size()) {
-      fail_here(call.at, box.name,
-                ": a box that is repeated gives as many objects as it takes: ", box.formals.size(),
-                ", found ", objects.size());
+  CHECK(counted.size() == loss->size(), "every term of a loss is made by an op");
+  const bool alike = std::all_of(counted.begin(), counted.end(),
+                                 [&](const Counted& c) { return c == counted[0]; });
+  builder_.at({"loss"}, Phase::kForward, Role::kActivation);
+  const Value first = static_cast<Value>(scheme_.objects.size());
+  std::vector<Value> counts, factors;
+  Value largest = loss->front().count;
+  if (!alike) {
+    for (const Counted& c : counted) counts.push_back(builder_.emit(c.by, {c.targets}, c.attrs));
+    largest = counts[0];
+    for (size_t i = 1; i < counts.size(); ++i) {
+      largest = builder_.emit("maximum", {largest, counts[i]});
+    }
+    for (const Value count : counts) {
+      const Value some = builder_.emit("maximum", {count}, {{"b", 1.0}});
+      factors.push_back(builder_.emit("div", {largest, some}));
     }
   }
-  return objects;
+  const Value sum = weighted_sum(*loss, factors);
+  accept_objects(first, "loss", at);
+  return {sum, largest};
+}
+
+Value Elaborator::weighted_sum(const Loss& loss, const std::vector<Value>& factors) {
+  std::optional<Value> total;
+  for (size_t i = 0; i < loss.size(); ++i) {
+    Value term = loss[i].sum;
+    if (loss[i].weight != 1) term = builder_.emit("scale", {term}, {{"by", loss[i].weight}});
+    if (!factors.empty()) term = builder_.emit("mul", {term, factors[i]});
+    total = total ? builder_.emit("add", {*total, term}) : term;
+  }
+  return *total;
 }
 
 double Elaborator::number(const Scope& scope, const Term& term) {
@@ -276,15 +414,20 @@ double Elaborator::number(const Scope& scope, const Term& term) {
       fail_here(name.at, "'seq' has no size: set it, or give the model an axis 'context'");
     }
     const auto local = scope.locals.find(name.word);
-    if (local == scope.locals.end() && !settings_.count(name.word)) {
+    if (local == scope.locals.end() && !is_named_here(scope, name.word)) {
       std::vector<std::string> known;
+      if (scope.repetition) known.emplace_back("l");
       append_names(known, settings_);
       fail_here(name.at, "there is no axis or number '", name.word, "'",
                 did_you_mean(name.word, known));
     }
     const Meaning meaning = meaning_of_name(scope, name);
     const auto* plain = std::get_if<double>(&meaning);
-    if (!plain) fail_here(name.at, "wanted a number, found the object '", name.word, "'");
+    if (!plain) {
+      fail_here(name.at, "wanted a number, found ",
+                std::holds_alternative<Objects>(meaning) ? "the object" : describe(meaning), " '",
+                name.word, "'");
+    }
     return *plain;
   });
 }
@@ -301,7 +444,10 @@ int64_t Elaborator::whole_number(const Scope& scope, const Term& term, std::stri
 Value Elaborator::one_object(Scope& scope, const Term& term, std::string_view what) {
   const Meaning meaning = evaluate(scope, term);
   const auto* objects = std::get_if<Objects>(&meaning);
-  if (!objects) fail_here(term.at, what, " must be an object, found the number ", print(term));
+  if (std::holds_alternative<double>(meaning)) {
+    fail_here(term.at, what, " must be an object, found the number ", print(term));
+  }
+  if (!objects) fail_here(term.at, what, " must be an object, found ", describe(meaning));
   if (objects->size() != 1)
     fail_here(term.at, what, " must be one object, found ", objects->size());
   return objects->front();

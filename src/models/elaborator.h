@@ -1,5 +1,6 @@
-// The state of one elaboration. Boxes and terms are read in elaborate.cpp, calls of ops, whose
-// arguments depend on what the op says it takes, in op_calls.cpp.
+// The state of one elaboration. Statements and terms are read in elaborate.cpp, calls of boxes in
+// box_calls.cpp, and calls of ops, whose arguments depend on what the op says it takes, in
+// op_calls.cpp.
 #pragma once
 #include <map>
 #include <optional>
@@ -23,30 +24,54 @@ class Elaborator {
   Scheme run();
 
  private:
-  // One object, or several side by side: the loss is a pair.
+  // One object, or several side by side.
   using Objects = std::vector<Value>;
-  using Meaning = std::variant<double, Objects>;
+  // One object for every repetition of a box.
+  struct List {
+    Objects items;
+  };
+  // A weighted sum of (sum, count) pairs.
+  struct LossTerm {
+    double weight;
+    Value sum, count;
+  };
+  using Loss = std::vector<LossTerm>;
+  // What a repeated box gives: what it carried, and what it gathered.
+  struct Tuple {
+    Objects objects;
+    std::vector<List> lists = {};
+  };
+  using Meaning = std::variant<double, Objects, List, Tuple, Loss>;
 
   // One call of a box.
   struct Scope {
     const Box& box;
-    std::string path = {};  // "" for the model
+    std::string path = {};                   // "" for the model
+    std::string weights = {};                // the call whose parameters it has: its own path
+    std::optional<int64_t> repetition = {};  // `l`, of the innermost repetition around
     std::map<std::string, Meaning, std::less<>> locals = {};
     std::map<std::string, int, std::less<>> calls = {};  // of each op and box so far
     std::set<std::string, std::less<>> taken = {};       // components of paths
   };
 
   // elaborate.cpp
-  Objects run_box(const Box& box, std::string path, const Objects& inputs, Position at);
-  Objects run_body(Scope& scope);
+  Meaning run_body(Scope& scope);
   void run_statement(Scope& scope, const Statement& statement);
   void check_formal(const Scope& scope, const Formal& formal, Value found, Position at);
   Type type_of(const Scope& scope, const Formal& formal);
   Meaning evaluate(Scope& scope, const Term& term);
   Meaning meaning_of_name(const Scope& scope, const Term& name);
   Meaning combine(Scope& scope, const Term& binary);
-  Objects call(Scope& scope, const Term& call);
-  Objects call_box(Scope& scope, const Term& call, const Box& box);
+  Meaning combine_losses(const Term& binary, const Meaning& left, const Meaning& right);
+  Objects relate(Scope& scope, const Term& term, std::string_view op, SurfaceCall::Argument a,
+                 SurfaceCall::Argument b);
+  Objects opposite(Scope& scope, const Term& term, Value of);
+  Meaning call(Scope& scope, const Term& call);
+  Objects finish(const Meaning& value, Position at);
+  Value weighted_sum(const Loss& loss, const std::vector<Value>& factors);
+  bool is_numeric(const Scope& scope, const Term& term) const;
+  bool holds(const Scope& scope, const Term& when);
+  std::string describe(const Meaning& meaning) const;
   double number(const Scope& scope, const Term& term);
   int64_t whole_number(const Scope& scope, const Term& term, std::string_view what);
   Value one_object(Scope& scope, const Term& term, std::string_view what);
@@ -56,9 +81,20 @@ class Elaborator {
   void count_call(Position at);
   void accept_objects(Value first, std::string_view maker, Position at);
 
+  // box_calls.cpp
+  Meaning call_box(Scope& scope, const Term& call, const Box& box);
+  Meaning repeat_box(Scope& scope, const Term& call, const Box& box, std::vector<Meaning> given,
+                     const std::string& path);
+  Meaning run_box(Scope scope, const Objects& inputs, Position at);
+  void check_formals(const Box& box, const Objects& inputs, Position at);
+  std::string weights_for(const Scope& scope, const Term& call, const std::string& path);
+  std::optional<Meaning> call_word(Scope& scope, const Term& call);
+  Objects free_parameter(Scope& scope, const Term& call);
+
   // op_calls.cpp
+  SurfaceCall surface_call(const Scope& scope, std::string path);
   using Arguments = std::map<std::string, SurfaceCall::Argument, std::less<>>;
-  Objects call_op(Scope& scope, const Term& call, const OpDef& op);
+  Meaning call_op(Scope& scope, const Term& call, const OpDef& op);
   Objects emit(const OpDef& op, SurfaceCall& call, Position at);
   Objects emit_infix(Scope& scope, const Term& term, std::string_view op, Arguments arguments);
   std::vector<std::pair<const Param*, const Term*>> bind(Scope& scope, const Term& call,
@@ -66,12 +102,13 @@ class Elaborator {
   void add_argument(Scope& scope, SurfaceCall& call, const OpDef& op, const Param& param,
                     const Term& term);
   void add_default(SurfaceCall& call, const OpDef& op, const Param& param, Position at);
+  int64_t axis(Scope& scope, const SurfaceCall& call, const OpDef& op, const Term& term);
   bool is_named_here(const Scope& scope, const std::string& name) const {
-    return scope.locals.count(name) || settings_.count(name);
+    return scope.locals.count(name) || settings_.count(name) || (name == "l" && scope.repetition);
   }
   bool flag(const Scope& scope, const Term& term);
   bool is_frozen(const Scope& scope, const Term& call);
-  void freeze(size_t first, const OpDef& op, Position at);
+  void freeze(size_t first, std::string_view maker, Position at);
   Init init(const Scope& scope, const Term& term);
   Value parameter_of_call(const Scope& scope, const Term& name, std::string_view parameter);
 
@@ -88,6 +125,7 @@ class Elaborator {
   Builder builder_;
   std::vector<const Box*> open_boxes_;
   std::unordered_map<std::string, Value> parameters_;  // by path
+  std::set<std::string> owners_;                       // paths of boxes that have weights
   std::optional<Value> position_;
   int64_t calls_ = 0, bytes_ = 0;
 };

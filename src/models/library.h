@@ -20,7 +20,8 @@ struct ModelText {
 };
 
 // `model` is a preset's name ("gpt2-medium") or a path to a .scheme file, maybe with a preset of
-// its own (my.scheme:small). An Error lists the known presets and the nearest of them.
+// its own (my.scheme:small). An Error lists the known presets and the nearest of them. A line
+// `use "file.scheme"` is replaced by what that file says, so that the text is whole by itself.
 ModelText find_model(std::string_view model);
 std::vector<std::string> known_presets();
 

@@ -1,6 +1,7 @@
 // Calls of ops: arguments meet the params that the op states, by position, by name or by default,
 // and are read as what each param takes: an object, a size, a number, a flag, a word.
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "models/elaborator.h"
@@ -26,7 +27,18 @@ bool may_be_absent(const Param& param) {
 
 }  // namespace
 
-Elaborator::Objects Elaborator::call_op(Scope& scope, const Term& call, const OpDef& op) {
+// Where its parameters are: under its own path, or where the box around it has them.
+SurfaceCall Elaborator::surface_call(const Scope& scope, std::string path) {
+  SurfaceCall surface{.builder = builder_, .path = {}, .arguments = {}, .size_names = {}};
+  if (scope.weights != scope.path) {
+    surface.shared = &parameters_;
+    surface.weights = scope.weights + path.substr(scope.path.size());
+  }
+  surface.path = std::move(path);
+  return surface;
+}
+
+Elaborator::Meaning Elaborator::call_op(Scope& scope, const Term& call, const OpDef& op) {
   if (!call.repeat.empty()) fail_here(call.at, op.name, ": only a box can be repeated");
   SurfaceCall surface{.builder = builder_, .path = {}, .arguments = {}, .size_names = {}};
   const auto given = bind(scope, call, op);
@@ -38,10 +50,13 @@ Elaborator::Objects Elaborator::call_op(Scope& scope, const Term& call, const Op
     }
   }
   // After the operands, which may hold calls of the same op: the inner one is the first.
-  surface.path = call_path(scope, call, op.name, false);
+  SurfaceCall placed = surface_call(scope, call_path(scope, call, op.name, false));
+  placed.arguments = std::move(surface.arguments);
+  placed.size_names = std::move(surface.size_names);
   const size_t first = scheme_.objects.size();
-  const Objects made = emit(op, surface, call.at);
-  if (is_frozen(scope, call)) freeze(first, op, call.at);
+  const Objects made = emit(op, placed, call.at);
+  if (is_frozen(scope, call)) freeze(first, op.name, call.at);
+  if (!op.counted_by.empty()) return Loss{{1.0, made[0], made[1]}};
   return made;
 }
 
@@ -50,18 +65,19 @@ bool Elaborator::is_frozen(const Scope& scope, const Term& call) {
   for (const auto& [word, value] : call.keywords) {
     if (word != "frozen") continue;
     if (value.kind != Term::Kind::kWhen) return flag(scope, value);
-    return flag(scope, value.args[1]) && flag(scope, value.args[0]);
+    if (holds(scope, value)) return flag(scope, value.args[0]);
+    return value.args.size() > 2 && flag(scope, value.args[2]);
   }
   return false;
 }
 
-void Elaborator::freeze(size_t first, const OpDef& op, Position at) {
+void Elaborator::freeze(size_t first, std::string_view maker, Position at) {
   bool any = false;
   for (size_t v = first; v < scheme_.objects.size(); ++v) {
     if (scheme_.objects[v].role != Role::kParameter) continue;
     scheme_.objects[v].frozen = any = true;
   }
-  if (!any) fail_here(at, op.name, ": there is nothing to freeze: this call makes no parameter");
+  if (!any) fail_here(at, maker, ": there is nothing to freeze: this call makes no parameter");
 }
 
 Elaborator::Objects Elaborator::emit_infix(Scope& scope, const Term& term, std::string_view op,
@@ -125,12 +141,14 @@ std::vector<std::pair<const Param*, const Term*>> Elaborator::bind(Scope& scope,
     const Param* param = is_word ? param_named(arg.word) : nullptr;
     if (param && param->kind != Param::Kind::kFlag) param = nullptr;
     for (const Param& p : op.params) {
-      if (!param && !is_bound(p)) param = &p;
+      if (!param && (!is_bound(p) || p.kind == Param::Kind::kTensors)) param = &p;
     }
     if (!param) {
       fail_here(call.at, op.name, ": too many arguments; it takes ", what_it_takes(op));
     }
-    if (is_bound(*param)) fail_here(call.at, op.name, ": '", param->name, "' is given twice");
+    if (is_bound(*param) && param->kind != Param::Kind::kTensors) {
+      fail_here(call.at, op.name, ": '", param->name, "' is given twice");
+    }
     bound.emplace_back(param, &arg);
   }
   for (const auto& [word, value] : call.keywords) {
@@ -144,8 +162,9 @@ std::vector<std::pair<const Param*, const Term*>> Elaborator::bind(Scope& scope,
     }
     if (is_bound(*param)) fail_here(call.at, op.name, ": '", word, "' is given twice");
     const bool conditional = value.kind == Term::Kind::kWhen;
-    if (conditional && !flag(scope, value.args[1])) continue;
-    bound.emplace_back(param, conditional ? &value.args[0] : &value);
+    const bool given = !conditional || holds(scope, value);
+    if (!given && value.args.size() < 3) continue;
+    bound.emplace_back(param, !conditional ? &value : &value.args[given ? 0 : 2]);
   }
   return bound;
 }
@@ -166,11 +185,38 @@ void Elaborator::add_argument(Scope& scope, SurfaceCall& call, const OpDef& op, 
       return;
     case Param::Kind::kTensors: {
       const Meaning meaning = evaluate(scope, term);
-      const auto* objects = std::get_if<Objects>(&meaning);
-      if (!objects) fail_here(term.at, what, " wants objects, found the number ", print(term));
-      call.arguments[name] = *objects;
+      const auto* list = std::get_if<List>(&meaning);
+      const auto* objects = list ? &list->items : std::get_if<Objects>(&meaning);
+      if (!objects) {
+        fail_here(term.at, what, " wants objects, found ",
+                  std::holds_alternative<double>(meaning) ? "the number" : describe(meaning), " ",
+                  print(term));
+      }
+      Objects all = call.has(name) ? std::get<Objects>(call.arguments[name]) : Objects{};
+      all.insert(all.end(), objects->begin(), objects->end());
+      call.arguments[name] = std::move(all);
       return;
     }
+    case Param::Kind::kOperand:
+      if (is_numeric(scope, term)) {
+        call.arguments[name] = number(scope, term);
+      } else {
+        const Meaning meaning = evaluate(scope, term);
+        if (const auto* plain = std::get_if<double>(&meaning)) {
+          call.arguments[name] = *plain;
+        } else {
+          const auto* objects = std::get_if<Objects>(&meaning);
+          if (!objects || objects->size() != 1) {
+            fail_here(term.at, what, " must be one object or a number, found ",
+                      objects ? std::to_string(objects->size()) + " objects" : describe(meaning));
+          }
+          call.arguments[name] = objects->front();
+        }
+      }
+      return;
+    case Param::Kind::kAxis:
+      call.arguments[name] = axis(scope, call, op, term);
+      return;
     case Param::Kind::kSize:
       call.arguments[name] = whole_number(scope, term, what);
       // A bare number is no label: there the param says what the axis is.
@@ -192,6 +238,33 @@ void Elaborator::add_argument(Scope& scope, SurfaceCall& call, const OpDef& op, 
       call.arguments[name] = term.word;
       return;
   }
+}
+
+// By its number, from the end where it is negative, or by its label where one axis alone has it.
+int64_t Elaborator::axis(Scope& scope, const SurfaceCall& call, const OpDef& op, const Term& term) {
+  const auto& first = call.arguments.find(op.params[0].name)->second;
+  const auto* several = std::get_if<Objects>(&first);
+  const Type& type = scheme_[several ? several->front() : std::get<Value>(first)].type;
+  const std::string label = axis_label(term);
+  const auto has_label = [&](const Axis& a) { return a.name == label; };
+  const auto found = std::find_if(type.axes.begin(), type.axes.end(), has_label);
+  if (found != type.axes.end() && term.kind != Term::Kind::kNumber) {
+    if (std::count_if(type.axes.begin(), type.axes.end(), has_label) > 1) {
+      fail_here(term.at, op.name, ": ", shape_string(type), " has several axes '", label,
+                "'; say its number, from 0, or from -1 at the end");
+    }
+    return found - type.axes.begin();
+  }
+  const bool literal = term.kind == Term::Kind::kNumber || term.kind == Term::Kind::kNegate;
+  const double at = literal ? number(scope, term) : 0.5;
+  if (std::floor(at) != at || at < -type.rank() || at >= type.rank()) {
+    std::vector<std::string> labels;
+    for (const Axis& a : type.axes) labels.push_back(a.name);
+    fail_here(term.at, op.name, ": wanted an axis of ", shape_string(type),
+              " by its label or by a ", "number from ", -type.rank(), " to ", type.rank() - 1,
+              ", found ", print(term), did_you_mean(label, labels));
+  }
+  return static_cast<int64_t>(at < 0 ? at + type.rank() : at);
 }
 
 void Elaborator::add_default(SurfaceCall& call, const OpDef& op, const Param& param, Position at) {

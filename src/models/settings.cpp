@@ -28,6 +28,12 @@ constexpr NumberFunction kFunctions[] = {
     {"floor", 1, 1, [](const Numbers& n) { return std::floor(n[0]); }},
     {"min", 2, 8, [](const Numbers& n) { return *std::min_element(n.begin(), n.end()); }},
     {"max", 2, 8, [](const Numbers& n) { return *std::max_element(n.begin(), n.end()); }},
+    {"pow", 2, 2, [](const Numbers& n) { return std::pow(n[0], n[1]); }},
+    {"exp", 1, 1, [](const Numbers& n) { return std::exp(n[0]); }},
+    {"log", 1, 1, [](const Numbers& n) { return std::log(n[0]); }},
+    {"abs", 1, 1, [](const Numbers& n) { return std::abs(n[0]); }},
+    {"cos", 1, 1, [](const Numbers& n) { return std::cos(n[0]); }},
+    {"sin", 1, 1, [](const Numbers& n) { return std::sin(n[0]); }},
 };
 
 const NumberFunction* find_function(std::string_view name) {
@@ -64,16 +70,23 @@ std::vector<std::string> number_functions() {
 }
 
 double arithmetic(const Term& binary, double a, double b, std::string_view file) {
-  switch (binary.word[0]) {
-    case '+':
-      return finite(a + b, binary, file);
-    case '-':
-      return finite(a - b, binary, file);
-    case '*':
-      return finite(a * b, binary, file);
-    default:
-      return finite(a / b, binary, file);
-  }
+  const std::string& op = binary.word;
+  if (op == "+") return finite(a + b, binary, file);
+  if (op == "-") return finite(a - b, binary, file);
+  if (op == "*") return finite(a * b, binary, file);
+  if (op == "/") return finite(a / b, binary, file);
+  if (op == "mod") return finite(a - b * std::floor(a / b), binary, file);
+  if (op == "<") return a < b;
+  if (op == "<=") return a <= b;
+  if (op == ">") return a > b;
+  if (op == ">=") return a >= b;
+  if (op == "==") return a == b;
+  if (op == "!=") return a != b;
+  return op == "and" ? a != 0 && b != 0 : a != 0 || b != 0;
+}
+
+size_t chosen(const Term& when, std::string_view file, const Lookup& lookup) {
+  return evaluate_number(when.args[1], file, lookup) != 0 ? 0 : 2;
 }
 
 double evaluate_number(const Term& term, std::string_view file, const Lookup& lookup) {
@@ -86,12 +99,18 @@ double evaluate_number(const Term& term, std::string_view file, const Lookup& lo
       return -evaluate_number(term.args[0], file, lookup);
     case Term::Kind::kBinary: {
       const double a = evaluate_number(term.args[0], file, lookup);
+      if (term.word == "and" && a == 0) return 0;
+      if (term.word == "or" && a != 0) return 1;
       return arithmetic(term, a, evaluate_number(term.args[1], file, lookup), file);
     }
+    case Term::Kind::kNot:
+      return evaluate_number(term.args[0], file, lookup) == 0;
+    case Term::Kind::kWhen:
+      if (term.args.size() < 3) break;  // what it is otherwise is not said
+      return evaluate_number(term.args[chosen(term, file, lookup)], file, lookup);
     case Term::Kind::kCall:
       return call(term, file, lookup);
     case Term::Kind::kText:
-    case Term::Kind::kWhen:
     case Term::Kind::kList:
       break;
   }
@@ -186,7 +205,8 @@ class Resolver {
       return value_of(other.word);
     });
     --chain_;
-    const std::string where = join_parts(file_, ":", entry.at.line, ":", entry.at.column, ": ");
+    const std::string_view file = entry.at.file ? std::string_view(*entry.at.file) : file_;
+    const std::string where = join_parts(file, ":", entry.at.line, ":", entry.at.column, ": ");
     const bool plain = entry.term->kind == Term::Kind::kNumber;
     check(name, entry.is_axis, value, where,
           plain ? shortest(value) : print(*entry.term) + " = " + shortest(value));

@@ -30,13 +30,15 @@ constexpr int64_t kLargestSize = int64_t{1} << 40;
 
 template <class... Parts>
 [[noreturn]] void fail_at(std::string_view file, Position at, const Parts&... parts) {
-  fail(file, ":", at.line, ":", at.column, ": ", parts...);
+  fail(at.file ? std::string_view(*at.file) : file, ":", at.line, ":", at.column, ": ", parts...);
 }
 
-// What a term is that has numbers only: + - * / and sqrt, ceil, floor, min, max. Names are looked
-// up; whatever is no finite number is an Error at its place.
+// What a term is that has numbers only: arithmetic, functions, comparisons (1 or 0), choices. Names
+// are looked up; whatever is no finite number is an Error at its place.
 using Lookup = std::function<double(const Term& name)>;
 double evaluate_number(const Term& term, std::string_view file, const Lookup& lookup);
+// Which operand of `a when condition else b` holds: 0 is a, 2 is b.
+size_t chosen(const Term& when, std::string_view file, const Lookup& lookup);
 double arithmetic(const Term& binary, double a, double b, std::string_view file);
 bool is_number_function(std::string_view name);
 std::vector<std::string> number_functions();

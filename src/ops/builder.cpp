@@ -41,6 +41,15 @@ Value Builder::control(std::string_view path, Type type) {
 
 namespace {
 
+// The sum over an axis that is not the last, which becomes one of size 1.
+Value summed_over(Builder& builder, Value x, int axis) {
+  std::vector<int64_t> order;
+  for (int i = 0; i < builder.type(x).rank(); ++i) order.push_back(i);
+  std::swap(order[axis], order.back());
+  const Value sum = builder.emit("sum", {builder.emit("transpose", {x}, {{"order", order}})});
+  return builder.emit("transpose", {sum}, {{"order", order}});
+}
+
 // The gradient of a body op: one morphism for all wanted operands, or none where the gradient of
 // an operand is that of the output itself.
 void body_grad(GradCall& g) {
@@ -58,7 +67,20 @@ void body_grad(GradCall& g) {
   }
   operands.insert(operands.end(), g.inputs.begin(), g.inputs.end());
 
-  Body grad = differentiate(body, space, g.call.inputs, present, wanted);
+  // The gradient of an operand that is stretched along an inner axis comes out as long as the space
+  // is there, and is summed afterwards; leading axes and the row are summed by the body itself.
+  std::vector<Type> inputs = g.call.inputs;
+  std::vector<std::vector<int>> stretched(inputs.size());
+  for (const int want : wanted) {
+    std::vector<Axis>& axes = inputs[want].axes;
+    for (size_t a = 0; a + 1 < axes.size(); ++a) {
+      const Axis& whole = space[space.size() - axes.size() + a];
+      if (axes[a].size == whole.size) continue;
+      axes[a] = {axes[a].name, whole.size};
+      stretched[want].push_back(static_cast<int>(a));
+    }
+  }
+  Body grad = differentiate(body, space, inputs, present, wanted);
   std::vector<int> rest;
   std::vector<BodyOutput> outputs;
   for (size_t k = 0; k < wanted.size(); ++k) {
@@ -92,7 +114,11 @@ void body_grad(GradCall& g) {
   }
   attrs["body"] = print(grad);
   const std::vector<Value> made = g.builder.emit_all("map", used, std::move(attrs));
-  for (size_t k = 0; k < rest.size(); ++k) g.input_grads[rest[k]] = made[k];
+  for (size_t k = 0; k < rest.size(); ++k) {
+    Value gradient = made[k];
+    for (const int axis : stretched[rest[k]]) gradient = summed_over(g.builder, gradient, axis);
+    g.input_grads[rest[k]] = gradient;
+  }
 }
 
 // Gradients of slices that together are all of an object are the gradient of the object side by

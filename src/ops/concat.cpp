@@ -5,6 +5,7 @@
 #include "ops/axes.h"
 #include "ops/builder.h"
 #include "ops/samples.h"
+#include "ops/surface.h"
 
 namespace adjoint {
 
@@ -64,7 +65,14 @@ std::optional<std::vector<std::vector<int64_t>>> operand_starts(const Scheme& sc
 
 extern const OpDef op_concat = {
     .name = "concat",
-    .summary = "operands side by side along an axis (the first, unless said)",
+    .summary = "operands side by side along an axis",
+    .params = {{"xs", Param::Kind::kTensors}, {"axis", Param::Kind::kAxis, "-1"}},
+    .surface =
+        [](SurfaceCall& call) {
+          const int64_t axis = call.size("axis");
+          return std::vector<Value>{call.builder.emit("concat", call.tensors("xs"),
+                                                      axis ? Attrs{{"axis", axis}} : Attrs{})};
+        },
     .infer = infer,
     .index_map =
         [](const OpCall& call) {

@@ -147,6 +147,7 @@ extern const OpDef op_contract = {
     .name = "contract",
     .summary =
         "a product of two objects summed over the axes that the result lacks, plus an addend",
+    .params = {{"a"}, {"b"}, {"map", Param::Kind::kWord}},
     .infer = infer,
     .index_map = index_map,
     .flops = flops,

@@ -76,6 +76,7 @@ extern const OpDef op_cross_entropy = {
     .takes_padding = true,
     .targets = 1,
     .loss = true,
+    .counted_by = "count_targets",
     .loss_grad = "cross_entropy_grad",
     .loss_with_grad = "cross_entropy_with_grad",
     .samples =

@@ -63,9 +63,11 @@ class SurfaceCall;
 struct Param {
   enum class Kind : uint8_t {
     kTensor,
-    kTensors,
+    kTensors,  // all that are given by position, lists too
     kMaybeTensor,
+    kOperand,  // an object, or a number that becomes an attribute
     kSize,
+    kAxis,  // of the first operand, by its label or its number
     kNumber,
     kFlag,
     kInit,
@@ -123,6 +125,9 @@ struct OpDef {
   int table = -1;     // the operand whose rows the ids of operand 0 choose
   int targets = -1;   // the operand of class ids; the one that `ignore` says counts for nothing
   bool loss = false;  // (sum, count, ...) of a loss of the rows of operand 0
+  // Of an op whose first two results are a term of the loss, (sum, count): the op that gives the
+  // count from operand `targets` alone.
+  std::string_view counted_by = {};
   std::string_view loss_grad = {};       // of a loss: the op that is its gradient,
   std::string_view loss_with_grad = {};  // and the one that is both
   bool attends = false;          // positions read other positions by softmax of their products

@@ -24,7 +24,24 @@ std::vector<Value> shared_table(Builder& b, const Attrs& attrs) {
   return made;
 }
 
-// x[batch, seq, heads*dim] -> split by heads -> turned -> merged again.
+// The numbers that each way of stretching the angles takes.
+Attrs scaling_attrs(const SurfaceCall& call) {
+  const std::string word = call.has("scaling") ? call.word("scaling") : "none";
+  std::vector<std::string_view> numbers;
+  if (word == "none") return {};
+  if (word == "linear") numbers = {"factor"};
+  if (word == "llama3") numbers = {"factor", "low", "high", "original"};
+  if (word == "yarn") numbers = {"factor", "fast", "slow", "original"};
+  if (numbers.empty()) {
+    fail("rotary: scaling is none, linear, llama3 or yarn, found '", word, "'");
+  }
+  Attrs attrs = {{"scaling", word}};
+  for (const std::string_view name : numbers) attrs[std::string(name)] = call.number(name);
+  return attrs;
+}
+
+// x[batch, seq, heads*dim] -> split by heads -> turned -> merged again. Of `dims` numbers a head,
+// the others stay as they are.
 std::vector<Value> surface(SurfaceCall& call) {
   const Type type = call.type("x");
   const int64_t heads = call.size("heads");
@@ -32,15 +49,34 @@ std::vector<Value> surface(SurfaceCall& call) {
   if (heads < 1 || type.dim(2) % (2 * heads) != 0) {
     fail("rotary: a row of ", type.dim(2), " does not split into ", heads, " heads of even size");
   }
+  const int64_t size = type.dim(2) / heads, dims = call.has("dims") ? call.size("dims") : size;
+  if (dims < 2 || dims > size || dims % 2) {
+    fail("rotary: dims must be an even number from 2 to the ", size, " of a head, found ", dims);
+  }
   Builder& b = call.builder;
-  const auto table =
-      shared_table(b, {{"shape", std::vector<int64_t>{type.dim(1), 1, type.dim(2) / heads}},
-                       {"base", call.number("base")}});
+  Attrs angles = scaling_attrs(call);
+  angles["shape"] = std::vector<int64_t>{type.dim(1), 1, dims};
+  angles["base"] = call.number("base");
+  const auto table = shared_table(b, angles);
   const Source source = b.source();
-  b.at({source.path + ".split"}, b.phase(), b.role());
-  const Value split = b.emit("split", {call.tensor("x")}, {{"parts", heads}});
-  b.at({source.path + ".turned"}, b.phase(), b.role());
-  const Value turned = b.emit("rotary", {split, table[0], table[1]});
+  const auto at = [&](std::string_view part) -> Builder& {
+    return b.at({source.path + "." + std::string(part)}, b.phase(), b.role());
+  };
+  const Value split = at("split").emit("split", {call.tensor("x")}, {{"parts", heads}});
+  Value turned = split;
+  if (dims < size) {
+    const auto slice = [&](int64_t start, int64_t count) {
+      return b.emit("slice", {split}, {{"start", start}, {"size", count}});
+    };
+    at("first");
+    const Value first = slice(0, dims);
+    at("rest");
+    const Value rest = slice(dims, size - dims);
+    turned = at("turned").emit("rotary", {first, table[0], table[1]});
+    turned = at("joined").emit("concat", {turned, rest}, {{"axis", int64_t{3}}});
+  } else {
+    turned = at("turned").emit("rotary", {split, table[0], table[1]});
+  }
   b.at(source, b.phase(), b.role());
   return {b.emit("merge", {turned})};
 }
@@ -76,7 +112,17 @@ std::vector<Sample> refused() {
 extern const OpDef op_rotary = {
     .name = "rotary",
     .summary = "pairs of a head turned by angles that grow with the position",
-    .params = {{"x"}, {"heads", Param::Kind::kSize}, {"base", Param::Kind::kNumber, "10000"}},
+    .params = {{"x"},
+               {"heads", Param::Kind::kSize},
+               {"base", Param::Kind::kNumber, "10000"},
+               {"dims", Param::Kind::kSize, "none"},
+               {"scaling", Param::Kind::kWord, "none"},
+               {"factor", Param::Kind::kNumber, "1"},
+               {"low", Param::Kind::kNumber, "1"},
+               {"high", Param::Kind::kNumber, "4"},
+               {"fast", Param::Kind::kNumber, "32"},
+               {"slow", Param::Kind::kNumber, "1"},
+               {"original", Param::Kind::kNumber, "8192"}},
     .surface = surface,
     .body = body,
     .constants = {1, 2},

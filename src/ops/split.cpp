@@ -3,6 +3,7 @@
 #include "ops/axes.h"
 #include "ops/builder.h"
 #include "ops/samples.h"
+#include "ops/surface.h"
 
 namespace adjoint {
 
@@ -27,6 +28,15 @@ extern const OpDef op_split = {
     .name = "split",
     .summary = "the last axis in two: [..., parts*n] -> [..., parts, n]",
     .params = {{"x"}, {"parts", Param::Kind::kSize}},
+    .surface =
+        [](SurfaceCall& call) {
+          const Value made =
+              call.builder.emit("split", {call.tensor("x")}, {{"parts", call.size("parts")}});
+          // The axis is called as the text calls it: split(x, heads).
+          std::vector<Axis>& axes = call.builder.scheme()[made].type.axes;
+          axes[axes.size() - 2].name = call.axis("parts").name;
+          return std::vector<Value>{made};
+        },
     .infer = infer,
     .index_map =
         [](const OpCall& call) {

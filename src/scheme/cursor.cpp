@@ -2,6 +2,8 @@
 
 #include <cctype>
 #include <charconv>
+#include <mutex>
+#include <set>
 
 #include "base/error.h"
 
@@ -10,7 +12,22 @@ namespace adjoint {
 namespace {
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+constexpr std::string_view kOrigin = "#from line ";
+
+// Positions outlive the texts that they speak of; there are few files.
+const std::string* kept(std::string_view file) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> files;
+  const std::lock_guard lock(mutex);
+  return &*files.emplace(file).first;
+}
 }  // namespace
+
+std::string origin_line(std::string_view file, int line) {
+  const std::string of = file.empty() ? "" : " of " + std::string(file);
+  return std::string(kOrigin) + std::to_string(line) + of + "\n";
+}
 
 void Cursor::advance() {
   if (text_[at_++] == '\n') {
@@ -25,13 +42,30 @@ void Cursor::skip_blank() {
   while (!at_end()) {
     const char c = peek();
     if (c == '#') {
-      while (!at_end() && peek() != '\n') advance();
+      skip_comment();
     } else if (c == ' ' || c == '\t' || c == '\r' || (c == '\n' && depth_ > 0)) {
       advance();
     } else {
       return;
     }
   }
+}
+
+void Cursor::skip_comment() {
+  const size_t begin = at_;
+  const bool at_margin = column_ == 1;
+  while (!at_end() && peek() != '\n') advance();
+  std::string_view comment = text_.substr(begin, at_ - begin);
+  if (!at_margin || !comment.starts_with(kOrigin)) return;
+  comment.remove_prefix(kOrigin.size());
+  int line = 0;
+  const char* past = comment.data() + comment.size();
+  const auto [end, error] = std::from_chars(comment.data(), past, line);
+  constexpr std::string_view kOf = " of ";
+  const std::string_view rest(end, static_cast<size_t>(past - end));
+  if (error != std::errc() || (!rest.empty() && !rest.starts_with(kOf))) return;
+  line_ = line - 1;  // the newline that follows makes it `line`
+  origin_ = rest.empty() ? nullptr : kept(rest.substr(kOf.size()));
 }
 
 void Cursor::skip_blank_lines() {
@@ -150,7 +184,7 @@ void Cursor::fail_wanted(std::string_view wanted) {
 }
 
 void Cursor::fail_at(Position where, std::string_view message) const {
-  fail(file_, ":", where.line, ":", where.column, ": ", message);
+  fail(where.file ? *where.file : file_, ":", where.line, ":", where.column, ": ", message);
 }
 
 }  // namespace adjoint

@@ -10,8 +10,14 @@ namespace adjoint {
 // A place in a text. Places never make two parsed things differ.
 struct Position {
   int line = 0, column = 0;
+  const std::string* file = nullptr;  // where the text says that it comes from another file
   bool operator==(const Position&) const { return true; }
 };
+
+// What a text says where a piece of another file begins, and where it goes on itself ("" is the
+// text's own file): the lines that follow count from `line` of `file`. A comment to everyone but
+// the cursor.
+std::string origin_line(std::string_view file, int line);
 
 class Cursor {
  public:
@@ -22,7 +28,7 @@ class Cursor {
   void skip_blank_lines();  // up to the first character of the next line that has something
   bool at_end() const { return at_ >= text_.size(); }
   bool at_line_end();
-  Position position() const { return {line_, column_}; }
+  Position position() const { return {line_, column_, origin_}; }
 
   char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : 0; }
   bool looking_at(std::string_view token);
@@ -48,9 +54,11 @@ class Cursor {
 
  private:
   void advance();
+  void skip_comment();
   std::string found();
   std::string_view text_;
   std::string file_;
+  const std::string* origin_ = nullptr;  // the other file that this piece comes from
   size_t at_ = 0;
   int line_ = 1, column_ = 1, depth_ = 0;
 };

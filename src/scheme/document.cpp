@@ -1,10 +1,15 @@
 // Grammar, in the order of the functions below:
-//   document  = { "axes" settings | "numbers" settings | "preset" name ":" settings | box }
+//   document  = { "axes" settings | "numbers" settings | "preset" name ":" settings
+//               | "use" text | box }
 //   box       = name formal {"," formal} ":" newline { indented statement }
 //   formal    = name [dtype] [ "[" term {"," term} "]" ]
-//   statement = name {"," name} "=" term {"," term}
-// Terms are term.h's.
+//   statement = name {"," name} "=" value {"," value}
+// Terms and values are term.h's. A `use` has been replaced by the text that it names before a
+// document is parsed (models/library.h): of such a piece the boxes are taken, and those settings
+// that the text itself does not have.
 #include "scheme/document.h"
+
+#include <algorithm>
 
 #include "base/text.h"
 
@@ -41,6 +46,8 @@ class DocumentParser {
         settings(document.numbers);
       } else if (in_.accept_word("preset")) {
         preset(document);
+      } else if (in_.accept_word("use")) {
+        in_.fail_at(at, "a text that uses another is read from a file");
       } else {
         box(document);
       }
@@ -57,14 +64,18 @@ class DocumentParser {
       Setting setting;
       setting.at = in_.position();
       setting.name = in_.take_name("the name of a setting");
-      for (const Setting& earlier : into) {
-        if (earlier.name == setting.name) {
-          in_.fail_at(setting.at, "'" + setting.name + "' is set twice");
-        }
-      }
       in_.expect("=", "after the name of a setting");
       setting.value = terms_.whole_product();
-      into.push_back(std::move(setting));
+      const auto earlier = std::find_if(into.begin(), into.end(), [&](const Setting& other) {
+        return other.name == setting.name;
+      });
+      if (earlier == into.end()) {
+        into.push_back(std::move(setting));
+      } else if (earlier->at.file == setting.at.file) {
+        in_.fail_at(setting.at, "'" + setting.name + "' is set twice");
+      } else if (!setting.at.file) {
+        *earlier = std::move(setting);  // the text's own word
+      }
     }
   }
 
@@ -73,19 +84,23 @@ class DocumentParser {
     in_.skip_blank();
     preset.at = in_.position();
     preset.name = in_.take_run("-.", "the name of a preset");
-    if (document.preset(preset.name)) {
+    const bool of_another = preset.at.file != nullptr;
+    if (!of_another && document.preset(preset.name)) {
       in_.fail_at(preset.at, "preset '" + preset.name + "' is written twice");
     }
     in_.expect(":", "after the name of a preset");
     settings(preset.settings);
-    document.presets.push_back(std::move(preset));
+    if (!of_another) document.presets.push_back(std::move(preset));
   }
 
   void box(Document& document) {
     Box box;
     box.at = in_.position();
     box.name = in_.take_name("'axes', 'numbers', 'preset' or the name of a box");
-    if (document.box(box.name)) in_.fail_at(box.at, "box '" + box.name + "' is written twice");
+    const bool is_left_out = box.at.file && box.name == "model";
+    if (!is_left_out && document.box(box.name)) {
+      in_.fail_at(box.at, "box '" + box.name + "' is written twice");
+    }
     do {
       box.formals.push_back(formal());
     } while (in_.accept(","));
@@ -96,7 +111,7 @@ class DocumentParser {
       box.body.push_back(statement());
     }
     if (box.body.empty()) in_.fail_at(box.at, "box '" + box.name + "' has no statement");
-    document.boxes.push_back(std::move(box));
+    if (!is_left_out) document.boxes.push_back(std::move(box));
   }
 
   Formal formal() {
@@ -129,7 +144,7 @@ class DocumentParser {
     } while (in_.accept(","));
     in_.expect("=", "after the names of the results");
     do {
-      statement.values.push_back(terms_.whole_term());
+      statement.values.push_back(terms_.whole_value());
     } while (in_.accept(","));
     in_.expect_line_end();
     return statement;
@@ -141,7 +156,8 @@ class DocumentParser {
 
 std::string print_settings(const std::vector<Setting>& settings) {
   std::string out;
-  for (const Setting& s : settings) out += " " + s.name + "=" + print_inside(s.value, 2);
+  for (const Setting& s : settings)
+    out += " " + s.name + "=" + print_inside(s.value, Binding::kProduct);
   return out + "\n";
 }
 

@@ -12,9 +12,14 @@ constexpr int kMostOperators = 500;
 
 }  // namespace
 
+Term TermParser::whole_value() {
+  operators_ = 0;
+  return value();
+}
+
 Term TermParser::whole_term() {
   operators_ = 0;
-  return term();
+  return sum();
 }
 
 Term TermParser::whole_product() {
@@ -22,21 +27,66 @@ Term TermParser::whole_product() {
   return product();
 }
 
-Term TermParser::binary(char op, Term left, Term right) {
+Term TermParser::binary(std::string_view op, Term left, Term right) {
   if (++operators_ > kMostOperators) in_.fail_at(left.at, "this term is too long");
-  Term term{.kind = Term::Kind::kBinary, .word = std::string(1, op), .at = left.at};
+  Term term{.kind = Term::Kind::kBinary, .word = std::string(op), .at = left.at};
   term.args.push_back(std::move(left));
   term.args.push_back(std::move(right));
   return term;
 }
 
-Term TermParser::term() {
+// a when condition else b
+Term TermParser::value() {
+  Term result = choice();
+  if (!in_.accept_word("when")) return result;
+  Term given{.kind = Term::Kind::kWhen, .at = result.at};
+  given.args.push_back(std::move(result));
+  given.args.push_back(choice());
+  if (!in_.accept_word("else")) return given;
+  if (++nesting_ > kDeepestNesting) in_.fail_at(in_.position(), "this is nested too deeply");
+  given.args.push_back(value());
+  --nesting_;
+  return given;
+}
+
+Term TermParser::choice() {
+  Term left = both();
+  while (in_.accept_word("or")) left = binary("or", std::move(left), both());
+  return left;
+}
+
+Term TermParser::both() {
+  Term left = negation();
+  while (in_.accept_word("and")) left = binary("and", std::move(left), negation());
+  return left;
+}
+
+Term TermParser::negation() {
+  in_.skip_blank();
+  const Position at = in_.position();
+  if (!in_.accept_word("not")) return comparison();
+  if (++nesting_ > kDeepestNesting) in_.fail_at(at, "this is nested too deeply");
+  Term opposite{.kind = Term::Kind::kNot, .at = at};
+  opposite.args.push_back(negation());
+  --nesting_;
+  return opposite;
+}
+
+Term TermParser::comparison() {
+  Term left = sum();
+  for (const char* relation : {"==", "!=", "<=", ">=", "<", ">"}) {
+    if (in_.accept(relation)) return binary(relation, std::move(left), sum());
+  }
+  return left;
+}
+
+Term TermParser::sum() {
   Term left = product();
   while (true) {
     if (in_.accept("+")) {
-      left = binary('+', std::move(left), product());
-    } else if (in_.accept("-")) {
-      left = binary('-', std::move(left), product());
+      left = binary("+", std::move(left), product());
+    } else if (!in_.looking_at("->") && in_.accept("-")) {
+      left = binary("-", std::move(left), product());
     } else {
       return left;
     }
@@ -47,9 +97,11 @@ Term TermParser::product() {
   Term left = factor();
   while (true) {
     if (in_.accept("*")) {
-      left = binary('*', std::move(left), factor());
+      left = binary("*", std::move(left), factor());
     } else if (in_.accept("/")) {
-      left = binary('/', std::move(left), factor());
+      left = binary("/", std::move(left), factor());
+    } else if (in_.accept_word("mod")) {
+      left = binary("mod", std::move(left), factor());
     } else {
       return left;
     }
@@ -68,7 +120,7 @@ Term TermParser::unnested_factor() {
   const Position at = in_.position();
   if (in_.accept("(")) {
     in_.open_bracket();
-    Term inner = term();
+    Term inner = value();
     in_.close_bracket();
     in_.expect(")", "to close the bracket");
     return inner;
@@ -78,7 +130,7 @@ Term TermParser::unnested_factor() {
     in_.open_bracket();
     if (!in_.looking_at("]")) {
       do {
-        list.args.push_back(term());
+        list.args.push_back(value());
       } while (in_.accept(","));
     }
     in_.close_bracket();
@@ -125,47 +177,46 @@ Term TermParser::power() {
 void TermParser::argument(Term& call) {
   in_.skip_blank();
   const Position at = in_.position();
-  Term value = term();
-  if (value.kind == Term::Kind::kName && in_.accept("=")) {
+  Term given = value();
+  if (given.kind == Term::Kind::kName && in_.accept("=")) {
     for (const auto& [word, earlier] : call.keywords) {
-      if (word == value.word) in_.fail_at(at, "'" + word + "' is given twice");
+      if (word == given.word) in_.fail_at(at, "'" + word + "' is given twice");
     }
-    call.keywords.emplace_back(value.word, conditional());
+    call.keywords.emplace_back(given.word, value());
   } else if (!call.keywords.empty()) {
     in_.fail_at(at, "wanted name=value: arguments by position come before arguments by name");
   } else {
-    call.args.push_back(std::move(value));
+    call.args.push_back(std::move(given));
   }
-}
-
-Term TermParser::conditional() {
-  Term value = term();
-  if (!in_.accept_word("when")) return value;
-  Term given{.kind = Term::Kind::kWhen, .at = value.at};
-  given.args.push_back(std::move(value));
-  given.args.push_back(term());
-  return given;
 }
 
 Term parse_term(std::string_view text, std::string_view file) {
   Cursor in(text, file);
-  Term one = TermParser(in).whole_term();
+  Term one = TermParser(in).whole_value();
   in.expect_line_end();
   return one;
 }
 
 namespace {
 
-// Binding strength, so that print writes only the brackets that the grammar needs.
-int strength(const Term& term) {
-  if (term.kind != Term::Kind::kBinary) return 3;
-  return term.word == "+" || term.word == "-" ? 1 : 2;
+// So that print writes only the brackets that the grammar needs.
+Binding binding(const Term& term) {
+  if (term.kind == Term::Kind::kWhen) return Binding::kWhen;
+  if (term.kind == Term::Kind::kNot) return Binding::kNot;
+  if (term.kind != Term::Kind::kBinary) return Binding::kFactor;
+  if (term.word == "or") return Binding::kOr;
+  if (term.word == "and") return Binding::kAnd;
+  if (term.word == "+" || term.word == "-") return Binding::kSum;
+  const bool multiplies = term.word == "*" || term.word == "/" || term.word == "mod";
+  return multiplies ? Binding::kProduct : Binding::kComparison;
 }
+
+Binding above(Binding binding) { return static_cast<Binding>(static_cast<int>(binding) + 1); }
 
 }  // namespace
 
-std::string print_inside(const Term& term, int at_least) {
-  return strength(term) >= at_least ? print(term) : "(" + print(term) + ")";
+std::string print_inside(const Term& term, Binding at_least) {
+  return binding(term) >= at_least ? print(term) : "(" + print(term) + ")";
 }
 
 std::string print(const Term& term) {
@@ -177,14 +228,22 @@ std::string print(const Term& term) {
     case Term::Kind::kName:
       return term.word;
     case Term::Kind::kNegate:
-      return "-" + print_inside(term.args[0], 3);
+      return "-" + print_inside(term.args[0], Binding::kFactor);
+    case Term::Kind::kNot:
+      return "not " + print_inside(term.args[0], Binding::kNot);
     case Term::Kind::kBinary: {
-      const int own = strength(term);
-      const std::string op = own == 1 ? " " + term.word + " " : term.word;
-      return print_inside(term.args[0], own) + op + print_inside(term.args[1], own + 1);
+      const Binding own = binding(term);
+      const bool tight = term.word == "*" || term.word == "/";
+      const std::string op = tight ? term.word : " " + term.word + " ";
+      // Comparisons do not chain.
+      const Binding left = own == Binding::kComparison ? above(own) : own;
+      return print_inside(term.args[0], left) + op + print_inside(term.args[1], above(own));
     }
-    case Term::Kind::kWhen:
-      return print(term.args[0]) + " when " + print(term.args[1]);
+    case Term::Kind::kWhen: {
+      const std::string given = print_inside(term.args[0], Binding::kOr) + " when " +
+                                print_inside(term.args[1], Binding::kOr);
+      return term.args.size() < 3 ? given : given + " else " + print(term.args[2]);
+    }
     case Term::Kind::kCall:
     case Term::Kind::kList:
       break;

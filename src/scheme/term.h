@@ -11,14 +11,14 @@
 
 namespace adjoint {
 
-// 3*hidden, normal(0.02), block^layers(dropout(x)), x + y; and, as an argument by name,
-// `wte when tied`: given if the condition holds, else as if it were not written. Functors take
-// lists too: [2, 5].
+// 3*hidden, normal(0.02), block^layers(dropout(x)), x + y, l mod 2 == 0, `a when tied else b`; and,
+// as an argument by name, `wte when tied`: given if the condition holds, else as if it were not
+// written. Functors take lists too: [2, 5].
 struct Term {
-  enum class Kind : uint8_t { kNumber, kName, kText, kCall, kBinary, kNegate, kWhen, kList };
+  enum class Kind : uint8_t { kNumber, kName, kText, kCall, kBinary, kNegate, kNot, kWhen, kList };
   Kind kind = Kind::kNumber;
   double number = 0;
-  std::string word = {};        // name, text, callee, or + - * /
+  std::string word = {};        // name, text, callee, or + - * / mod < <= > >= == != and or
   std::vector<Term> args = {};  // operands of any kind
   std::vector<std::pair<std::string, Term>> keywords = {};
   std::vector<Term> repeat = {};  // f^L: none or one
@@ -28,31 +28,43 @@ struct Term {
 
 Term parse_term(std::string_view text, std::string_view file);
 std::string print(const Term& term);
-// With brackets if it binds less than `at_least`: 1 any term, 2 a product, 3 a factor.
-std::string print_inside(const Term& term, int at_least);
+
+// How strongly a term holds together, weakest first.
+enum class Binding : uint8_t { kWhen, kOr, kAnd, kNot, kComparison, kSum, kProduct, kFactor };
+// With brackets if it binds less than `at_least`.
+std::string print_inside(const Term& term, Binding at_least);
 
 // Reads terms from a cursor:
-//   term     = product { ("+" | "-") product };  product = factor { ("*" | "/") factor }
-//   factor   = number | text | "-" factor | "(" term ")" | "[" term {"," term} "]"
-//            | name [ ["^" power] "(" argument {"," argument} ")" ]
-//   argument = term | name "=" term [ "when" term ]
+//   value      = choice [ "when" choice [ "else" value ] ]
+//   choice     = both { "or" both };  both = negation { "and" negation }
+//   negation   = "not" negation | sum [ ("<" | "<=" | ">" | ">=" | "==" | "!=") sum ]
+//   sum        = product { ("+" | "-") product }
+//   product    = factor { ("*" | "/" | "mod") factor }
+//   factor     = number | text | "-" factor | "(" value ")" | "[" value {"," value} "]"
+//              | name [ ["^" power] "(" argument {"," argument} ")" ]
+//   argument   = value | name "=" value
 class TermParser {
  public:
   explicit TermParser(Cursor& in) : in_(in) {}
 
-  // A term, or a product, that is no part of another.
+  // A value, a sum or a product that is no part of another.
+  Term whole_value();
   Term whole_term();
   Term whole_product();
 
  private:
-  Term binary(char op, Term left, Term right);
-  Term term();
+  Term binary(std::string_view op, Term left, Term right);
+  Term value();
+  Term choice();
+  Term both();
+  Term negation();
+  Term comparison();
+  Term sum();
   Term product();
   Term factor();
   Term unnested_factor();
   Term power();
   void argument(Term& call);
-  Term conditional();
 
   Cursor& in_;
   int nesting_ = 0, operators_ = 0;

@@ -72,7 +72,7 @@ functor idea(n, rank = 16, rate = 0.5: number, how = sqrt: count | sqrt | block,
   const Condition& kept = f.objects[0].choices[0].when;
   ASSERT_EQ(kept.parts.size(), 2u);
   EXPECT_EQ(kept.parts[0].parts[0].relation, "==");
-  EXPECT_EQ(kept.parts[0].parts[0].mod.size(), 1u);
+  EXPECT_EQ(print(kept.parts[0].parts[0].terms[0]), "l mod k");
   EXPECT_EQ(kept.parts[1].parts[0].kind, Condition::Kind::kIn);
 
   ASSERT_EQ(f.objects[1].selector.size(), 2u);

@@ -304,5 +304,96 @@ TEST(Elaborate, FrozenParametersAreSaidInTheText) {
                Error);
 }
 
+TEST(Elaborate, ARepetitionKnowsItsNumber) {
+  const Scheme s = elaborate_text(
+      with_axes("half x:\n  y = linear(x, hidden, init=normal(1/(l + 1)), name=w)\n"
+                "step x:\n"
+                "  y = half(x) when l mod 2 == 0 else gelu(x, approximate=none when l > 2)\n"
+                "  width = 3 when l == 1 else 4\n"
+                "  z = linear(y, width)\n"
+                "  y = linear(z, hidden)\n"
+                "model x f32[batch, hidden]:\n  y = step^4(x)\n"));
+  EXPECT_EQ(object_at(s, "step[0].half.w.weight").init->scale, 1);
+  EXPECT_DOUBLE_EQ(object_at(s, "step[2].half.w.weight").init->scale, 1.0 / 3);
+  EXPECT_FALSE(s.find({"step[1].half.w.weight"}));
+  EXPECT_EQ(call_at(s, "step[1].gelu#1").attrs.at("approximate"), Attr{std::string("tanh")});
+  EXPECT_EQ(call_at(s, "step[3].gelu#1").attrs.at("approximate"), Attr{std::string("none")});
+  EXPECT_EQ(object_at(s, "step[1].linear#1.weight").type.dim(0), 3);
+  EXPECT_EQ(object_at(s, "step[2].linear#1.weight").type.dim(0), 4);
+}
+
+TEST(Elaborate, CallsMayShareTheirWeights) {
+  const Scheme s = elaborate_text(
+      with_axes("mix x:\n  y = linear(x, hidden, name=w) * param(hidden, init=ones, name=g)\n"
+                "pair x:\n  x = mix(x, name=a)\n  x = mix(x, weights=a)\n"
+                "model x f32[batch, hidden]:\n"
+                "  x = mix^3(x, weights=one)\n"
+                "  x = pair^2(x)\n"
+                "  x = pair^2(x, weights=pair)\n"));
+  EXPECT_EQ(paths_of(s, Role::kParameter),
+            (Strings{"mix[0].w.weight", "mix[0].w.bias", "mix[0].g", "pair[0].a.w.weight",
+                     "pair[0].a.w.bias", "pair[0].a.g", "pair[1].a.w.weight", "pair[1].a.w.bias",
+                     "pair[1].a.g"}));
+  const auto weight = [&](const char* call) { return call_at(s, call).inputs[1]; };
+  EXPECT_EQ(weight("mix[2].w"), *s.find({"mix[0].w.weight"}));
+  EXPECT_EQ(weight("pair[1].mix#2.w"), *s.find({"pair[1].a.w.weight"}));
+  EXPECT_EQ(weight("pair#2[1].a.w"), *s.find({"pair[1].a.w.weight"}));
+  EXPECT_EQ(weight("pair#2[1].mix#2.w"), *s.find({"pair[1].a.w.weight"}));
+}
+
+TEST(Elaborate, ARepeatedBoxGathersAndDealsOut) {
+  const Scheme s =
+      elaborate_text(with_axes("down x:\n  y = linear(x, hidden)\n  x, kept = y, relu(y)\n"
+                               "up x, kept, first:\n  x = x + kept*first\n"
+                               "model x f32[batch, hidden]:\n"
+                               "  y, kept = down^3(x)\n"
+                               "  y = up^3(y, reverse(kept), x)\n"
+                               "  z = concat(kept, x, axis=-1)\n"
+                               "  y, z, last = y, z, item(kept, 2)\n"));
+  const auto kept = [&](int i) {
+    return call_at(s, "down[" + std::to_string(i) + "].relu#1").outputs[0];
+  };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(call_at(s, "up[" + std::to_string(i) + "].mul#1").inputs,
+              (std::vector<Value>{kept(2 - i), s.inputs[0]}));
+  }
+  EXPECT_EQ(call_at(s, "concat#1").inputs,
+            (std::vector<Value>{kept(0), kept(1), kept(2), s.inputs[0]}));
+  EXPECT_EQ(s.outputs.back(), kept(2));
+  EXPECT_EQ(s.outputs.size(), 3u);
+}
+
+TEST(Elaborate, AFreeParameterIsCalledLikeItsStatement) {
+  const Scheme s =
+      elaborate_text(with_axes("step x:\n"
+                               "  gain = param(hidden, init=ones)\n"
+                               "  shared = param(2, heads, frozen=yes)\n"
+                               "  x = x*gain + param(hidden, init=normal(0.5), name=shift)\n"
+                               "model x f32[batch, hidden]:\n  y = step^2(x)\n"));
+  EXPECT_EQ(to_string(object_at(s, "step[1].gain").type), "f32[hidden=8]");
+  EXPECT_EQ(object_at(s, "step[1].gain").init->kind, Init::Kind::kOnes);
+  EXPECT_EQ(to_string(object_at(s, "step[0].shared").type), "f32[n0=2, heads=2]");
+  EXPECT_TRUE(object_at(s, "step[0].shared").frozen);
+  EXPECT_FALSE(object_at(s, "step[0].shift").frozen);
+  EXPECT_EQ(parse_scheme(print(s)), s);
+}
+
+// One count, and nothing beside the sum, where all terms count the same targets.
+TEST(Elaborate, TermsOfALossThatCountAlike) {
+  const std::string head =
+      "axes vocab=5 context=4\nmodel x f32[batch, seq, vocab], t[batch, seq]:\n";
+  const Scheme alike =
+      elaborate_text(head + "  loss = 2*(cross_entropy(x, t) + 0.5*average(max(x), t))\n");
+  ASSERT_EQ(alike.outputs.size(), 2u);
+  EXPECT_EQ(alike.outputs[1], call_at(alike, "cross_entropy#1").outputs[1]);
+  const Scheme apart =
+      elaborate_text(head + "  loss = cross_entropy(x, t) + average(max(x), t, ignore=3)\n");
+  int counts = 0;
+  for (const Morphism& m : apart.morphisms) counts += m.op == "count_targets";
+  EXPECT_EQ(counts, 2);
+  const Scheme single = elaborate_text(head + "  loss = cross_entropy(x, t)\n");
+  EXPECT_EQ(single.morphisms.size(), 1u);
+}
+
 }  // namespace
 }  // namespace adjoint

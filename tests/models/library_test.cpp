@@ -230,5 +230,57 @@ TEST(Library, UnknownModelsAreRefusedWithTheNearestName) {
   EXPECT_TRUE(has(error_text([] { find_model(""); }), "there is no model ''"));
 }
 
+// A text may use the boxes of another: its settings and its model are the text's own.
+TEST(Library, BoxesMayStandInFilesOfTheirOwn) {
+  const TempFolder folder;
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+    return (folder / name).string();
+  };
+  write("deep.scheme", "numbers slope=2\ndeep x:\n  y = slope*x\n");
+  write("parts.scheme",
+        "axes hidden=3 unused=7\n"
+        "use \"deep.scheme\"\n"
+        "half x:\n  y = deep(linear(x, hidden))\n"
+        "wrong x:\n  y = no_such_op(x)\n"
+        "model x:\n  y = x\n");
+  const std::string main = write("main.scheme",
+                                 "use \"parts.scheme\"  # half\n"
+                                 "use \"deep.scheme\"\n"
+                                 "axes hidden=5\n"
+                                 "preset bad:\n"
+                                 "model x f32[batch, hidden]:\n  y = deep(half(x))\n");
+  const ModelText text = find_model(main);
+  // The text is whole by itself: a run saves it, and it is read back under another name.
+  for (const char* file : {main.c_str(), "saved.scheme"}) {
+    const Scheme s = elaborate(parse_document(text.text, file), file, {});
+    EXPECT_EQ(to_string(object_at(s, "half.linear#1.weight").type), "f32[hidden=5, hidden=5]");
+    EXPECT_EQ(call_at(s, "half.deep.scale#1").attrs.at("by"), Attr{2.0});
+  }
+  // Mistakes are told where they are.
+  const auto said = [&](const std::string& body) {
+    const std::string path = write("wrong.scheme", body);
+    return error_text([&] {
+      const ModelText wrong = find_model(path);
+      elaborate(parse_document(wrong.text, wrong.file), wrong.file, {});
+    });
+  };
+  const std::string inner =
+      said("use \"parts.scheme\"\nmodel x f32[batch, hidden]:\n  y = wrong(x)\n");
+  EXPECT_TRUE(has(inner, "parts.scheme:6:7: no_such_op: ")) << inner;
+  const std::string outer =
+      said("use \"parts.scheme\"\nmodel x f32[batch, hidden]:\n  y = hlaf(x)\n");
+  EXPECT_TRUE(has(outer, "wrong.scheme:3:7: hlaf: ")) << outer;
+  EXPECT_TRUE(has(outer, "did you mean 'half'?")) << outer;
+  EXPECT_TRUE(
+      has(said("use \"none.scheme\"\nmodel x:\n  y = x\n"), "wrong.scheme:1:1: there is no file"));
+  EXPECT_TRUE(has(said("use parts\nmodel x:\n  y = x\n"), "wrong.scheme:1:1: wanted use \""));
+  EXPECT_TRUE(has(said("use \"wrong.scheme\"\nmodel x:\n  y = x\n"), "uses itself"));
+  EXPECT_TRUE(has(said("half x:\n  y = x\nuse \"parts.scheme\"\nmodel x:\n  y = x\n"),
+                  "parts.scheme:3:1: box 'half' is written twice"));
+  // One of ours.
+  EXPECT_EQ(said("use \"llama.scheme\"\nmodel x f32[batch, seq, hidden]:\n  y = block(x)\n"), "");
+}
+
 }  // namespace
 }  // namespace adjoint

@@ -31,6 +31,10 @@ TEST(Term, BindsAsPeopleExpect) {
   is("a - -1", binary("-", name("a"), negate(number(1))));
   is("sqrt(2*n)", call("sqrt", {binary("*", number(2), name("n"))}));
   is("f()", call("f", {}));
+  is("a < b + c and d",
+     binary("and", binary("<", name("a"), binary("+", name("b"), name("c"))), name("d")));
+  is("a or b and c", binary("or", name("a"), binary("and", name("b"), name("c"))));
+  is("a mod b*c", binary("*", binary("mod", name("a"), name("b")), name("c")));
   is("\"a b\"", {.kind = Term::Kind::kText, .word = "a b"});
 
   Term repeated = call("block", {name("x")});
@@ -66,7 +70,17 @@ TEST(Term, PrintsOnlyTheBracketsItNeeds) {
                            "1e-05",
                            "1e+22",
                            "\"a text\"",
-                           "f(g(h()), -x)"}) {
+                           "f(g(h()), -x)",
+                           "l mod 2 == 0",
+                           "(a == b) == c",
+                           "a mod (b mod c)*d",
+                           "a < b and not c >= d or e != f",
+                           "(a or b) and c",
+                           "not (a and b)",
+                           "x when l < 2 else y when l == 3 else z",
+                           "(x when a else y) + 1",
+                           "x when (a when b else c) else d",
+                           "f(x when a else y, z=w when b)"}) {
     EXPECT_EQ(print(parse_term(text, "t")), text);
   }
 }
@@ -187,10 +201,13 @@ TEST(Document, Refusals) {
       {"model x:\n  y = f(a=1, a=2)\n", "a:2:14: 'a' is given twice"},
       {"model x:\n  y = f(a=1, x)\n", "a:2:14: wanted name=value"},
       {"model x:\n  y = f(1=2)\n", "a:2:10: wanted ')' or ',' after an argument, found '='"},
-      {"model x:\n  y = f(x when z)\n",
-       "a:2:11: wanted ')' or ',' after an argument, found 'when'"},
+      {"model x:\n  y = f(x when z otherwise y)\n",
+       "a:2:18: wanted ')' or ',' after an argument, found 'otherwise'"},
       {"model x:\n  y = f(a=x when)\n", "a:2:17: wanted a name, a number or '(', found ')'"},
-      {"model x:\n  y = x when z\n", "a:2:9: wanted the end of the line, found 'when'"},
+      {"model x:\n  y = x when z else\n", "a:2:20: wanted a name, a number or '('"},
+      {"model x:\n  y = x < 2 < 3\n", "a:2:13: wanted the end of the line, found '<'"},
+      {"model x:\n  y = not\n", "a:2:10: wanted a name, a number or '('"},
+      {"model x:\n  y = x and\n", "a:2:12: wanted a name, a number or '('"},
       {"model x:\n  y = \"a\n", "a:2:9: wanted '\"' to end the text, found the end of the line"},
       {"model x:\n  y = @\n", "a:2:7: wanted a name, a number or '(', found '@'"},
   };
@@ -213,6 +230,8 @@ TEST(Document, RefusesWhatWouldEndTheStack) {
   EXPECT_TRUE(has(said(many("f(", 100000)), "nested too deeply"));
   EXPECT_TRUE(has(said(many("-", 100000)), "nested too deeply"));
   EXPECT_TRUE(has(said(many("f^(", 100000)), "nested too deeply"));
+  EXPECT_TRUE(has(said(many("not ", 100000)), "nested too deeply"));
+  EXPECT_TRUE(has(said(many("x when y else ", 100000)), "nested too deeply"));
   EXPECT_TRUE(has(said(many("x+", 100000) + "x"), "too long"));
   EXPECT_TRUE(has(said(many("(", 150) + "x" + many("+x+x+x+x+x*x)", 150)), "too long"));
   EXPECT_EQ(said(many("x+", 400) + "x"), "");

@@ -23,6 +23,9 @@ extern const Kernel cuda_part_counter = {.op = "part_counter", .prepare = part_c
 extern const Kernel cuda_route = {.op = "route", .prepare = route_cuda};
 extern const Kernel cuda_slice = {.op = "slice", .prepare = slice_cuda};
 extern const Kernel cuda_split = {.op = "split", .prepare = reshape_cuda};
+extern const Kernel cuda_squeeze = {.op = "squeeze", .prepare = reshape_cuda};
 extern const Kernel cuda_top_k = {.op = "top_k", .prepare = top_k_cuda};
+extern const Kernel cuda_transpose = {.op = "transpose", .prepare = transpose_cuda};
+extern const Kernel cuda_unsqueeze = {.op = "unsqueeze", .prepare = reshape_cuda};
 
 }  // namespace adjoint

@@ -47,6 +47,13 @@ Launch slice_cuda(const KernelCall& call, const Pointers& at) {
                    at.out[0], at.stream);
 }
 
+Launch transpose_cuda(const KernelCall& call, const Pointers& at) {
+  Strides moved;
+  for (const int64_t from : call.call.list("order")) moved.push_back(call.in_strides[0][from]);
+  return copy_cuda(call.outputs[0], moved, at.in[0], call.outputs[0], call.out_strides[0],
+                   at.out[0], at.stream);
+}
+
 // Padding is moved along where both are dense: one stretch of bytes crosses the bus at once.
 Launch move_cuda(const KernelCall& call, const Pointers& at) {
   Type whole = call.call.inputs[0];

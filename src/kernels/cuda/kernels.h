@@ -16,7 +16,8 @@ Launch embed_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch pad_cuda(const KernelCall& call, const Pointers& at);
 Launch slice_cuda(const KernelCall& call, const Pointers& at);
 Launch move_cuda(const KernelCall& call, const Pointers& at);
-Launch reshape_cuda(const KernelCall& call, const Pointers& at);  // split and merge
+Launch reshape_cuda(const KernelCall& call, const Pointers& at);  // split, merge and their like
+Launch transpose_cuda(const KernelCall& call, const Pointers& at);
 Launch part_cuda(const KernelCall& call, const Pointers& at);
 Launch part_counter_cuda(const KernelCall& call, const Pointers& at);
 Launch top_k_cuda(const KernelCall& call, const Pointers& at);

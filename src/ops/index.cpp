@@ -1,0 +1,50 @@
+// 0, 1, 2, ... along one axis of an object, with axes of size 1 behind it: what masks and biases by
+// position are made of. It is no larger than the axis, and depends on nothing.
+#include "base/error.h"
+#include "ops/samples.h"
+#include "ops/shape_attr.h"
+#include "ops/surface.h"
+
+namespace adjoint {
+
+extern const OpDef op_index = {
+    .name = "index",
+    .summary = "0, 1, 2, ... along an axis of x, to be stretched over the others",
+    .params = {{"x"}, {"axis", Param::Kind::kAxis}},
+    .surface =
+        [](SurfaceCall& call) {
+          const Type& x = call.type("x");
+          const int64_t axis = call.size("axis");
+          std::vector<int64_t> shape(x.rank() - axis, 1);
+          shape[0] = x.dim(static_cast<int>(axis));
+          return std::vector<Value>{call.builder.emit("index", {}, {{"shape", shape}})};
+        },
+    .body =
+        [](const OpCall& call) {
+          const std::vector<int64_t> shape = call.list("shape");
+          if (shape.empty()) fail("index: wants an axis");
+          for (size_t i = 1; i < shape.size(); ++i) {
+            if (shape[i] != 1) fail("index: counts along the first axis, the others have size 1");
+          }
+          Body body;
+          const Expr at = index_along(body, static_cast<int>(shape.size()) - 1);
+          body.outputs = {{.node = at.node, .dtype = dtype_attr(call)}};
+          return body;
+        },
+    .space = shape_attr,
+    .differentiable = false,
+    .says_dtype = true,
+    .samples =
+        [] {
+          return std::vector<Sample>{
+              {.inputs = {}, .attrs = {{"shape", std::vector<int64_t>{7}}}},
+              {.inputs = {}, .attrs = {{"shape", std::vector<int64_t>{5, 1, 1}}}}};
+        },
+    .refused =
+        [] {
+          return std::vector<Sample>{
+              {.inputs = {}}, {.inputs = {}, .attrs = {{"shape", std::vector<int64_t>{5, 2}}}}};
+        },
+};
+
+}  // namespace adjoint
