@@ -2,9 +2,14 @@
 // object between blocks: such an object is a cut. The pieces between cuts are compared as schemes,
 // names and keys apart, and the longest repetition among them is the chain. Linear in the scheme
 // but for the comparison of periods, which is quadratic in the number of cuts.
+//
+// Blocks that differ, every other one with a window say, or that skip past each other, repeat in
+// nothing but the text: sources keep the number of each repetition. Where that tells more blocks
+// than the pieces do, it is believed.
 #include "analysis/structure.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "analysis/totals.h"
@@ -53,18 +58,22 @@ class ChainFinder {
 
   Chain run() {
     from_data_ = depends_on_data(scheme_);
+    carries_ = carriers();
+    last_read_.assign(scheme_.objects.size(), 0);
+    for (size_t k = 0; k < forward_.size(); ++k) {
+      for (const Value in : scheme_.morphisms[forward_[k]].inputs) last_read_[in] = k + 1;
+    }
     find_cuts();
     Chain chain;
     chain.block_of.assign(scheme_.objects.size(), -1);
     chain.block_of_morphism.assign(scheme_.morphisms.size(), -1);
-    if (cuts_.size() < 3) return chain;
-    for (size_t k = 0; k + 1 < cuts_.size(); ++k) {
-      pieces_.push_back(piece(cuts_[k].at, cuts_[k + 1].at, cuts_[k].state));
+    std::vector<Cut> found = between_equal_pieces();
+    if (std::vector<Cut> told = between_repetitions(); told.size() > found.size()) {
+      found = std::move(told);
     }
-    const std::vector<size_t> bounds = block_bounds(0, pieces_.size());
-    if (bounds.size() < 3) return chain;
-    for (const size_t b : bounds) chain.states.push_back(cuts_[b].state);
-    name_blocks(chain, bounds);
+    if (found.size() < 3) return chain;
+    for (const Cut& cut : found) chain.states.push_back(cut.state);
+    name_blocks(chain, found);
     return chain;
   }
 
@@ -95,15 +104,114 @@ class ChainFinder {
     return carries;
   }
 
-  void find_cuts() {
-    const std::vector<bool> carries = carriers();
-    std::vector<size_t> last_read(scheme_.objects.size(), 0);
-    for (size_t k = 0; k < forward_.size(); ++k) {
-      for (const Value in : scheme_.morphisms[forward_[k]].inputs) last_read[in] = k + 1;
+  std::vector<Cut> between_equal_pieces() {
+    std::vector<Cut> found;
+    if (cuts_.size() < 3) return found;
+    for (size_t k = 0; k + 1 < cuts_.size(); ++k) {
+      pieces_.push_back(piece(cuts_[k].at, cuts_[k + 1].at, cuts_[k].state));
     }
+    for (const size_t b : block_bounds(0, pieces_.size())) found.push_back(cuts_[b]);
+    return found;
+  }
+
+  // stage[1].block[0].linear#2: "stage[1]" is what it repeats at depth 1, "stage[1].block[0]" at
+  // depth 2, and nothing at depth 3.
+  static std::string_view repetition(std::string_view path, int depth) {
+    size_t end = 0;
+    for (int d = 0; d < depth; ++d) {
+      end = path.find(']', end);
+      if (end == path.npos) return {};
+      ++end;
+    }
+    return path.substr(0, end);
+  }
+
+  // Consecutive morphisms of one repetition: [first, last) of the forward ones.
+  struct Stretch {
+    std::string_view label;
+    size_t first, last;
+    int64_t weight;
+  };
+
+  std::vector<Stretch> stretches(int depth) const {
+    std::vector<Stretch> all;
+    for (size_t k = 0; k < forward_.size(); ++k) {
+      const Morphism& m = scheme_.morphisms[forward_[k]];
+      if (!carries_[m.outputs[0]]) continue;  // constants and counts are nobody's
+      std::string_view label;
+      for (int d = depth; label.empty() && d > 0; --d) label = repetition(m.source.path, d);
+      if (all.empty() || all.back().label != label) all.push_back({label, k, k + 1, 0});
+      all.back().last = k + 1;
+      ++all.back().weight;
+    }
+    return all;
+  }
+
+  // The heaviest run of stretches that all have a label, at the depth at which most of the text is.
+  std::vector<Cut> between_repetitions() const {
+    const auto heaviest_run = [](const std::vector<Stretch>& all) {
+      std::vector<Stretch> best, run;
+      const auto weight = [](const std::vector<Stretch>& some) {
+        int64_t sum = 0;
+        for (const Stretch& s : some) sum += s.weight;
+        return sum;
+      };
+      for (size_t i = 0; i <= all.size(); ++i) {
+        if (i < all.size() && !all[i].label.empty()) {
+          run.push_back(all[i]);
+        } else {
+          if (weight(run) > weight(best)) best = run;
+          run.clear();
+        }
+      }
+      return best;
+    };
+    const auto weight_at = [](const std::vector<Stretch>& run, int depth) {
+      int64_t sum = 0;
+      for (const Stretch& s : run) {
+        sum += std::count(s.label.begin(), s.label.end(), ']') == depth ? s.weight : 0;
+      }
+      return sum;
+    };
+    std::vector<Stretch> run = heaviest_run(stretches(1));
+    for (int depth = 2; depth <= 4; ++depth) {
+      const std::vector<Stretch> inner = heaviest_run(stretches(depth));
+      if (2 * weight_at(inner, depth) < weight_at(run, depth - 1)) break;
+      run = inner;
+    }
+    std::vector<Cut> found;
+    for (size_t b = 0; b <= run.size() && !run.empty(); ++b) {
+      const size_t at = b < run.size() ? run[b].first : run.back().last;
+      const size_t next = b < run.size() ? run[b].last : forward_.size();
+      const auto state = state_before(at, next);
+      if (!state || (!found.empty() && found.back().state == *state)) return {};
+      found.push_back({*state, at});
+    }
+    return found;
+  }
+
+  // What was made last of all that is made before `at` and read in [at, next): a block's state, and
+  // none of those that skip past it.
+  std::optional<Value> state_before(size_t at, size_t next) const {
+    std::vector<bool> wanted(scheme_.objects.size(), false);
+    for (size_t k = at; k < next; ++k) {
+      for (const Value in : scheme_.morphisms[forward_[k]].inputs) wanted[in] = true;
+    }
+    for (size_t k = at; k-- > 0;) {
+      for (const Value out : scheme_.morphisms[forward_[k]].outputs) {
+        if (wanted[out] && carries_[out] && scheme_[out].type.rank() > 0) return out;
+      }
+    }
+    for (const Value in : scheme_.inputs) {
+      if (wanted[in] && carries_[in]) return in;
+    }
+    return std::nullopt;
+  }
+
+  void find_cuts() {
     std::vector<Value> open;
     for (const Value in : scheme_.inputs) {
-      if (carries[in] && last_read[in] > 0) open.push_back(in);
+      if (carries_[in] && last_read_[in] > 0) open.push_back(in);
     }
     const auto note = [&](size_t before) {
       if (open.size() != 1) return;
@@ -113,9 +221,9 @@ class ChainFinder {
     note(0);
     for (size_t k = 0; k < forward_.size(); ++k) {
       for (const Value out : scheme_.morphisms[forward_[k]].outputs) {
-        if (carries[out] && last_read[out] > k + 1) open.push_back(out);
+        if (carries_[out] && last_read_[out] > k + 1) open.push_back(out);
       }
-      std::erase_if(open, [&](Value v) { return last_read[v] <= k + 1; });
+      std::erase_if(open, [&](Value v) { return last_read_[v] <= k + 1; });
       note(k + 1);
     }
   }
@@ -264,10 +372,10 @@ class ChainFinder {
     return by_path;
   }
 
-  void name_blocks(Chain& chain, const std::vector<size_t>& bounds) const {
+  void name_blocks(Chain& chain, const std::vector<Cut>& cuts) const {
     std::unordered_map<std::string, int> by_path;
-    for (size_t b = 0; b + 1 < bounds.size(); ++b) {
-      for (size_t k = cuts_[bounds[b]].at; k < cuts_[bounds[b + 1]].at; ++k) {
+    for (size_t b = 0; b + 1 < cuts.size(); ++b) {
+      for (size_t k = cuts[b].at; k < cuts[b + 1].at; ++k) {
         const Morphism& m = scheme_.morphisms[forward_[k]];
         if (!from_data_[m.outputs[0]]) continue;
         chain.block_of_morphism[forward_[k]] = static_cast<int>(b);
@@ -299,7 +407,8 @@ class ChainFinder {
 
   const Scheme& scheme_;
   std::vector<int> forward_;  // morphisms
-  std::vector<bool> from_data_;
+  std::vector<bool> from_data_, carries_;
+  std::vector<size_t> last_read_;  // per object: the place after its last reader
   std::vector<Cut> cuts_;
   std::vector<Piece> pieces_;
 };

@@ -11,7 +11,8 @@ namespace adjoint {
 
 // The chain: states[0] enters the first block and states[l] leaves the l-th, so there is one state
 // more than there are blocks. A state is an object that everything on its way to the loss passes
-// through; blocks are the pieces between states that repeat. Empty where nothing repeats.
+// through, or all but what skips past some blocks; blocks are the pieces between states that
+// repeat. Empty where nothing repeats.
 struct Chain {
   std::vector<Value> states = {};
   // Per morphism, of every phase, and per object: its block counted from 0; -1 outside the chain.
