@@ -4,7 +4,7 @@
 // Repeating a box is a scan. Of its operands, the first are carried: they are what the repetition
 // before gave. A list is dealt out, one object to each repetition. Operands that the box does not
 // give back go to every repetition as they are, and what it gives beyond its operands is gathered
-// in a list.
+// in a list; losses are added up.
 #include <algorithm>
 
 #include "base/text.h"
@@ -86,6 +86,7 @@ Elaborator::Meaning Elaborator::repeat_box(Scope& scope, const Term& call, const
   if (one) std::erase_if(own.keywords, [](const auto& k) { return k.first == "weights"; });
   const std::string owner = weights_for(scope, own, path);
   std::vector<List> gathered;
+  std::vector<Loss> losses;
   size_t given_back = 0;
   for (int64_t i = 0; i < times; ++i) {
     const std::string index = "[" + std::to_string(i) + "]";
@@ -100,11 +101,15 @@ Elaborator::Meaning Elaborator::repeat_box(Scope& scope, const Term& call, const
                                    .weights = owner + (one ? "[0]" : index),
                                    .repetition = i},
                                   inputs, call.at);
-    const auto* results = std::get_if<Objects>(&value);
-    if (!results) {
-      fail_here(call.at, box.name, ": a box that is repeated gives objects, found ",
-                describe(value));
+    Tuple all;
+    if (const auto* objects = std::get_if<Objects>(&value)) all.objects = *objects;
+    if (const auto* loss = std::get_if<Loss>(&value)) all.losses = {*loss};
+    if (const auto* tuple = std::get_if<Tuple>(&value)) all = *tuple;
+    losses.resize(all.losses.size());
+    for (size_t k = 0; k < losses.size(); ++k) {
+      losses[k].insert(losses[k].end(), all.losses[k].begin(), all.losses[k].end());
     }
+    const Objects* results = &all.objects;
     given_back = std::min(carried, results->size());
     size_t next = 0;
     for (Meaning& each : given) {
@@ -121,8 +126,9 @@ Elaborator::Meaning Elaborator::repeat_box(Scope& scope, const Term& call, const
     const auto* object = std::get_if<Objects>(&each);
     if (object && made.objects.size() < results) made.objects.push_back(object->front());
   }
-  if (gathered.empty()) return made.objects;
+  if (gathered.empty() && losses.empty()) return made.objects;
   made.lists = std::move(gathered);
+  made.losses = std::move(losses);
   return made;
 }
 

@@ -82,31 +82,37 @@ void Elaborator::check_formal(const Scope& scope, const Formal& formal, Value fo
   }
 }
 
-// What the last statement names: a loss by itself, or objects side by side.
+// What the last statement names: objects side by side, and behind them losses.
 Elaborator::Meaning Elaborator::run_body(Scope& scope) {
   for (const Statement& statement : scope.box.body) run_statement(scope, statement);
   const Statement& last = scope.box.body.back();
-  if (last.names.size() == 1) {
-    const Meaning& value = scope.locals.find(last.names[0])->second;
-    if (std::holds_alternative<Loss>(value)) return value;
-  }
-  Objects outputs;
+  Tuple made;
   for (const std::string& name : last.names) {
     const Meaning& value = scope.locals.find(name)->second;
+    if (const auto* loss = std::get_if<Loss>(&value)) {
+      made.losses.push_back(*loss);
+      continue;
+    }
     const auto* objects = std::get_if<Objects>(&value);
     if (!objects) {
       fail_here(last.at, scope.box.name, ": its value must be an object, '", name, "' is ",
                 describe(value));
     }
-    outputs.insert(outputs.end(), objects->begin(), objects->end());
+    if (!made.losses.empty()) {
+      fail_here(last.at, scope.box.name, ": losses come behind objects, and '", name,
+                "' is an object");
+    }
+    made.objects.insert(made.objects.end(), objects->begin(), objects->end());
   }
-  return outputs;
+  if (made.losses.empty()) return made.objects;
+  if (made.objects.empty() && made.losses.size() == 1) return made.losses[0];
+  return made;
 }
 
 std::string Elaborator::describe(const Meaning& meaning) const {
   if (std::holds_alternative<double>(meaning)) return "a number";
   if (std::holds_alternative<List>(meaning)) return "a list";
-  if (std::holds_alternative<Tuple>(meaning)) return "objects and lists";
+  if (std::holds_alternative<Tuple>(meaning)) return "several things";
   return std::holds_alternative<Loss>(meaning) ? "a loss" : "an object";
 }
 
@@ -136,6 +142,7 @@ void Elaborator::run_statement(Scope& scope, const Statement& statement) {
       } else if (const auto* tuple = std::get_if<Tuple>(&value)) {
         for (const Value v : tuple->objects) single.push_back(Objects{v});
         for (const List& list : tuple->lists) single.push_back(list);
+        for (const Loss& each : tuple->losses) single.push_back(each);
       } else if (loss && loss->size() == 1 && loss->front().weight == 1) {
         single.push_back(Objects{loss->front().sum});
         single.push_back(Objects{loss->front().count});
@@ -382,14 +389,25 @@ Elaborator::Objects Elaborator::finish(const Meaning& value, Position at) {
   std::vector<Value> counts, factors;
   Value largest = loss->front().count;
   if (!alike) {
-    for (const Counted& c : counted) counts.push_back(builder_.emit(c.by, {c.targets}, c.attrs));
+    for (size_t i = 0; i < counted.size(); ++i) {
+      const Counted& c = counted[i];
+      const size_t same = std::find(counted.begin(), counted.end(), c) - counted.begin();
+      counts.push_back(same < i ? counts[same] : builder_.emit(c.by, {c.targets}, c.attrs));
+    }
     largest = counts[0];
     for (size_t i = 1; i < counts.size(); ++i) {
-      largest = builder_.emit("maximum", {largest, counts[i]});
+      const bool seen =
+          std::count(counts.begin(), counts.begin() + static_cast<int64_t>(i), counts[i]) > 0;
+      if (!seen) largest = builder_.emit("maximum", {largest, counts[i]});
     }
+    std::map<Value, Value> factor_of;
     for (const Value count : counts) {
-      const Value some = builder_.emit("maximum", {count}, {{"b", 1.0}});
-      factors.push_back(builder_.emit("div", {largest, some}));
+      const auto [found, fresh] = factor_of.emplace(count, count);
+      if (fresh) {
+        const Value some = builder_.emit("maximum", {count}, {{"b", 1.0}});
+        found->second = builder_.emit("div", {largest, some});
+      }
+      factors.push_back(found->second);
     }
   }
   const Value sum = weighted_sum(*loss, factors);

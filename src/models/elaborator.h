@@ -36,10 +36,12 @@ class Elaborator {
     Value sum, count;
   };
   using Loss = std::vector<LossTerm>;
-  // What a repeated box gives: what it carried, and what it gathered.
+  // What a box gives that gives more than objects: lists that it gathered when it was repeated, and
+  // losses, which a repetition adds up.
   struct Tuple {
     Objects objects;
     std::vector<List> lists = {};
+    std::vector<Loss> losses = {};
   };
   using Meaning = std::variant<double, Objects, List, Tuple, Loss>;
 

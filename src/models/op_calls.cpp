@@ -301,11 +301,14 @@ Init Elaborator::init(const Scope& scope, const Term& term) {
   if (term.kind == Term::Kind::kName && term.word == "zeros") return {.kind = Init::Kind::kZeros};
   if (term.kind == Term::Kind::kName && term.word == "ones") return {.kind = Init::Kind::kOnes};
   const bool normal = term.word == "normal", uniform = term.word == "uniform";
-  if (term.kind != Term::Kind::kCall || !(normal || uniform) || term.args.size() != 1 ||
+  const bool constant = term.word == "constant";
+  if (term.kind != Term::Kind::kCall || !(normal || uniform || constant) || term.args.size() != 1 ||
       !term.keywords.empty() || !term.repeat.empty()) {
-    fail_here(term.at, "wanted zeros, ones, normal(...) or uniform(...), found ", print(term));
+    fail_here(term.at, "wanted zeros, ones, normal(...), uniform(...) or constant(...), found ",
+              print(term));
   }
   const double scale = number(scope, term.args[0]);
+  if (constant) return {.kind = Init::Kind::kConstant, .scale = scale};
   if (scale < 0) fail_here(term.at, "wanted a scale of at least 0, found ", print(term));
   return {.kind = normal ? Init::Kind::kNormal : Init::Kind::kUniform, .scale = scale};
 }

@@ -10,9 +10,15 @@ namespace {
 std::vector<Value> surface(SurfaceCall& call) {
   if (call.type("x").rank() < 1) fail("rms_norm: x must have an axis, found a single number");
   const Axis width = call.type("x").axes.back();
-  const Value weight = call.parameter("weight", {width}, {.kind = Init::Kind::kOnes});
-  return call.builder.emit_all("rms_norm", {call.tensor("x"), weight},
-                               {{"eps", call.number("eps")}});
+  // Rows are scaled by offset + weight, which begins as 1.
+  const double offset = call.number("offset");
+  const Init start = offset == 0   ? Init{.kind = Init::Kind::kOnes}
+                     : offset == 1 ? Init{}
+                                   : Init{.kind = Init::Kind::kConstant, .scale = 1 - offset};
+  const Value weight = call.parameter("weight", {width}, start);
+  Attrs attrs = {{"eps", call.number("eps")}};
+  if (offset != 0) attrs["offset"] = offset;
+  return call.builder.emit_all("rms_norm", {call.tensor("x"), weight}, std::move(attrs));
 }
 
 Body body(const OpCall& call) {
@@ -28,7 +34,9 @@ Body body(const OpCall& call) {
   Body body;
   const Expr x = input(body, 0);
   const Expr mean_square = row_sum(x * x) / static_cast<double>(call.inputs[0].dim(-1));
-  const Expr y = x * rsqrt(mean_square + call.number("eps", 1e-5)) * input(body, 1);
+  const double offset = call.number("offset", 0);
+  const Expr weight = input(body, 1), gain = offset == 0 ? weight : weight + offset;
+  const Expr y = x * rsqrt(mean_square + call.number("eps", 1e-5)) * gain;
   body.outputs = {{.node = y.node, .dtype = call.inputs[0].dtype}};
   return body;
 }
@@ -37,7 +45,9 @@ std::vector<Sample> samples() {
   const auto at = [](int64_t rows, int64_t width) {
     return Sample{.inputs = {of({2, rows, width}), of({width})}};
   };
-  return {at(1, 1), at(3, 5), at(2, 257)};
+  Sample offset = at(3, 5);
+  offset.attrs = {{"offset", 1.0}};
+  return {at(1, 1), at(3, 5), at(2, 257), offset};
 }
 
 std::vector<Sample> refused() {
@@ -48,8 +58,8 @@ std::vector<Sample> refused() {
 
 extern const OpDef op_rms_norm = {
     .name = "rms_norm",
-    .summary = "weight * x / sqrt(mean(x^2) + eps) over the last axis",
-    .params = {{"x"}, {"eps", Param::Kind::kNumber, "1e-5"}},
+    .summary = "(offset + weight) * x / sqrt(mean(x^2) + eps) over the last axis",
+    .params = {{"x"}, {"eps", Param::Kind::kNumber, "1e-5"}, {"offset", Param::Kind::kNumber, "0"}},
     .surface = surface,
     .body = body,
     .samples = samples,

@@ -104,6 +104,23 @@ std::vector<Value> conv(SurfaceCall& call) {
   return {*sum};
 }
 
+// An axis of size 1 repeated: what has one value for all heads, say, as each head's own.
+std::vector<Value> stretch(SurfaceCall& call) {
+  const Type& type = call.type("x");
+  const int axis = static_cast<int>(call.size("axis"));
+  if (type.dim(axis) != 1) {
+    fail("stretch: the axis must have size 1, found ", type.axes[axis].name, "=", type.dim(axis));
+  }
+  std::vector<int64_t> shape;
+  for (const Axis& each : type.axes) shape.push_back(each.size);
+  shape[axis] = call.size("size");
+  const Value made =
+      call.builder.emit("map", {call.tensor("x")}, {{"body", std::string("x0")}, {"shape", shape}});
+  call.builder.scheme()[made].type.axes = call.type("x").axes;
+  call.builder.scheme()[made].type.axes[axis] = call.axis("size");
+  return {made};
+}
+
 }  // namespace
 
 std::span<const OpDef> notation_words() {
@@ -122,6 +139,10 @@ std::span<const OpDef> notation_words() {
                   {"init", Param::Kind::kInit, "uniform(0.5)"},
                   {"bias", Param::Kind::kFlag, "no"}},
        .surface = conv},
+      {.name = "stretch",
+       .summary = "an axis of size 1 repeated `size` times",
+       .params = {{"x"}, {"size", Param::Kind::kSize}, {"axis", Param::Kind::kAxis}},
+       .surface = stretch},
   };
   return words;
 }

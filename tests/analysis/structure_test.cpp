@@ -53,6 +53,52 @@ model tokens[batch, seq], targets[batch, seq]:
   EXPECT_EQ(chain.length(), 3);
 }
 
+// Blocks that differ among each other, of which no two neighbours are equal.
+TEST(Chain, AlternatingBlocks) {
+  const Scheme scheme = model(R"(axes hidden=8 context=4 vocab=11 layers=5
+wide x:
+  y = linear(gelu(linear(x, 4*hidden)), hidden)
+block x[batch, seq, hidden]:
+  n = rms_norm(x)
+  x = x + (wide(n) when l mod 3 == 0 else tanh(linear(n, hidden)))
+model tokens[batch, seq], targets[batch, seq]:
+  x = block^layers(embed(tokens, vocab))
+  loss = cross_entropy(linear(rms_norm(x), vocab), targets)
+)");
+  const Chain chain = find_chain(scheme);
+  ASSERT_EQ(chain.length(), 5);
+  EXPECT_EQ(chain.states[0], *scheme.find({"embed#1"}));
+  EXPECT_EQ(chain.states[3], *scheme.find({"block[2].add#1"}));
+  EXPECT_EQ(chain.block_of[*scheme.find({"block[4].linear#1.weight"})], 4);
+  // And as the step sees it, behind every fusion.
+  StepOptions options;
+  const Chain later = find_chain(training_step(scheme, options));
+  EXPECT_EQ(later.length(), 5);
+}
+
+// What skips past blocks is no state; the last block of one half gives what the other half begins
+// with.
+TEST(Chain, HalvesWithSkipsBetweenThem) {
+  const Scheme scheme = model(R"(axes hidden=8 context=4 vocab=11 half=3
+mix x:
+  x = x + gelu(linear(rms_norm(x), hidden))
+down x:
+  x = mix(x)
+  x, kept = x, x
+up x, kept:
+  x = mix(x + kept*param(hidden, init=ones, name=gain))
+model tokens[batch, seq], targets[batch, seq]:
+  x, kept = down^half(embed(tokens, vocab))
+  x = up^half(x, reverse(kept))
+  loss = cross_entropy(linear(rms_norm(x), vocab), targets)
+)");
+  const Chain chain = find_chain(scheme);
+  ASSERT_EQ(chain.length(), 6);
+  EXPECT_EQ(chain.states[3], *scheme.find({"down[2].mix.add#1"}));
+  EXPECT_EQ(chain.states[6], *scheme.find({"up[2].mix.add#1"}));
+  EXPECT_EQ(chain.block_of[*scheme.find({"up[1].gain"})], 4);
+}
+
 TEST(Chain, NothingRepeats) {
   EXPECT_EQ(find_chain(model(R"(axes hidden=8 context=4 vocab=11
 model tokens[batch, seq], targets[batch, seq]:

@@ -241,7 +241,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"model x f32[batch, seq, hidden]:\n  y = rotary(x, one, scaling=magic)\n",
                 {"my.scheme:3:7: rotary: scaling is none, linear, llama3 or yarn", "'magic'"}},
         Refusal{"model x f32[batch, hidden]:\n  y = x*param(hidden, init=three)\n",
-                {"my.scheme:3:28: ", "wanted zeros, ones", "found three"}},
+                {"my.scheme:3:28: ", "wanted zeros, ones", "constant(...)", "found three"}},
         Refusal{"model x f32[batch, hidden]:\n  y = x*param(hidden, int=ones)\n",
                 {"my.scheme:3:9: param: there is no argument 'int'", "did you mean 'init'?"}},
         Refusal{"model x f32[batch, hidden]:\n  y = x*param(x)\n",
