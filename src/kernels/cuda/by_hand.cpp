@@ -15,6 +15,8 @@ extern const Kernel cuda_dequantize = {.op = "dequantize", .prepare = dequantize
 extern const Kernel cuda_embed = {.op = "embed", .prepare = embed_cuda};
 extern const Kernel cuda_embed_grad = {
     .op = "embed_grad", .prepare = embed_grad_cuda, .workspace = embed_grad_cuda_workspace};
+extern const Kernel cuda_gather = {.op = "gather", .prepare = gather_cuda};
+extern const Kernel cuda_gather_grad = {.op = "gather_grad", .prepare = gather_grad_cuda};
 extern const Kernel cuda_merge = {.op = "merge", .prepare = reshape_cuda};
 extern const Kernel cuda_move = {.op = "move", .prepare = move_cuda};
 extern const Kernel cuda_pad = {.op = "pad", .prepare = pad_cuda};

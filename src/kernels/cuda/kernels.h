@@ -13,6 +13,8 @@ Launch cross_entropy_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_with_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch embed_cuda(const KernelCall& call, const Pointers& at);
 Launch embed_grad_cuda(const KernelCall& call, const Pointers& at);
+Launch gather_cuda(const KernelCall& call, const Pointers& at);
+Launch gather_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch pad_cuda(const KernelCall& call, const Pointers& at);
 Launch slice_cuda(const KernelCall& call, const Pointers& at);
 Launch move_cuda(const KernelCall& call, const Pointers& at);
