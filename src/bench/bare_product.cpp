@@ -24,6 +24,8 @@ std::optional<Product> product_of(const KernelCall& k) {
   const OpCall& call = k.call;
   if (!is_product(call.op)) return std::nullopt;
   const IndexMap map = index_map_of(call);
+  // An axis that only ids reach: which rows are multiplied by which matrix is not in the map.
+  if ((map.inputs[1] + map.outputs[0]).find('.') != std::string::npos) return std::nullopt;
   auto product = as_product(map.inputs[0] + "," + map.inputs[1] + "->" + map.outputs[0],
                             call.inputs[0], k.in_strides[0], call.inputs[1], k.in_strides[1],
                             k.outputs.back(), k.out_strides.back());

@@ -24,7 +24,11 @@ std::optional<Body> activation(const Scheme& scheme, const Morphism& m) {
                                                                             : std::nullopt;
 }
 
-bool is_linear_map(const Graph&, const Morphism& m) { return op_named(m.op).weight >= 0; }
+// By one matrix for all rows: an expert's rows are not known before a step runs.
+bool is_linear_map(const Graph& graph, const Morphism& m) {
+  const int weight = op_named(m.op).weight;
+  return weight >= 0 && graph.scheme()[m.inputs[weight]].type.rank() == 2;
+}
 
 // The activation and its operand have the same phase and attributes; otherwise joining them would
 // keep one alive because of the other.

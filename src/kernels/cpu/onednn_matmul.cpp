@@ -159,6 +159,12 @@ struct Prepared {
     memories.emplace_back(desc, engine(), const_cast<void*>(data));
     arguments.push_back({argument, memories.back().get()});
   }
+  // The argument that was bound as the n-th is elsewhere now.
+  void rebind(size_t n, const void* data) const {
+    const dnnl_status_t status =
+        dnnl_memory_set_data_handle(memories[n].get(), const_cast<void*>(data));
+    CHECK(status == dnnl_success, "an operand of a prepared product has an address");
+  }
   void run() const {
     const dnnl_status_t status = dnnl_primitive_execute(
         primitive.get(), stream.get(), static_cast<int>(arguments.size()), arguments.data());
@@ -193,6 +199,37 @@ Launch prepare_matmul(const Product& p, const void* a, const void* b, const void
   pack->bind(DNNL_ARG_SCRATCHPAD, native->pack->scratchpad_desc(), scratch);
   return [pack, multiply] {
     pack->run();
+    multiply->run();
+  };
+}
+
+MatmulAt prepare_matmul_at(const Product& p, void* workspace) {
+  const auto native = native_for(p);
+  CHECK(native && !p.bias, "oneDNN multiplies what it was asked for");
+  const Descriptions d = describe(p, p.dtype, p.out_dtype);
+  void* scratch = static_cast<std::byte*>(workspace) + native->packed().count;
+  auto multiply = std::make_shared<Prepared>(Prepared{dnnl::matmul(native->multiply)});
+  multiply->bind(DNNL_ARG_SRC, d.a, nullptr);
+  multiply->bind(DNNL_ARG_WEIGHTS, native->multiply.weights_desc(),
+                 native->pack ? workspace : nullptr);
+  multiply->bind(DNNL_ARG_DST, d.c, nullptr);
+  multiply->bind(DNNL_ARG_SCRATCHPAD, native->multiply.scratchpad_desc(), scratch);
+  std::shared_ptr<Prepared> pack;
+  if (native->pack) {
+    pack = std::make_shared<Prepared>(Prepared{dnnl::reorder(*native->pack)});
+    pack->bind(DNNL_ARG_FROM, d.b, nullptr);
+    pack->bind(DNNL_ARG_TO, native->multiply.weights_desc(), workspace);
+    pack->bind(DNNL_ARG_SCRATCHPAD, native->pack->scratchpad_desc(), scratch);
+  }
+  return [=](const void* a, const void* b, void* c) {
+    multiply->rebind(0, a);
+    if (pack) {
+      pack->rebind(0, b);
+      pack->run();
+    } else {
+      multiply->rebind(1, b);
+    }
+    multiply->rebind(2, c);
     multiply->run();
   };
 }

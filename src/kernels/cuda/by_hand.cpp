@@ -15,6 +15,12 @@ extern const Kernel cuda_dequantize = {.op = "dequantize", .prepare = dequantize
 extern const Kernel cuda_embed = {.op = "embed", .prepare = embed_cuda};
 extern const Kernel cuda_embed_grad = {
     .op = "embed_grad", .prepare = embed_grad_cuda, .workspace = embed_grad_cuda_workspace};
+extern const Kernel cuda_expert_linear = {.op = "expert_linear",
+                                          .prepare = expert_linear_cuda,
+                                          .workspace = expert_linear_cuda_workspace};
+extern const Kernel cuda_expert_linear_grad = {.op = "expert_linear_grad",
+                                               .prepare = expert_linear_grad_cuda,
+                                               .workspace = expert_linear_grad_cuda_workspace};
 extern const Kernel cuda_gather = {.op = "gather", .prepare = gather_cuda};
 extern const Kernel cuda_gather_grad = {.op = "gather_grad", .prepare = gather_grad_cuda};
 extern const Kernel cuda_merge = {.op = "merge", .prepare = reshape_cuda};

@@ -13,6 +13,8 @@ Launch cross_entropy_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_with_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch embed_cuda(const KernelCall& call, const Pointers& at);
 Launch embed_grad_cuda(const KernelCall& call, const Pointers& at);
+Launch expert_linear_cuda(const KernelCall& call, const Pointers& at);
+Launch expert_linear_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch gather_cuda(const KernelCall& call, const Pointers& at);
 Launch gather_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch pad_cuda(const KernelCall& call, const Pointers& at);
@@ -38,5 +40,7 @@ Launch clear_cuda(const Type& type, const Strides& strides, void* to, void* stre
 // What they need beside their operands, from shapes alone: these are built without CUDA too.
 Bytes cross_entropy_cuda_workspace(const KernelCall& call);  // with its gradient or without
 Bytes embed_grad_cuda_workspace(const KernelCall& call);
+Bytes expert_linear_cuda_workspace(const KernelCall& call);
+Bytes expert_linear_grad_cuda_workspace(const KernelCall& call);
 
 }  // namespace adjoint

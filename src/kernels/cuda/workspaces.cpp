@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda/embed_grad_layout.h"
+#include "kernels/cuda/expert_layout.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/library_room.h"
 #include "kernels/cuda/plain_sort.h"
@@ -45,5 +46,32 @@ EmbedGradLayout::EmbedGradLayout(const KernelCall& call)
 }
 
 Bytes embed_grad_cuda_workspace(const KernelCall& call) { return EmbedGradLayout(call).total; }
+
+ExpertLayout::ExpertLayout(const ExpertRows& rows, Bytes results_size) {
+  const auto take = [&](Bytes size) {
+    const Bytes begin = total;
+    total += round_up(size, Bytes{256});
+    return begin;
+  };
+  order = take(Bytes{4 * rows.count()});
+  starts = take(Bytes{4 * (rows.experts + 1)});
+  results = take(results_size);
+}
+
+ExpertLayout expert_linear_layout(const KernelCall& call) {
+  const ExpertLinearShape s = expert_linear_shape(call.call);
+  return {s, s.sum ? s.count() * s.out * size_of(call.outputs[0].dtype) : Bytes{0}};
+}
+
+ExpertLayout expert_grad_layout(const KernelCall& call) {
+  return {expert_grad_shape(call.call), Bytes{0}};
+}
+
+Bytes expert_linear_cuda_workspace(const KernelCall& call) {
+  return expert_linear_layout(call).total;
+}
+Bytes expert_linear_grad_cuda_workspace(const KernelCall& call) {
+  return expert_grad_layout(call).total;
+}
 
 }  // namespace adjoint
