@@ -103,6 +103,11 @@ class Splitter {
     return static_cast<int>(operand) == op_named(m.op).addend;
   }
 
+  bool is_told_targets(const Morphism& m) const {
+    const int targets = op_named(m.op).targets;
+    return targets >= 0 && targets < static_cast<int>(m.inputs.size());
+  }
+
   void follow_samples(const Morphism& m) {
     const IndexMap map = index_map_of(call_of(scheme_, m));
     char letter = 0;
@@ -128,8 +133,8 @@ class Splitter {
         continue;
       }
       split_.kinds[m.outputs[k]] = Batchwise::kPartial;
-      if (padded_ && m.phase == Phase::kForward && op_named(m.op).counted_by.empty() &&
-          op_named(m.op).targets < 0) {
+      // An op with targets leaves out samples whose targets are ignored.
+      if (padded_ && m.phase == Phase::kForward && !is_told_targets(m)) {
         refuse(at(m),
                " sums over all samples, and the last part has some that do not count; "
                "choose a number of parts that divides the batch");

@@ -128,7 +128,7 @@ class Realization {
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme_.morphisms[i];
       const OpDef& def = op_named(m.op);
-      if (def.targets >= 0) {
+      if (def.targets >= 0 && def.targets < static_cast<int>(m.inputs.size())) {
         fills_[m.inputs[def.targets]] = ignored_target(call_of(scheme_, m));
       } else if (def.view && fills_[m.outputs[0]]) {
         fills_[m.inputs[0]] = fills_[m.outputs[0]];

@@ -3,6 +3,10 @@
 
 namespace adjoint {
 
+extern const Kernel cuda_balance_loss = {
+    .op = "balance_loss", .prepare = balance_loss_cuda, .workspace = balance_loss_cuda_workspace};
+extern const Kernel cuda_balance_loss_grad = {.op = "balance_loss_grad",
+                                              .prepare = balance_loss_grad_cuda};
 extern const Kernel cuda_cross_entropy = {.op = "cross_entropy",
                                           .prepare = cross_entropy_cuda,
                                           .workspace = cross_entropy_cuda_workspace};

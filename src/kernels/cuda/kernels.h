@@ -8,6 +8,8 @@
 
 namespace adjoint {
 
+Launch balance_loss_cuda(const KernelCall& call, const Pointers& at);
+Launch balance_loss_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_with_grad_cuda(const KernelCall& call, const Pointers& at);
@@ -38,6 +40,7 @@ Launch copy_cuda(const Type& from_type, const Strides& from_strides, const void*
 Launch clear_cuda(const Type& type, const Strides& strides, void* to, void* stream);
 
 // What they need beside their operands, from shapes alone: these are built without CUDA too.
+Bytes balance_loss_cuda_workspace(const KernelCall& call);
 Bytes cross_entropy_cuda_workspace(const KernelCall& call);  // with its gradient or without
 Bytes embed_grad_cuda_workspace(const KernelCall& call);
 Bytes expert_linear_cuda_workspace(const KernelCall& call);

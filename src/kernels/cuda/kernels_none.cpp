@@ -12,6 +12,8 @@ namespace {
 
 #define REFUSED(kernel) \
   Launch kernel(const KernelCall&, const Pointers&) { refuse(); }
+REFUSED(balance_loss_cuda)
+REFUSED(balance_loss_grad_cuda)
 REFUSED(cross_entropy_cuda)
 REFUSED(cross_entropy_grad_cuda)
 REFUSED(cross_entropy_with_grad_cuda)

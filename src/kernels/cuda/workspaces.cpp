@@ -8,6 +8,7 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/library_room.h"
 #include "kernels/cuda/plain_sort.h"
+#include "ops/balance_loss.h"
 
 namespace adjoint {
 
@@ -46,6 +47,10 @@ EmbedGradLayout::EmbedGradLayout(const KernelCall& call)
 }
 
 Bytes embed_grad_cuda_workspace(const KernelCall& call) { return EmbedGradLayout(call).total; }
+
+Bytes balance_loss_cuda_workspace(const KernelCall& call) {  // a loss and a count a sequence
+  return 2 * balance_shape(call.call.inputs[0]).sequences * size_of(call.outputs[0].dtype);
+}
 
 ExpertLayout::ExpertLayout(const ExpertRows& rows, Bytes results_size) {
   const auto take = [&](Bytes size) {
