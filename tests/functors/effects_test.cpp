@@ -131,14 +131,17 @@ TEST(RandomInParts, PartsOfABatchDrawWhatTheWholeDraws) {
 // are the same.
 TEST(RecomputedStep, HasTheSameBits) {
   for (const char* model : kTestModels) {
-    const auto plain = after_one_step(model, "", false);
-    for (const char* stack : {"checkpoint(every=1)", "checkpoint(every=all)"}) {
-      const Scheme step = training_step(test_model(model), {.stack = stack});
-      EXPECT_TRUE(std::any_of(step.morphisms.begin(), step.morphisms.end(), [](const Morphism& m) {
-        return m.epoch > 0;
-      })) << "nothing is recomputed";
-      for (const auto& [path, bits] : after_one_step(model, stack, false)) {
-        EXPECT_EQ(bits, plain.at(path)) << model << " under " << stack << ": " << path;
+    for (const std::string precision : {"", "bf16"}) {
+      const auto plain = after_one_step(model, precision.c_str(), false);
+      for (const char* recomputed : {"checkpoint(every=1)", "checkpoint(every=all)"}) {
+        const std::string stack = (precision.empty() ? "" : precision + " | ") + recomputed;
+        const Scheme step = training_step(test_model(model), {.stack = stack});
+        EXPECT_TRUE(std::any_of(step.morphisms.begin(), step.morphisms.end(),
+                                [](const Morphism& m) { return m.epoch > 0; }))
+            << "nothing is recomputed";
+        for (const auto& [path, bits] : after_one_step(model, stack.c_str(), false)) {
+          EXPECT_EQ(bits, plain.at(path)) << model << " under " << stack << ": " << path;
+        }
       }
     }
   }

@@ -12,6 +12,82 @@
 namespace adjoint {
 namespace {
 
+std::vector<Morphism> calls_of(const Scheme& scheme, const std::string& op) {
+  std::vector<Morphism> calls;
+  for (const Morphism& m : scheme.morphisms) {
+    if (m.op == op) calls.push_back(m);
+  }
+  return calls;
+}
+
+int64_t flops_of(const Scheme& scheme, const std::string& op) {
+  int64_t flops = 0;
+  for (const Morphism& m : calls_of(scheme, op)) flops += count_flops(call_of(scheme, m));
+  return flops;
+}
+
+TEST(Experts, AreMatricesOfTheFeedForward) {
+  const Scheme s = test_model("mixtral");
+  const Roles roles(s);
+  for (const char* path : {"block[0].gate.weight", "block[1].up.weight", "block[1].down.weight"}) {
+    const Value weight = s.find({path}).value();
+    EXPECT_TRUE(roles.is(weight, "matrix")) << path;
+    EXPECT_TRUE(roles.is_of(weight, "feed_forward")) << path;
+    EXPECT_EQ(to_string(s[weight].type).substr(0, 14), "f32[experts=8,") << path;
+  }
+  EXPECT_TRUE(roles.is_of(s.find({"block[0].router.weight"}).value(), "router"));
+  EXPECT_TRUE(roles.is_of(s.find({"block[0].q.weight"}).value(), "attention_in"));
+  EXPECT_TRUE(roles.is_of(s.find({"block[0].o.weight"}).value(), "attention_out"));
+}
+
+TEST(Experts, ABiasIsAVectorForEach) {
+  const Scheme s = elaborate_text(R"(axes hidden=8 experts=4 vocab=11 seq=5 batch=2
+model tokens[batch, seq], targets[batch, seq]:
+  x = embed(tokens, vocab, hidden, name=wte)
+  choice = top_k(linear(x, experts, name=router), 2)
+  x = expert_linear(x, choice, experts, hidden, bias=yes, name=first)
+  x = expert_linear(x, choice, experts, hidden, sum=yes, name=second)
+  loss = cross_entropy(linear(x, vocab), targets)
+)");
+  const Value bias = s.find({"first.bias"}).value();
+  EXPECT_EQ(to_string(s[bias].type), "f32[experts=4, hidden=8]");
+  EXPECT_TRUE(Roles(s).is(bias, "vector"));
+  EXPECT_FALSE(s.find({"second.bias"}));
+}
+
+// A step multiplies by the chosen experts: once forward, and twice for the gradients.
+TEST(Experts, OnlyActiveOnesAreCounted) {
+  const int64_t rows = 3 * 16 * 2, once = 2 * rows * 3 * 32 * 40;
+  for (const int experts : {8, 32}) {
+    const Scheme step =
+        training_step(test_model("mixtral", {{"layers", 1}, {"experts", experts}}), {});
+    EXPECT_EQ(flops_of(step, "expert_linear"), 2 * once) << experts;
+    EXPECT_EQ(flops_of(step, "expert_linear_grad"), once) << experts;
+  }
+}
+
+TEST(Experts, SumsOverPartsGrowInPlaceInFloat32) {
+  for (const char* stack : {"accumulate(2)", "bf16 | accumulate(2)", "fp16 | accumulate(2)"}) {
+    const Scheme step = training_step(test_model("mixtral", {{"batch", 4}}), {.stack = stack});
+    const std::vector<Morphism> gradients = calls_of(step, "expert_linear_grad");
+    EXPECT_EQ(gradients.size(), 6u) << stack;
+    for (const Morphism& m : gradients) {
+      ASSERT_EQ(m.inputs.size(), 4u) << stack << ": " << to_string(m.source);
+      EXPECT_EQ(step[m.outputs[0]].type.dtype, Dtype::kF32) << stack;
+      EXPECT_EQ(m.section, Section::kBody);
+    }
+  }
+}
+
+// An epilogue of a product is for one matrix.
+TEST(Experts, NoActivationIsFusedWithThem) {
+  const Scheme step = training_step(test_model("mixtral"), {});
+  EXPECT_EQ(calls_of(step, "expert_linear").size(), 2u * 6);
+  for (const Morphism& m : calls_of(step, "linear_act")) {
+    EXPECT_EQ(step[m.inputs[1]].type.rank(), 2) << to_string(m.source);
+  }
+}
+
 constexpr const char* kBalanced = R"(axes hidden=8 experts=4 vocab=11 batch=5 seq=6
 model tokens[batch, seq], targets[batch, seq]:
   x = embed(tokens, vocab, hidden, name=wte)

@@ -54,13 +54,15 @@ class Drawer {
   int64_t below(int64_t n) { return stream_.bits(next_++) % n; }
 
   Scheme model(std::string& said) {
-    const int64_t which = below(6);
+    constexpr int64_t kModels = std::size(kTestModels);
+    const int64_t which = below(kModels + 2);
+    said = which < kModels ? kTestModels[which] : which == kModels ? "char" : "llama-tiny";
     std::map<std::string, double> settings = {
         {"batch", 1 + below(6)}, {"seq", 1 + below(16)}, {"dropout", below(2) ? 0.1 : 0}};
-    settings[which == 2 ? "fathoms" : "layers"] = 2 + below(4);
-    if (which >= 4) settings["vocab"] = 7 + below(60);
-    said = which < 4 ? kTestModels[which] : which == 4 ? "char" : "llama-tiny";
-    const Scheme scheme = which < 4 ? test_model(said, settings) : elaborate_preset(said, settings);
+    settings[said == "odd" ? "fathoms" : "layers"] = 2 + below(4);
+    if (which >= kModels) settings["vocab"] = 7 + below(60);
+    const Scheme scheme =
+        which < kModels ? test_model(said, settings) : elaborate_preset(said, settings);
     for (const auto& [name, value] : settings) said += " " + name + "=" + shortest(value);
     return scheme;
   }

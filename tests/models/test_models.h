@@ -11,7 +11,7 @@
 
 namespace adjoint {
 
-constexpr const char* kTestModels[] = {"hybrid", "moe", "odd", "qwen"};
+constexpr const char* kTestModels[] = {"hybrid", "mixtral", "moe", "odd", "qwen"};
 constexpr int64_t kTestVocab = 37;
 
 inline std::string test_model_file(const std::string& name) {

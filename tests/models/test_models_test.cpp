@@ -14,6 +14,8 @@ TEST(TestModels, HaveTheirParameters) {
   const int64_t moe =
       64 + (96 * 32 + 96) + (32 * 32 + 32) + 64 + 4 * 32 + 4 * (48 * 32 + 48) + 4 * 48 * 32;
   EXPECT_EQ(num_parameters(test_model("moe")), tables + 2 * moe + 64);
+  const int64_t mixtral = 32 + 2 * 32 * 32 + 2 * 16 * 32 + 32 + 8 * 32 + 3 * 8 * 40 * 32;
+  EXPECT_EQ(num_parameters(test_model("mixtral")), 37 * 32 + 2 * mixtral + 32 + 37 * 32);
   const int64_t zwirn = 64 + 96 * 32 + (32 * 32 + 32) + (80 * 32 + 80) + 80 * 32;
   EXPECT_EQ(num_parameters(test_model("odd")),
             tables + 2 * (2 * zwirn + 32 * 32) + 32 + (37 * 32 + 37));
@@ -28,6 +30,9 @@ TEST(TestModels, ChoicesAreTheRoutersAndNothingElses) {
   EXPECT_EQ(to_string(moe[choices[1]].source), "block[1].top_k#1");
   EXPECT_EQ(to_string(moe[choices[1]].type), "i32[batch=3, seq=16, chosen=2]");
   EXPECT_EQ(object_at(moe, "block[1].route#1").type.dim(-1), 4);
+  const Scheme mixtral = test_model("mixtral");
+  ASSERT_EQ(choices_of(mixtral).size(), 2u);
+  EXPECT_EQ(to_string(mixtral[choices_of(mixtral)[1]].source), "block[1].top_k#1");
   for (const char* name : {"hybrid", "odd", "qwen"}) {
     EXPECT_TRUE(choices_of(test_model(name)).empty()) << name;
   }

@@ -170,16 +170,18 @@ TEST(Acceptance, T2_RecomputationKeepsTheLossCurveOfDropoutBitForBit) {
 }
 
 TEST(Acceptance, T3_TheRoutersChoiceIsSavedAndNeverMadeAgain) {
-  const Scheme forward = test_model("moe");
-  const Scheme plain = step_of(forward, "");
-  const size_t choices = morphisms_of(plain, "top_k").size();
-  EXPECT_EQ(choices, 2u) << "one a block";
-  for (const char* stack : {"checkpoint(block)", "checkpoint(all)"}) {
-    SCOPED_TRACE(stack);
-    const Scheme step = step_of(forward, stack);
-    EXPECT_EQ(morphisms_of(step, "top_k").size(), choices);
-    EXPECT_GT(step.morphisms.size(), plain.morphisms.size()) << "the rest is made again";
-    expect_same_bits(plain, step, kTestVocab);
+  for (const char* model : {"moe", "mixtral"}) {
+    const Scheme forward = test_model(model);
+    const Scheme plain = step_of(forward, "");
+    const size_t choices = morphisms_of(plain, "top_k").size();
+    EXPECT_EQ(choices, 2u) << "one a block";
+    for (const char* stack : {"checkpoint(block)", "checkpoint(all)"}) {
+      SCOPED_TRACE(std::string(model) + ", " + stack);
+      const Scheme step = step_of(forward, stack);
+      EXPECT_EQ(morphisms_of(step, "top_k").size(), choices);
+      EXPECT_GT(step.morphisms.size(), plain.morphisms.size()) << "the rest is made again";
+      expect_same_bits(plain, step, kTestVocab);
+    }
   }
 }
 
