@@ -25,6 +25,8 @@ struct ExpertProducts {
   int64_t x_step, y_step, bias_step;
   bool widens = false;      // a matrix must be widened before it is multiplied
   bool sums_apart = false;  // sums over choices are float32 in the workspace, and narrowed after
+  Bytes cap;                // on workspaces
+  PieceScratch scratch;
   int64_t piece = kLeastPiece;
 
   explicit ExpertProducts(const KernelCall& k)
@@ -36,9 +38,10 @@ struct ExpertProducts {
         y_step(k.outputs[0].axes.back().physical()),
         bias_step(shape.bias ? k.call.inputs[3].axes.back().physical() : 0),
         widens(inner != dtype),
-        sums_apart(shape.sum && dtype != Dtype::kF32) {
-    piece = largest_piece(shape.count(), k.workspace_cap,
-                          [&](int64_t rows) { return bytes(rows).total(); });
+        sums_apart(shape.sum && dtype != Dtype::kF32),
+        cap(k.workspace_cap) {
+    scratch = piece_scratch([&](int64_t rows) { return matmul_workspace(product(rows)).value(); });
+    piece = largest_piece(shape.count(), cap, [&](int64_t rows) { return bytes(rows).total(); });
   }
 
   Product product(int64_t rows) const {
@@ -57,7 +60,8 @@ struct ExpertProducts {
             .b_n = weight[out],
             .c_m = shape.out,
             .c_n = 1,
-            .dtype = inner};
+            .dtype = inner,
+            .workspace_cap = cap};
   }
 
   struct Layout {
@@ -66,18 +70,12 @@ struct ExpertProducts {
   };
   Layout bytes(int64_t rows) const {
     const auto rounded = [](int64_t count) { return round_up({count}, {64}); };
-    Layout l{.order = SortedRows::bytes(shape),
-             .x = rounded(rows * shape.in * size_of(inner).count),
-             .y = rounded(rows * shape.out * 4),
-             .matrix = widens ? rounded(weight[0] * 4) : Bytes{0},
-             .sums = sums_apart ? rounded(shape.tokens * shape.out * 4) : Bytes{0},
-             .scratch = {}};
-    for (int64_t r = kLeastPiece; r <= rows; r *= 2) {
-      const auto wanted = matmul_workspace(product(r));
-      CHECK(wanted, "oneDNN multiplies rows of this dtype");
-      l.scratch = std::max(l.scratch, *wanted);
-    }
-    return l;
+    return {.order = SortedRows::bytes(shape),
+            .x = rounded(rows * shape.in * size_of(inner).count),
+            .y = rounded(rows * shape.out * 4),
+            .matrix = widens ? rounded(weight[0] * 4) : Bytes{0},
+            .sums = sums_apart ? rounded(shape.tokens * shape.out * 4) : Bytes{0},
+            .scratch = scratch[which_piece(rows)]};
   }
 };
 

@@ -22,6 +22,8 @@ struct ExpertSums {
   int64_t a_step, b_step;
   Strides to, addend;
   bool apart;  // sums are in the workspace
+  Bytes cap;   // on workspaces
+  PieceScratch scratch;
   int64_t piece = kLeastPiece;
 
   explicit ExpertSums(const KernelCall& k)
@@ -33,9 +35,13 @@ struct ExpertSums {
         b_step(k.call.inputs[1].axes.back().physical()),
         to(dense_strides(k.outputs[0])),
         addend(shape.addend ? dense_strides(k.call.inputs[3]) : to),
-        apart(out != Dtype::kF32) {
-    piece = largest_piece(shape.count(), k.workspace_cap,
-                          [&](int64_t rows) { return bytes(rows).total(); });
+        apart(out != Dtype::kF32),
+        cap(k.workspace_cap) {
+    scratch = piece_scratch([&](int64_t rows) {
+      return std::max(matmul_workspace(product(rows, true)).value(),
+                      matmul_workspace(product(rows, false)).value());
+    });
+    piece = largest_piece(shape.count(), cap, [&](int64_t rows) { return bytes(rows).total(); });
   }
 
   int64_t sums_step() const { return apart ? shape.q : to[1]; }
@@ -55,7 +61,8 @@ struct ExpertSums {
             .c_m = sums_step(),
             .c_n = 1,
             .dtype = inner,
-            .accumulate = !begins};
+            .accumulate = !begins,
+            .workspace_cap = cap};
   }
 
   struct Layout {
@@ -64,19 +71,11 @@ struct ExpertSums {
   };
   Layout bytes(int64_t rows) const {
     const auto rounded = [](int64_t count) { return round_up({count}, {64}); };
-    Layout l{.order = SortedRows::bytes(shape),
-             .a = rounded(rows * shape.p * size_of(inner).count),
-             .b = rounded(rows * shape.q * size_of(inner).count),
-             .sums = apart ? rounded(shape.p * shape.q * 4) : Bytes{0},
-             .scratch = {}};
-    for (int64_t r = kLeastPiece; r <= rows; r *= 2) {
-      for (const bool begins : {true, false}) {
-        const auto wanted = matmul_workspace(product(r, begins));
-        CHECK(wanted, "oneDNN multiplies rows of this dtype");
-        l.scratch = std::max(l.scratch, *wanted);
-      }
-    }
-    return l;
+    return {.order = SortedRows::bytes(shape),
+            .a = rounded(rows * shape.p * size_of(inner).count),
+            .b = rounded(rows * shape.q * size_of(inner).count),
+            .sums = apart ? rounded(shape.p * shape.q * 4) : Bytes{0},
+            .scratch = scratch[which_piece(rows)]};
   }
 };
 

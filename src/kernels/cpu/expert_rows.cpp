@@ -30,6 +30,15 @@ void SortedRows::sort(const ExpertRows& rows, const int32_t* choice) const {
   }
 }
 
+PieceScratch piece_scratch(const std::function<Bytes(int64_t rows)>& wanted) {
+  PieceScratch scratch;
+  for (int which = 0; which < kPieceSizes; ++which) {
+    scratch[which] = wanted(kLeastPiece << which);
+    if (which > 0) scratch[which] = std::max(scratch[which], scratch[which - 1]);
+  }
+  return scratch;
+}
+
 int64_t largest_piece(int64_t rows, Bytes cap, const std::function<Bytes(int64_t)>& bytes) {
   int64_t piece = kLeastPiece;
   while (piece < kMostPiece && piece < rows && bytes(2 * piece) <= cap) piece *= 2;
@@ -37,22 +46,26 @@ int64_t largest_piece(int64_t rows, Bytes cap, const std::function<Bytes(int64_t
 }
 
 Dtype product_dtype(Dtype dtype) {
-  if (dtype == Dtype::kF32) return dtype;
-  const Product asked{.batch = {},
-                      .m = 64,
-                      .n = 64,
-                      .k = 64,
-                      .a_batch = {},
-                      .b_batch = {},
-                      .c_batch = {},
-                      .a_m = 64,
-                      .a_k = 1,
-                      .b_k = 64,
-                      .b_n = 1,
-                      .c_m = 64,
-                      .c_n = 1,
-                      .dtype = dtype};
-  return matmul_workspace(asked) ? dtype : Dtype::kF32;
+  const auto is_native = [](Dtype narrow) {
+    const Product asked{.batch = {},
+                        .m = 64,
+                        .n = 64,
+                        .k = 64,
+                        .a_batch = {},
+                        .b_batch = {},
+                        .c_batch = {},
+                        .a_m = 64,
+                        .a_k = 1,
+                        .b_k = 64,
+                        .b_n = 1,
+                        .c_m = 64,
+                        .c_n = 1,
+                        .dtype = narrow};
+    return matmul_workspace(asked).has_value();
+  };
+  static const bool bf16 = is_native(Dtype::kBF16), f16 = is_native(Dtype::kF16);
+  const bool native = dtype == Dtype::kBF16 ? bf16 : dtype == Dtype::kF16 ? f16 : true;
+  return native ? dtype : Dtype::kF32;
 }
 
 namespace {

@@ -39,8 +39,20 @@ void for_each_piece(int64_t begin, int64_t end, int64_t most, const F& f) {
   }
 }
 
-// The largest piece, at most, for which `bytes` is within the cap; the least if none is.
+// What oneDNN wants for a piece of each size or of a smaller one. Asking it takes a while, and
+// plans ask often, so it is asked once a call.
+using PieceScratch = std::array<Bytes, kPieceSizes>;
+PieceScratch piece_scratch(const std::function<Bytes(int64_t rows)>& wanted);
+
+// The largest piece whose bytes are within the cap, of those worth having for so many rows; the
+// least if none is.
 int64_t largest_piece(int64_t rows, Bytes cap, const std::function<Bytes(int64_t)>& bytes);
+
+inline int which_piece(int64_t rows) {
+  int which = 0;
+  while (kLeastPiece << which < rows) ++which;
+  return which;
+}
 
 // What products of rows in `dtype` are computed in, with float32 sums: itself where oneDNN takes
 // it.

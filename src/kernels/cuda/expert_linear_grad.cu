@@ -20,7 +20,9 @@ Launch prepare_sums(const RowSums& s, const T* a, const T* b, const void* addend
     const bool packed =
         s.a_step % 8 == 0 && s.b_step % 8 == 0 && is_aligned(a, 16) && is_aligned(b, 16);
     if (packed && tiles::fits_device(s.sorted.experts)) {
-      const tiles::RowSumTiles<T> work{s, a, b, addend, out};
+      const bool in_pairs = s.out == Dtype::kF32 && s.q % 2 == 0 && s.to_step % 2 == 0 &&
+                            s.addend_step % 2 == 0 && is_aligned(addend, 8) && is_aligned(out, 8);
+      const tiles::RowSumTiles<T> work{s, a, b, addend, out, in_pairs};
       const int64_t most =
           s.sorted.experts * ceil_div(s.p, tiles::kRows) * ceil_div(s.q, tiles::kColumns);
       return tiles::launch_of<T>(work, s.sorted, most, stream);

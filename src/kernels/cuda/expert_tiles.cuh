@@ -50,14 +50,12 @@ __device__ void load_matrices(uint32_t (&m)[4], uint32_t from) {
 template <class T>
 __device__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, __half>) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};\n"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};\n"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -79,23 +77,31 @@ __device__ void multiply_step(uint32_t stage, Sums& sums) {
   const auto at = [&](uint32_t block, int line, int chunk) {
     return block + line * kLine + ((chunk ^ of_eight) * kChunk);
   };
-#pragma unroll
-  for (int k = 0; k < kTerms / 16; ++k) {
-    uint32_t a[4][4], b[4][4];
+  // The matrices of the next 16 terms are on their way while these are multiplied.
+  uint32_t a[2][4][4], b[2][4][4];
+  const auto load = [&](int k) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       load_matrices<!kTermsAlongA>(
-          a[i], kTermsAlongA ? at(in_a, 16 * i + lane % 16, 2 * k + lane / 16)
-                             : at(in_a, 16 * k + of_eight + lane / 16 * 8, 2 * i + lane / 8 % 2));
+          a[k % 2][i], kTermsAlongA
+                           ? at(in_a, 16 * i + lane % 16, 2 * k + lane / 16)
+                           : at(in_a, 16 * k + of_eight + lane / 16 * 8, 2 * i + lane / 8 % 2));
       load_matrices<!kTermsAlongB>(
-          b[i], kTermsAlongB ? at(in_b, 16 * i + of_eight + lane / 16 * 8, 2 * k + lane / 8 % 2)
-                             : at(in_b, 16 * k + lane % 16, 2 * i + lane / 16));
+          b[k % 2][i], kTermsAlongB
+                           ? at(in_b, 16 * i + of_eight + lane / 16 * 8, 2 * k + lane / 8 % 2)
+                           : at(in_b, 16 * k + lane % 16, 2 * i + lane / 16));
     }
+  };
+  load(0);
+#pragma unroll
+  for (int k = 0; k < kTerms / 16; ++k) {
+    if (k + 1 < kTerms / 16) load(k + 1);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        multiply_add<T>(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        const uint32_t(&pair)[4] = b[k % 2][j / 2];
+        multiply_add<T>(sums[i][j], a[k % 2][i], pair[j % 2 * 2], pair[j % 2 * 2 + 1]);
       }
     }
   }
@@ -270,6 +276,7 @@ struct RowSumTiles {
   const T *a, *b;
   const void* addend;
   void* out;
+  bool in_pairs;  // results are float32, and two of them lie where 8 bytes can be written
 
   // The rows of the next step, read one step ahead: where they lie is only known from memory.
   struct Source {
@@ -338,12 +345,23 @@ struct RowSumTiles {
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
           const int n = t.n0 + warp % 4 * 64 + 8 * j + lane % 4 * 2;
+          float* pair = &sums[i][j][2 * half];
+          if (in_pairs) {
+            if (n >= s.q) continue;
+            if (addend) {
+              const auto was =
+                  *reinterpret_cast<const float2*>(static_cast<const float*>(addend) + before + n);
+              pair[0] += was.x, pair[1] += was.y;
+            }
+            *reinterpret_cast<float2*>(static_cast<float*>(out) + to + n) =
+                make_float2(pair[0], pair[1]);
+            continue;
+          }
 #pragma unroll
           for (int c = 0; c < 2; ++c) {
             if (n + c >= s.q) continue;
-            float sum = sums[i][j][2 * half + c];
-            if (addend) sum += load_float<float>(addend, s.out, before + n + c);
-            store_float(out, s.out, to + n + c, sum);
+            if (addend) pair[c] += load_float<float>(addend, s.out, before + n + c);
+            store_float(out, s.out, to + n + c, pair[c]);
           }
         }
       }
