@@ -32,7 +32,9 @@ template <class F>
 void for_each_piece(int64_t begin, int64_t end, int64_t most, const F& f) {
   while (begin < end) {
     int which = 0;
-    while (kLeastPiece << (which + 1) <= std::min(most, end - begin)) ++which;
+    // A piece that is one eighth too long costs less than several short ones.
+    const int64_t longest = std::min(most, (end - begin) * 9 / 8);
+    while (kLeastPiece << (which + 1) <= longest) ++which;
     const int64_t count = std::min(kLeastPiece << which, end - begin);
     f(begin, count, which);
     begin += count;
