@@ -23,6 +23,26 @@ Expr counts(Expr target, const OpCall& call) {
   return 1.0 - equal(target, ignored);
 }
 
+void check_targets(const OpCall& call) {
+  if (call.inputs.size() != 1 || call.inputs[0].dtype != Dtype::kI32 || call.inputs[0].rank() < 1) {
+    fail(call.op, ": wants i32 targets with an axis");
+  }
+}
+
+std::vector<Sample> count_samples() {
+  const auto at = [](std::vector<int64_t> sizes) {
+    return Sample{.inputs = {of(std::move(sizes), Dtype::kI32)},
+                  .attrs = {{"ignore", int64_t{2}}},
+                  .fills = {Sample::Fill::kIds},
+                  .ignored_id = 2};
+  };
+  return {at({3, 7}), at({9, 1}), at({5})};
+}
+
+std::vector<Sample> count_refusals() {
+  return {{.inputs = {}}, {.inputs = {of({3})}}, {.inputs = {of({}, Dtype::kI32)}}};
+}
+
 BodyOutput total(Expr node, int rank, Dtype dtype) {
   return {.node = row_sum(node).node,
           .summed_axes = std::max(0, rank - 1),
@@ -85,10 +105,7 @@ extern const OpDef op_count_targets = {
     .summary = "how many targets are not `ignore`",
     .body =
         [](const OpCall& call) {
-          if (call.inputs.size() != 1 || call.inputs[0].dtype != Dtype::kI32 ||
-              call.inputs[0].rank() < 1) {
-            fail("count_targets: wants i32 targets");
-          }
+          check_targets(call);
           Body body;
           body.outputs = {total(counts(input(body, 0), call), call.inputs[0].rank(), Dtype::kF32)};
           return body;
@@ -106,6 +123,26 @@ extern const OpDef op_count_targets = {
         [] {
           return std::vector<Sample>{{.inputs = {}}, {.inputs = {of({3})}}};
         },
+};
+
+extern const OpDef op_count_sequences = {
+    .name = "count_sequences",
+    .summary = "how many rows have a target that is not `ignore`",
+    .body =
+        [](const OpCall& call) {
+          check_targets(call);
+          Body body;
+          const Expr counted = row_max(counts(input(body, 0), call));
+          body.outputs = {{.node = counted.node,
+                           .summed_axes = call.inputs[0].rank() - 1,
+                           .row = BodyOutput::Row::kDropped,
+                           .dtype = Dtype::kF32}};
+          return body;
+        },
+    .differentiable = false,
+    .targets = 0,
+    .samples = count_samples,
+    .refused = count_refusals,
 };
 
 }  // namespace adjoint

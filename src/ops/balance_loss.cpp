@@ -128,6 +128,7 @@ extern const OpDef op_balance_loss = {
     .output_names = {"count", "load"},
     .wants_dense = true,
     .targets = 2,
+    .counted_by = "count_sequences",
     .samples = balance_samples,
     .refused =
         [] {
