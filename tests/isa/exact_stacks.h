@@ -9,7 +9,7 @@
 
 namespace adjoint {
 
-// Seven models: a GPT-2, a Llama with joined projections, nested boxes, and the four of
+// Eight models: a GPT-2, a Llama with joined projections, nested boxes, and the five of
 // tests/models. They have few and wide rows, for which oneDNN's kernels differ in the order of
 // sums.
 inline std::vector<SmallModel> exact_models() {

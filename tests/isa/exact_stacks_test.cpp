@@ -16,13 +16,13 @@ std::vector<SmallModel> some_models() {
 TEST(ExactStacks, GiveTheBitsOfThePlainStep) {
   const Compared compared =
       compare_stacks(some_models(), {"checkpoint(block)", "reside()", "offload(activations)"}, "");
-  EXPECT_EQ(compared.pairs, 2 * 5 * 3);
+  EXPECT_EQ(compared.pairs, 2 * 6 * 3);
   EXPECT_EQ(compared.different, std::vector<std::string>{});
 }
 
 TEST(ExactStacks, GiveTheBitsOfThePlainStepInBf16) {
   const Compared compared = compare_stacks(some_models(), {"checkpoint(block)"}, "bf16");
-  EXPECT_EQ(compared.pairs, 2 * 5 * 1);
+  EXPECT_EQ(compared.pairs, 2 * 6 * 1);
   EXPECT_EQ(compared.different, std::vector<std::string>{});
 }
 
