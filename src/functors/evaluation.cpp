@@ -12,11 +12,14 @@ Scheme without_randomness(const Scheme& forward) {
   for (size_t v = 0; v < renamed.size(); ++v) renamed[v] = static_cast<Value>(v);
   for (Morphism m : forward.morphisms) {
     for (Value& in : m.inputs) in = renamed[in];
-    if (op_named(m.op).effect == Effect::kRandom) {
+    const OpDef& def = op_named(m.op);
+    const bool random = effect_of(call_of(forward, m)) == Effect::kRandom;
+    if (random && !def.calm) {
       renamed[m.outputs[0]] = m.inputs[0];
-    } else {
-      result.morphisms.push_back(std::move(m));
+      continue;
     }
+    if (random) def.calm(m);
+    result.morphisms.push_back(std::move(m));
   }
   for (Value& out : result.outputs) out = renamed[out];
   result = without_dead(std::move(result));

@@ -5,7 +5,7 @@
 namespace adjoint {
 
 // The forward scheme as it is evaluated: random ops become what they are on average, the identity
-// of their first operand.
+// of their first operand, and calls that draw random numbers beside their work draw none.
 Scheme without_randomness(const Scheme& forward);
 
 // The forward scheme without its loss, its output the logits that the loss reads.

@@ -37,6 +37,31 @@ std::vector<void*> operands_of(const Pointers& at) {
   return in;
 }
 
+AttentionExtras extras_of(const AttentionOperands& operands, const KernelCall& call,
+                          const Pointers& at) {
+  AttentionExtras extras;
+  const auto strides = [&](int operand) -> const Strides& { return call.in_strides[operand]; };
+  if (operands.bias >= 0) {
+    extras.bias = at.in[operands.bias];
+    extras.bias_head = strides(operands.bias)[0];
+    extras.bias_step = strides(operands.bias)[1];
+  }
+  if (operands.sinks >= 0) {
+    extras.sinks = at.in[operands.sinks];
+    extras.sinks_step = strides(operands.sinks)[0];
+  }
+  if (operands.segments >= 0) {
+    extras.segments = static_cast<const int32_t*>(at.in[operands.segments]);
+    extras.segments_sample = strides(operands.segments)[0];
+    extras.segments_step = strides(operands.segments)[1];
+  }
+  if (operands.counter >= 0) {
+    extras.counter = static_cast<const int64_t*>(at.in[operands.counter]);
+    extras.key = call.call.text("key");
+  }
+  return extras;
+}
+
 }  // namespace
 
 AttentionPlaces attention_places(const KernelCall& call, const Pointers& at) {
@@ -47,7 +72,8 @@ AttentionPlaces attention_places(const KernelCall& call, const Pointers& at) {
           .k = k,
           .v = v,
           .out = rows_of(call.out_strides[0], at.out[0]),
-          .lse = at.out[1]};
+          .lse = at.out[1],
+          .extras = extras_of(operands, call, at)};
 }
 
 AttentionGradPlaces attention_grad_places(const KernelCall& call, const Pointers& at) {
@@ -56,16 +82,28 @@ AttentionGradPlaces attention_grad_places(const KernelCall& call, const Pointers
   const std::vector<void*> in = operands_of(at);
   const auto [q, k, v] = rows_of(operands, call.in_strides, in);
   const auto [dq, dk, dv] = rows_of(operands, call.out_strides, at.out);
-  return {.shape = operands.shape,
-          .q = q,
-          .k = k,
-          .v = v,
-          .out = rows_of(call.in_strides[count], in[count]),
-          .dout = rows_of(call.in_strides[count + 2], in[count + 2]),
-          .dq = dq,
-          .dk = dk,
-          .dv = dv,
-          .lse = in[count + 1]};
+  AttentionGradPlaces places = {.shape = operands.shape,
+                                .q = q,
+                                .k = k,
+                                .v = v,
+                                .out = rows_of(call.in_strides[count], in[count]),
+                                .dout = rows_of(call.in_strides[count + 2], in[count + 2]),
+                                .dq = dq,
+                                .dk = dk,
+                                .dv = dv,
+                                .lse = in[count + 1],
+                                .extras = extras_of(operands, call, at)};
+  size_t next = operands.rows();
+  if (operands.bias >= 0) {
+    places.dbias = at.out[next];
+    places.dbias_head = call.out_strides[next][0];
+    places.dbias_step = call.out_strides[next++][1];
+  }
+  if (operands.sinks >= 0) {
+    places.dsinks = at.out[next];
+    places.dsinks_step = call.out_strides[next][0];
+  }
+  return places;
 }
 
 }  // namespace adjoint

@@ -22,7 +22,7 @@ std::vector<Type> infer(const OpCall& call) {
   const Type want_lse{operands.shape.wide(), operands.lse_axes};
   Type want_out = call.inputs[0];
   const AttentionShape& s = operands.shape;
-  want_out.axes[2] = {"heads*size", s.kv_heads * s.group * s.size};
+  want_out.axes[2] = {"heads*size", s.kv_heads * s.group * s.value_size};
   const auto is = [](const Type& found, const Type& wanted) {
     return same_shape(found, wanted) && found.dtype == wanted.dtype;
   };
@@ -31,7 +31,47 @@ std::vector<Type> infer(const OpCall& call) {
          to_string(want_lse), " and its gradient, found ", to_string(out), ", ", to_string(lse),
          " and ", to_string(dout));
   }
-  return {call.inputs.begin(), call.inputs.begin() + static_cast<int64_t>(count)};
+  std::vector<Type> made(call.inputs.begin(),
+                         call.inputs.begin() + static_cast<int64_t>(operands.rows()));
+  // Of the bias and the sinks: long sums, so of the wide dtype.
+  for (const int option : {operands.bias, operands.sinks}) {
+    if (option < 0) continue;
+    made.push_back(call.inputs[option]);
+    made.back().dtype = s.wide();
+  }
+  return made;
+}
+
+// exp(scores - lse), where `logits` may hide keys themselves.
+Value weights_of(Builder& b, const AttentionScores& a, Value lse) {
+  const AttentionShape& s = a.operands.shape;
+  Body body;
+  const Expr x = exp(input(body, 0) - input(body, 1));
+  const Expr later = less(index_along(body, 1), index_along(body, 0));
+  const Expr p = s.causal && s.is_plain() ? select(later, constant(body, 0), x) : x;
+  body.outputs = {{.node = p.node}};
+  return b.emit("map", {a.logits, lse}, {{"body", print(body)}});
+}
+
+// The gradient of the logits is weights * (dweights - delta); of the scaled products it is that
+// times the slope of the cap and the scale.
+Value dlogits_of(Builder& b, Value weights, Value dweights, Value delta) {
+  Body body;
+  body.outputs = {{.node = (input(body, 0) * (input(body, 1) - input(body, 2))).node}};
+  return b.emit("map", {weights, dweights, delta}, {{"body", print(body)}});
+}
+Value dproducts_of(Builder& b, const AttentionScores& a, Value dlogits) {
+  const AttentionShape& s = a.operands.shape;
+  Body body;
+  Expr x = input(body, 0) * s.scale();
+  std::vector<Value> read = {dlogits};
+  if (s.cap > 0) {
+    const Expr tanh = input(body, 1) / s.cap;
+    x = x * (1.0 - tanh * tanh);
+    read.push_back(a.capped);
+  }
+  body.outputs = {{.node = x.node}};
+  return b.emit("map", read, {{"body", print(body)}});
 }
 
 // What the kernel must give, of the output and the log-sums that it is given: where those were
@@ -39,44 +79,54 @@ std::vector<Type> infer(const OpCall& call) {
 std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& attrs) {
   const size_t count = in.size() - 3;
   const AttentionScores a = attention_scores(b, in.first(count), attrs);
-  const AttentionShape& s = a.shape;
+  const AttentionShape& s = a.operands.shape;
   const auto split = [&](Value x, int64_t parts) {
     return b.emit("split", {x}, {{"parts", parts}});
   };
   const auto product = [&](Value x, Value y, const char* map) {
     return b.emit("contract", {x, y}, {{"map", std::string(map)}});
   };
+  const auto merge = [&](Value y) { return b.emit("merge", {y}); };
   const Value out = split(split(in[count], s.kv_heads), s.group);
   const Value dout = split(split(in[count + 2], s.kv_heads), s.group);
   const Value lse = split(in[count + 1], s.length);  // [batch, kv, group, i, 1]
 
-  Body probability;
-  const Expr x = exp(input(probability, 0) - input(probability, 1));
-  const Expr hidden = less(index_along(probability, 1), index_along(probability, 0));
-  const Expr p = s.causal ? select(hidden, constant(probability, 0), x) : x;
-  probability.outputs = {{.node = p.node}};
-  const Value weights = b.emit("map", {a.scores, lse}, {{"body", print(probability)}});
-
-  const Value dweights = product(dout, a.v, "bikgd,bjkd->bkgij");
-  const Value delta = split(product(dout, out, "bikgd,bikgd->bkgi"), s.length);
-  Body score;
-  const Expr ds = input(score, 0) * (input(score, 1) - input(score, 2)) * s.scale();
-  score.outputs = {{.node = ds.node}};
-  const Value dscores = b.emit("map", {weights, dweights, delta}, {{"body", print(score)}});
-
-  const auto merge = [&](Value y) { return b.emit("merge", {y}); };
-  const Value dq = merge(merge(product(dscores, a.k, "bkgij,bjkd->bikgd")));
-  const Value dk = merge(product(dscores, a.q, "bkgij,bikgd->bjkd"));
-  const Value dv = merge(product(weights, dout, "bkgij,bikgd->bjkd"));
-  if (count == 3) return {dq, dk, dv};
-  int64_t start = 0;
-  std::vector<Value> parts;
-  for (const Value part : {dq, dk, dv}) {
-    const int64_t width = b.type(part).dim(-1);
-    parts.push_back(b.emit("pad", {part}, {{"start", start}, {"size", b.type(in[0]).dim(-1)}}));
-    start += width;
+  const Value weights = weights_of(b, a, lse);
+  Value kept = weights, dweights = product(dout, a.v, "bikgd,bjkd->bkgij");
+  if (s.dropout > 0) {
+    kept = attention_dropped(b, a, in, weights, attrs);
+    dweights = attention_dropped(b, a, in, dweights, attrs);
   }
-  return {b.emit("sum_all", parts)};
+  const Value delta = split(product(dout, out, "bikgd,bikgd->bkgi"), s.length);
+  const Value dlogits = dlogits_of(b, weights, dweights, delta);
+  const Value dproducts = dproducts_of(b, a, dlogits);
+
+  const Value dq = merge(merge(product(dproducts, a.k, "bkgij,bjkd->bikgd")));
+  const Value dk = merge(product(dproducts, a.q, "bkgij,bikgd->bjkd"));
+  const Value dv = merge(product(kept, dout, "bkgij,bikgd->bjkd"));
+  std::vector<Value> made = {dq, dk, dv};
+  if (a.operands.packed) {
+    int64_t start = 0;
+    std::vector<Value> parts;
+    for (const Value part : made) {
+      const int64_t width = b.type(part).dim(-1);
+      parts.push_back(b.emit("pad", {part}, {{"start", start}, {"size", b.type(in[0]).dim(-1)}}));
+      start += width;
+    }
+    made = {b.emit("sum_all", parts)};
+  }
+  if (s.bias) {
+    const Value turned = merge(product(dlogits, a.distance, "bkgij,ijn->nkg"));
+    made.push_back(product(turned, attention_identity(b, s.bias, s.wide()), "nh,nm->hm"));
+  }
+  if (s.sinks) {
+    // A sink has no value, so of its weight's gradient only -delta is left.
+    Body body;
+    body.outputs = {{.node = (-exp(input(body, 0) - input(body, 1))).node, .dtype = s.wide()}};
+    const Value weight = b.emit("map", {a.sinks, lse}, {{"body", print(body)}});
+    made.push_back(merge(product(weight, delta, "bkgiz,bkgiz->kg")));
+  }
+  return made;
 }
 
 }  // namespace
@@ -87,26 +137,31 @@ extern const OpDef op_attention_grad = {
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
-          const size_t count = attention_operands(call);
-          IndexMap map = attention_letters();
-          map.inputs = map.outputs = attention_rows(count);
-          map.inputs.insert(map.inputs.end(), {"bsQ", "bkgs", "bsQ"});
+          const AttentionOperands operands(call, attention_operands(call));
+          IndexMap map = attention_letters(operands);
+          const std::string result = attention_result(operands);
+          map.inputs.insert(map.inputs.end(), {result, "bkgs", result});
+          map.outputs = attention_rows(operands);
+          if (operands.bias >= 0) map.outputs.emplace_back("Hn");
+          if (operands.sinks >= 0) map.outputs.emplace_back("H");
           // The gradients of k and v are sums over g and that of q is not: one object with all
           // three is neither.
-          if (count == 1) map.whole += 'g';
+          if (operands.packed && map.whole.find('g') == std::string::npos) map.whole += 'g';
           return map;
         },
     .flops =
         [](const OpCall& call) {
           // Five products where forward has two.
           const AttentionShape s = AttentionOperands(call, attention_operands(call)).shape;
-          const double length = static_cast<double>(s.length);
-          const double pairs = s.causal ? length * (length + 1) / 2 : length * length;
-          const double count =
-              10.0 * static_cast<double>(s.samples * s.kv_heads * s.group * s.size) * pairs;
+          const int64_t width = s.samples * s.kv_heads * s.group * (3 * s.size + 2 * s.value_size);
+          const double count = 2.0 * static_cast<double>(width) * s.pairs();
           return static_cast<int64_t>(std::min(count, 9e18));
         },
     .differentiable = false,
+    .effects =
+        [](const OpCall& call) {
+          return call.number("dropout", 0) > 0 ? Effect::kRandom : Effect::kPure;
+        },
     .one_dtype = true,
     .meaning = meaning,
     .cost = CostClass::kAttentionGrad,

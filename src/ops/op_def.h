@@ -104,6 +104,10 @@ struct OpDef {
   bool differentiable = true;         // false: no operand has a gradient
   std::vector<int> constants = {};    // operands that get no gradient
   Effect effect = Effect::kPure;
+  Effect (*effects)(const OpCall&) = nullptr;  // where calls differ
+  // Of an op that draws random numbers where a call says so: the same call without them. Any other
+  // random op is, on average, the identity of its first operand.
+  void (*calm)(Morphism&) = nullptr;
   std::vector<std::string_view> output_names = {};  // of outputs past the first
   bool one_dtype = false;   // its floating operands have one dtype, that of its first result
   bool says_dtype = false;  // the attribute "dtype" says that of its first result
@@ -148,6 +152,7 @@ const OpDef& op_named(std::string_view name);  // CHECKs that there is one
 inline bool is_row_op(const OpDef& op) { return op.body && !op.infer && !op.wide; }
 
 // The facts of a call, or of a morphism.
+Effect effect_of(const OpCall& call);
 bool is_linear_together(const OpCall& call);
 bool is_cast(const OpCall& call);      // the same values, in a dtype of its own
 bool is_addition(const OpCall& call);  // of two operands, element by element

@@ -112,6 +112,11 @@ std::vector<Type> infer_types(const OpCall& call) {
   return output_types(body, space, call.inputs);
 }
 
+Effect effect_of(const OpCall& call) {
+  const OpDef& def = op_named(call.op);
+  return def.effects ? def.effects(call) : def.effect;
+}
+
 int64_t count_flops(const OpCall& call) {
   const OpDef& def = op_named(call.op);
   if (def.flops) return def.flops(call);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "device/parallel.h"
 #include "kernels/harness.h"
+#include "ops/attention_shape.h"
 
 namespace adjoint {
 namespace {
@@ -12,16 +13,28 @@ namespace {
 struct Case {
   int64_t samples, length, size, kv_heads, group;
   bool packed, causal;
+  Attrs options = {};
+  int64_t bias = 0;  // entries of its table
 
   int64_t heads() const { return kv_heads * group; }
+  bool says(const char* option) const { return options.count(option) > 0; }
   Attrs attrs() const {
-    return {{"heads", heads()}, {"kv_heads", kv_heads}, {"causal", int64_t{causal}}};
+    Attrs all = options;
+    all.insert({{"heads", heads()}, {"kv_heads", kv_heads}, {"causal", int64_t{causal}}});
+    if (bias) all["bias"] = int64_t{1};
+    if (says("dropout")) all["key"] = std::string("block[0].attention#1");
+    return all;
   }
   std::string text() const {
     return "samples=" + std::to_string(samples) + " length=" + std::to_string(length) +
            " size=" + std::to_string(size) + " kv_heads=" + std::to_string(kv_heads) +
            " group=" + std::to_string(group) + (packed ? " packed" : "") +
-           (causal ? " causal" : "");
+           (causal ? " causal" : "") + options_text();
+  }
+  std::string options_text() const {
+    std::string text;
+    for (const auto& [key, value] : attrs()) text += " " + key + "=" + to_string(value);
+    return text;
   }
 };
 
@@ -41,12 +54,22 @@ Scheme with_gradients(const Case& c, Dtype dtype) {
                                     .source = {"x" + std::to_string(operands.size())},
                                     .role = Role::kInput}));
   }
+  const auto option = [&](Type type) {
+    operands.push_back(s.add_input({.type = std::move(type),
+                                    .source = {"x" + std::to_string(operands.size())},
+                                    .role = Role::kInput}));
+  };
+  if (c.bias) option({dtype, {{"heads", c.heads()}, {"n", c.bias}}});
+  if (c.says("sinks")) option({dtype, {{"heads", c.heads()}}});
+  if (c.says("segments")) option({Dtype::kI32, {{"batch", c.samples}, {"seq", c.length}}});
+  if (c.says("dropout")) option(random_counter_type());
   const Value dout =
       s.add_input({.type = rows(c, q, dtype), .source = {"dout"}, .role = Role::kInput});
   Builder builder(s);
   builder.at({"attention"}, Phase::kForward, Role::kActivation);
   s.outputs = builder.emit_all("attention", operands, c.attrs());
   const std::pair<Value, Value> seeds[] = {{s.outputs[0], dout}};
+  std::erase_if(operands, [&](Value v) { return !is_float(s[v].type.dtype); });
   for (const auto& g : backpropagate(builder, 0, 1, seeds, operands)) s.outputs.push_back(*g);
   verify(s);
   return s;
@@ -60,6 +83,11 @@ std::vector<Numbers> random_numbers(const Scheme& s, unsigned seed, double scale
     Numbers x(s[in].type.num_elements());
     // Numbers of bf16 are numbers of every dtype, so one reference judges them all.
     for (double& value : x) value = round_element(normal(random), Dtype::kBF16);
+    // Documents of 40 tokens, and any counter.
+    if (s[in].type.dtype == Dtype::kI32) {
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i / 40);
+    }
+    if (s[in].type.dtype == Dtype::kI64) x = {5, 2, 3};
     numbers.push_back(std::move(x));
   }
   return numbers;
@@ -135,6 +163,121 @@ TEST(Attention, EveryMixtureAtTheEdgeOfABlock) {
                .packed = packed,
                .causal = causal});
       }
+    }
+  }
+}
+
+// Every option alone and all together, at lengths and windows around the blocks' edges.
+TEST(Attention, OptionsAgreeWithTheMeaning) {
+  const Attr one = int64_t{1};
+  const auto window = [](int64_t n) { return Attrs{{"window", n}}; };
+  const Attrs all = {{"window", int64_t{60}}, {"scale", 0.2},    {"cap", 3.0},    {"alibi", one},
+                     {"sinks", one},          {"segments", one}, {"dropout", 0.3}};
+  const std::vector<Attrs> options = {window(1),           window(47),         window(48),
+                                      window(49),          window(96),         window(97),
+                                      {{"cap", 2.0}},      {{"alibi", one}},   {{"sinks", one}},
+                                      {{"segments", one}}, {{"dropout", 0.3}}, all};
+  int number = 0;
+  for (const int64_t length : {49, 97, 195}) {
+    for (const Attrs& said : options) {
+      const int mixture = number++;
+      const bool causal = mixture % 3 != 0;
+      check({.samples = 2,
+             .length = length,
+             .size = 17,
+             .kv_heads = 1,
+             .group = 3,
+             .packed = mixture % 2 == 1,
+             .causal = causal,
+             .options = said,
+             .bias = causal && (said == all || said.empty()) ? 70 : 0});
+    }
+    for (const int64_t bias : {1, 48, 96, 500}) {
+      check({.samples = 2,
+             .length = length,
+             .size = 8,
+             .kv_heads = 2,
+             .group = 1,
+             .packed = false,
+             .causal = true,
+             .options = {},
+             .bias = bias});
+    }
+  }
+}
+
+// An option that says nothing leaves every bit as it is.
+TEST(Attention, AWindowOfAllPositionsIsNone) {
+  Case c{.samples = 1,
+         .length = 97,
+         .size = 8,
+         .kv_heads = 1,
+         .group = 2,
+         .packed = false,
+         .causal = true};
+  const Scheme plain = with_gradients(c, Dtype::kF32);
+  const std::vector<Numbers> x = random_numbers(plain, 4);
+  const std::vector<Numbers> want = run_scheme(plain, x, false);
+  c.options = {{"window", int64_t{97}}, {"cap", 0.0}, {"dropout", 0.0}};
+  c.options.erase("dropout");  // it would bring the counter
+  EXPECT_EQ(run_scheme(with_gradients(c, Dtype::kF32), x, false), want);
+  c.options = {{"window", int64_t{96}}};
+  EXPECT_NE(run_scheme(with_gradients(c, Dtype::kF32), x, false), want);
+}
+
+// Dropout's bits are those of the logical sample: the second of two is the first, counted from 1.
+TEST(Attention, DropoutKnowsTheSample) {
+  const Case two{.samples = 2,
+                 .length = 50,
+                 .size = 4,
+                 .kv_heads = 1,
+                 .group = 2,
+                 .packed = false,
+                 .causal = true,
+                 .options = {{"dropout", 0.5}}};
+  Case one = two;
+  one.samples = 1;
+  const Scheme both = with_gradients(two, Dtype::kF32), second = with_gradients(one, Dtype::kF32);
+  const std::vector<Numbers> x = random_numbers(both, 6);
+  std::vector<Numbers> y = x;
+  for (const size_t i : {0, 1, 2, 4}) {
+    y[i].erase(y[i].begin(), y[i].begin() + static_cast<int64_t>(y[i].size() / 2));
+  }
+  y[3][2] += 1;
+  const std::vector<Numbers> whole = run_scheme(both, x, false),
+                             half = run_scheme(second, y, false);
+  for (size_t k = 0; k < half.size(); ++k) {
+    EXPECT_EQ(half[k],
+              Numbers(whole[k].end() - static_cast<int64_t>(half[k].size()), whole[k].end()))
+        << k;
+  }
+  y[3][2] -= 1;
+  EXPECT_NE(run_scheme(second, y, false), half);
+}
+
+TEST(Attention, SlopesOfHeadsThatAreNoPowerOfTwo) {
+  AttentionShape s{.kv_heads = 2, .group = 4, .alibi = true};
+  for (int64_t h = 0; h < 8; ++h) EXPECT_DOUBLE_EQ(s.slope(h), std::exp2(-1.0 - h));
+  s.group = 6;  // 12 heads: those of 8, then every other one of 16
+  for (int64_t h = 0; h < 8; ++h) EXPECT_DOUBLE_EQ(s.slope(h), std::exp2(-1.0 - h));
+  for (int64_t h = 8; h < 12; ++h) EXPECT_DOUBLE_EQ(s.slope(h), std::exp2(-0.5 - (h - 8)));
+}
+
+TEST(Attention, PairsThatAWindowLeaves) {
+  const auto counted = [](const AttentionShape& s) {
+    double pairs = 0;
+    for (int64_t i = 0; i < s.length; ++i) {
+      for (int64_t j = 0; j < s.length; ++j) {
+        const bool near = !s.window || (i - j < s.window && j - i < s.window);
+        pairs += near && (!s.causal || j <= i);
+      }
+    }
+    return pairs;
+  };
+  for (const bool causal : {true, false}) {
+    for (const int64_t window : {0, 1, 2, 5, 9, 10}) {
+      const AttentionShape s{.length = 10, .causal = causal, .window = window};
+      EXPECT_EQ(s.pairs(), counted(s)) << causal << " " << window;
     }
   }
 }

@@ -265,7 +265,7 @@ Call half_of(const Call& whole, const Cut& cut) {
   // The second half begins with a later sample.
   for (size_t i = 0; i < call.x.size(); ++i) {
     if (call.types[i] != random_counter_type()) continue;
-    EXPECT_EQ(cut.letter, 'a') << "only samples are known to the random counter";
+    EXPECT_EQ(cut.letter, cut.map.inputs[0][0]) << "only samples are known to the random counter";
     call.x[i][2] += static_cast<double>(cut.from());
   }
   return call;
@@ -419,10 +419,17 @@ TEST_P(OpContract, EffectIsWhatItDoes) {
     const auto once = run_scheme(s, x, false);
     EXPECT_EQ(run_scheme(s, x, false), once) << "a repetition gives the same bits";
     const OpCall call = call_of(s, s.morphisms[0]);
-    EXPECT_EQ(op().effect == Effect::kRandom, op().body && draws_random_numbers(body_of(call)));
-    if (op().effect == Effect::kRandom) {
-      const auto counter = std::find(call.inputs.begin(), call.inputs.end(), random_counter_type());
+    const auto counter = std::find(call.inputs.begin(), call.inputs.end(), random_counter_type());
+    const bool draws = (op().body && draws_random_numbers(body_of(call))) ||
+                       (op().calm && counter != call.inputs.end());
+    EXPECT_EQ(effect_of(call) == Effect::kRandom, draws);
+    if (draws) {
       ASSERT_NE(counter, call.inputs.end());
+      Morphism calmed = s.morphisms[0];
+      if (op().calm) {
+        op().calm(calmed);
+        EXPECT_EQ(effect_of(call_of(s, calmed)), Effect::kPure);
+      }
       for (const int entry : {0, 1, 2}) {  // seed, step, first sample
         std::vector<Numbers> other = x;
         other[counter - call.inputs.begin()][entry] += 1;

@@ -18,7 +18,7 @@ int workers_of(const KernelCall& k) {
 Launch cpu(const KernelCall& k, const Pointers& at) {
   const AttentionPlaces p = attention_places(k, at);
   const int workers = workers_of(k);
-  return [=] { attention_forward(p.shape, workers, p.q, p.k, p.v, p.out, p.lse, at.workspace); };
+  return [=] { attention_forward(p, workers, at.workspace); };
 }
 
 }  // namespace

@@ -10,16 +10,16 @@ namespace {
 
 int workers_of(const KernelCall& k) {
   const AttentionOperands operands(k.call, attention_operands(k.call));
-  return attention_workers(k.threads, backward_bytes_per_thread(operands.shape), k.workspace_cap);
+  const AttentionShape& s = operands.shape;
+  const Bytes shared = backward_bytes_shared(s);
+  const Bytes left = k.workspace_cap > shared ? k.workspace_cap - shared : Bytes{0};
+  return attention_workers(k.threads, backward_bytes_per_thread(s), left);
 }
 
 Launch cpu(const KernelCall& k, const Pointers& at) {
   const AttentionGradPlaces p = attention_grad_places(k, at);
   const int workers = workers_of(k);
-  return [=] {
-    attention_backward(p.shape, workers, p.q, p.k, p.v, p.out, p.lse, p.dout, p.dq, p.dk, p.dv,
-                       at.workspace);
-  };
+  return [=] { attention_backward(p, workers, at.workspace); };
 }
 
 }  // namespace
@@ -30,7 +30,8 @@ extern const Kernel cpu_attention_grad = {
     .workspace =
         [](const KernelCall& k) {
           const AttentionOperands operands(k.call, attention_operands(k.call));
-          return int64_t{workers_of(k)} * backward_bytes_per_thread(operands.shape);
+          return int64_t{workers_of(k)} * backward_bytes_per_thread(operands.shape) +
+                 backward_bytes_shared(operands.shape);
         },
 };
 

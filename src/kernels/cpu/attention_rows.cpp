@@ -91,6 +91,126 @@ ADJOINT_INLINE void weigh_back(W* scores, W* dscores, int64_t rows, int64_t firs
   }
 }
 
+constexpr double kHidden = -1e30;  // the logit of a key that is not seen
+
+ADJOINT_INLINE float tanh_of(float x) { return fast_tanh(x); }
+ADJOINT_INLINE double tanh_of(double x) { return std::tanh(x); }
+
+// The keys of a block that a query may see, but for segments.
+struct KeySpan {
+  int64_t begin, end;
+};
+template <class W>
+ADJOINT_INLINE KeySpan seen_keys(const ScoreOptions<W>& o, const ScoreBlock& block, int64_t query) {
+  int64_t begin = 0, end = block.keys;
+  if (o.window) begin = query - o.window + 1 - block.key;
+  if (o.causal) {
+    end = query + 1 - block.key;
+  } else if (o.window) {
+    end = query + o.window - block.key;
+  }
+  begin = std::clamp<int64_t>(begin, 0, block.keys);
+  return {begin, std::clamp<int64_t>(end, begin, block.keys)};
+}
+
+// Products of a query with keys become logits; the cap's slopes are kept where somebody wants them.
+template <class W>
+ADJOINT_INLINE void logits_of_row(W* __restrict x, const ScoreOptions<W>& o,
+                                  const ScoreBlock& block, int64_t query, KeySpan seen,
+                                  W* __restrict slopes) {
+  for (int64_t i = seen.begin; i < seen.end; ++i) x[i] *= o.scale;
+  if (o.cap > 0) {
+    const W less = 1 / o.cap;
+    for (int64_t i = seen.begin; i < seen.end; ++i) {
+      const W t = tanh_of(x[i] * less);
+      x[i] = o.cap * t;
+      if (slopes) slopes[i] = 1 - t * t;
+    }
+  }
+  if (o.added) {
+    const W* added = o.added + (block.key - query);
+    for (int64_t i = seen.begin; i < seen.end; ++i) x[i] += added[i];
+  }
+  if (o.segments) {
+    const int32_t mine = o.segments[query];
+    const int32_t* theirs = o.segments + block.key;
+    for (int64_t i = seen.begin; i < seen.end; ++i) {
+      x[i] = theirs[i] == mine ? x[i] : static_cast<W>(kHidden);
+    }
+  }
+}
+
+// What dropout multiplies the weights of a row with: 0, or 1 / (1 - rate).
+template <class W>
+ADJOINT_INLINE void draw_factors(W* factors, const ScoreOptions<W>& o, const ScoreBlock& block,
+                                 int64_t query, KeySpan seen) {
+  const int64_t first = query * o.length + block.key + seen.begin;
+  float drawn[kKeys];
+  uniform(drawn + seen.begin, o.random_key, o.random_step,
+          o.first_random + static_cast<uint64_t>(first), seen.end - seen.begin);
+  for (int64_t i = seen.begin; i < seen.end; ++i) {
+    factors[i] = drawn[i] < o.drop_below ? W{0} : o.kept;
+  }
+}
+
+template <class W>
+ADJOINT_INLINE void weigh_rows_with(W* scores, const ScoreBlock& block, const ScoreOptions<W>& o,
+                                    Running<W>* running, W* result, int64_t width) {
+  for (int64_t r = 0; r < block.rows; ++r) {
+    W* row = scores + r * kKeys;
+    const KeySpan seen = seen_keys(o, block, block.query + r);
+    for (int64_t i = 0; i < seen.begin; ++i) row[i] = 0;
+    logits_of_row<W>(row, o, block, block.query + r, seen, nullptr);
+    const int64_t count = seen.end - seen.begin;
+    const W highest = count ? largest(row + seen.begin, count) : static_cast<W>(kHidden);
+    if (highest <= static_cast<W>(kHidden)) {  // all of another segment, or outside of the window
+      for (int64_t i = seen.begin; i < block.keys; ++i) row[i] = 0;
+      continue;
+    }
+    const W shrink = weigh(row + seen.begin, count, block.keys - seen.begin, W{1}, running[r]);
+    if (o.drop_below > 0) {
+      W factors[kKeys];
+      draw_factors(factors, o, block, block.query + r, seen);
+      for (int64_t i = seen.begin; i < seen.end; ++i) row[i] *= factors[i];
+    }
+    if (shrink == 1) continue;
+    for (int64_t i = 0; i < width; ++i) result[r * width + i] *= shrink;
+  }
+}
+
+template <class W>
+ADJOINT_INLINE void weigh_back_with(W* scores, W* dscores, W* slopes, const ScoreBlock& block,
+                                    const ScoreOptions<W>& o, const W* lse, const W* delta,
+                                    W* dadded) {
+  for (int64_t r = 0; r < block.rows; ++r) {
+    W* __restrict p = scores + r * kKeys, * __restrict dp = dscores + r * kKeys;
+    W* __restrict slope = slopes + r * kKeys;
+    const int64_t query = block.query + r;
+    const KeySpan seen = seen_keys(o, block, query);
+    logits_of_row<W>(p, o, block, query, seen, slope);
+    exponentials(p + seen.begin, seen.end - seen.begin, W{1}, lse[r]);
+    if (o.drop_below > 0) {
+      W factors[kKeys];
+      draw_factors(factors, o, block, query, seen);
+      for (int64_t i = seen.begin; i < seen.end; ++i) {
+        dp[i] = p[i] * (dp[i] * factors[i] - delta[r]);
+        p[i] *= factors[i];
+      }
+    } else {
+      for (int64_t i = seen.begin; i < seen.end; ++i) dp[i] = p[i] * (dp[i] - delta[r]);
+    }
+    if (dadded) {
+      W* sums = dadded + (block.key - query);
+      for (int64_t i = seen.begin; i < seen.end; ++i) sums[i] += dp[i];
+    }
+    for (int64_t i = seen.begin; i < seen.end; ++i) {
+      dp[i] *= o.cap > 0 ? slope[i] * o.scale : o.scale;
+    }
+    for (int64_t i = 0; i < seen.begin; ++i) p[i] = dp[i] = 0;
+    for (int64_t i = seen.end; i < block.keys; ++i) p[i] = dp[i] = 0;
+  }
+}
+
 // Sixteen elements at a time: to[i, c] = from[c, i].
 ADJOINT_INLINE void turn(float* to, const float* from, int64_t row) {
   typedef float Four __attribute__((vector_size(16), aligned(4)));
@@ -175,6 +295,26 @@ ADJOINT_SIMD void weigh_block_back(float* scores, float* dscores, int64_t rows, 
 void weigh_block_back(double* scores, double* dscores, int64_t rows, int64_t first, int64_t keys,
                       double scale, const double* lse, const double* delta) {
   weigh_back(scores, dscores, rows, first, keys, scale, lse, delta);
+}
+
+ADJOINT_SIMD void weigh_block(float* scores, const ScoreBlock& block,
+                              const ScoreOptions<float>& options, Running<float>* running,
+                              float* result, int64_t width) {
+  weigh_rows_with(scores, block, options, running, result, width);
+}
+void weigh_block(double* scores, const ScoreBlock& block, const ScoreOptions<double>& options,
+                 Running<double>* running, double* result, int64_t width) {
+  weigh_rows_with(scores, block, options, running, result, width);
+}
+ADJOINT_SIMD void weigh_block_back(float* scores, float* dscores, float* slopes,
+                                   const ScoreBlock& block, const ScoreOptions<float>& options,
+                                   const float* lse, const float* delta, float* dadded) {
+  weigh_back_with(scores, dscores, slopes, block, options, lse, delta, dadded);
+}
+void weigh_block_back(double* scores, double* dscores, double* slopes, const ScoreBlock& block,
+                      const ScoreOptions<double>& options, const double* lse, const double* delta,
+                      double* dadded) {
+  weigh_back_with(scores, dscores, slopes, block, options, lse, delta, dadded);
 }
 
 void load_row(double* to, const double* from, int64_t n) { std::memcpy(to, from, n * 8); }

@@ -33,6 +33,39 @@ void weigh_block_back(float* scores, float* dscores, int64_t rows, int64_t visib
 void weigh_block_back(double* scores, double* dscores, int64_t rows, int64_t visible, int64_t keys,
                       double scale, const double* lse, const double* delta);
 
+// Which scores a block holds: queries from `query` on, keys from `key` on.
+struct ScoreBlock {
+  int64_t query, rows, key, keys;
+};
+// What options do with scores, of one head of one sample. Null or 0: nothing of the kind.
+template <class W>
+struct ScoreOptions {
+  bool causal = true;
+  int64_t window = 0;
+  W scale = 1, cap = 0;
+  const W* added = nullptr;  // to the score of a key, by key - query, from there on both ways
+  const int32_t* segments = nullptr;  // of all positions
+  float drop_below = 0;               // weights whose random number is below are dropped,
+  W kept = 1;                         // and the others multiplied by this
+  uint64_t random_key = 0, random_step = 0, first_random = 0;  // that of query 0 and key 0
+  int64_t length = 0;                                          // random numbers per query
+};
+
+// weigh_block where scores have options.
+void weigh_block(float* scores, const ScoreBlock& block, const ScoreOptions<float>& options,
+                 Running<float>* running, float* result, int64_t width);
+void weigh_block(double* scores, const ScoreBlock& block, const ScoreOptions<double>& options,
+                 Running<double>* running, double* result, int64_t width);
+
+// weigh_block_back where scores have options. `slopes`, a block of scores, has room for those of
+// the cap; where `dadded` is not null, what `added` adds to the loss is added there.
+void weigh_block_back(float* scores, float* dscores, float* slopes, const ScoreBlock& block,
+                      const ScoreOptions<float>& options, const float* lse, const float* delta,
+                      float* dadded);
+void weigh_block_back(double* scores, double* dscores, double* slopes, const ScoreBlock& block,
+                      const ScoreOptions<double>& options, const double* lse, const double* delta,
+                      double* dadded);
+
 void multiply(float* x, int64_t n, float by);
 void multiply(double* x, int64_t n, double by);
 float dot(const float* x, const float* y, int64_t n);
