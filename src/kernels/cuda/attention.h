@@ -1,9 +1,8 @@
 // Attention on CUDA: by cuDNN where it takes the shape, by kernels of our own where it does not.
 // Nothing here needs CUDA's headers, and the functions of shapes alone need no CUDA either.
 #pragma once
+#include "kernels/attention_call.h"
 #include "kernels/kernel.h"
-#include "kernels/rows.h"
-#include "ops/attention_shape.h"
 
 struct CUstream_st;  // a cudaStream_t points to one
 
@@ -26,12 +25,10 @@ AttentionWay attention_way(const AttentionShape& shape, Bytes cap);
 AttentionWay attention_grad_way(const AttentionShape& shape, bool deterministic, Bytes cap);
 
 // out = softmax(q k^T / sqrt(size)) v; lse as attention_forward has it. MachineError.
-Launch prepare_attention_cuda(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
-                              void* lse, void* workspace, const AttentionWay& way,
-                              CUstream_st* stream);
-Launch prepare_attention_grad_cuda(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
-                                   const void* lse, Rows dout, Rows dq, Rows dk, Rows dv,
-                                   void* workspace, const AttentionWay& way, bool deterministic,
+Launch prepare_attention_cuda(const AttentionPlaces& places, void* workspace,
+                              const AttentionWay& way, CUstream_st* stream);
+Launch prepare_attention_grad_cuda(const AttentionGradPlaces& places, void* workspace,
+                                   const AttentionWay& way, bool deterministic,
                                    CUstream_st* stream);
 
 }  // namespace adjoint

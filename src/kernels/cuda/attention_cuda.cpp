@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
 
@@ -28,6 +29,7 @@ struct AttentionPlan {
   std::shared_ptr<const CudnnPlan> plan;
 };
 
+// A call as cuDNN sees it.
 struct Call {
   AttentionShape shape;
   Rows q, k, v, out;
@@ -83,6 +85,7 @@ const AttentionPlan& plan_of(const Call& call, Pass pass, Bytes room, cudnnHandl
                               s.kv_heads,
                               s.group,
                               s.size,
+                              std::bit_cast<int64_t>(s.scale()),
                               room.count};
   for (const Rows& rows : call.all()) {
     const RowSteps steps = steps_of(s, rows);
@@ -145,43 +148,45 @@ Call part_of(const Call& call, const AttentionShape& part, int64_t sample, int64
 
 }  // namespace
 
-Launch prepare_attention_cuda(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
-                              void* lse, void* workspace, const AttentionWay& way,
+Launch prepare_attention_cuda(const AttentionPlaces& p, void* workspace, const AttentionWay& way,
                               cudaStream_t stream) {
-  const Call call = {.shape = shape, .q = q, .k = k, .v = v, .out = out, .lse = lse};
+  const Call call = {.shape = p.shape, .q = p.q, .k = p.k, .v = p.v, .out = p.out, .lse = p.lse};
   if (way.cudnn && is_for_cudnn(call)) {
     const cudnnHandle_t handle = cudnn_handle(stream);
     const Bytes room = library_room(way.workspace);
     if (const auto& [at, plan] = plan_of(call, Pass::kForward, room, handle); plan) {
       void* scratch = Places(workspace, way.workspace).take(plan->workspace());
-      return plan->prepare(
-          handle,
-          {{at.q, q.data}, {at.k, k.data}, {at.v, v.data}, {at.out, out.data}, {at.lse, lse}},
-          scratch);
+      return plan->prepare(handle,
+                           {{at.q, p.q.data},
+                            {at.k, p.k.data},
+                            {at.v, p.v.data},
+                            {at.out, p.out.data},
+                            {at.lse, p.lse}},
+                           scratch);
     }
   }
-  return prepare_attention_plain(shape, q, k, v, out, lse, stream);
+  return prepare_attention_plain(p, stream);
 }
 
-Launch prepare_attention_grad_cuda(const AttentionShape& shape, Rows q, Rows k, Rows v, Rows out,
-                                   const void* lse, Rows dout, Rows dq, Rows dk, Rows dv,
-                                   void* workspace, const AttentionWay& way, bool deterministic,
+Launch prepare_attention_grad_cuda(const AttentionGradPlaces& p, void* workspace,
+                                   const AttentionWay& way, bool deterministic,
                                    cudaStream_t stream) {
+  const AttentionShape& shape = p.shape;
   const Call call = {.shape = shape,
-                     .q = q,
-                     .k = k,
-                     .v = v,
-                     .out = out,
-                     .lse = const_cast<void*>(lse),
-                     .dout = dout,
-                     .dq = dq,
-                     .dk = dk,
-                     .dv = dv};
-  const auto plain = [&] {
+                     .q = p.q,
+                     .k = p.k,
+                     .v = p.v,
+                     .out = p.out,
+                     .lse = const_cast<void*>(p.lse),
+                     .dout = p.dout,
+                     .dq = p.dq,
+                     .dk = p.dk,
+                     .dv = p.dv};
+  const auto own = [&] {
     void* sums = Places(workspace, way.workspace).take(attention_grad_plain_workspace(shape));
-    return prepare_attention_grad_plain(shape, q, k, v, out, lse, dout, dq, dk, dv, sums, stream);
+    return prepare_attention_grad_plain(p, sums, stream);
   };
-  if (!way.cudnn || !is_for_cudnn(call)) return plain();
+  if (!way.cudnn || !is_for_cudnn(call)) return own();
   const cudnnHandle_t handle = cudnn_handle(stream);
   const AttentionShape& part = way.part;
   const Pass pass = deterministic ? Pass::kDeterministicGrad : Pass::kGrad;
@@ -194,7 +199,7 @@ Launch prepare_attention_grad_cuda(const AttentionShape& shape, Rows q, Rows k, 
     for (int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += part.kv_heads) {
       const Call piece = part_of(call, part, sample, kv_head);
       const auto& [at, plan] = plan_of(piece, pass, library_room(way.workspace - lent), handle);
-      if (!plan) return plain();
+      if (!plan) return own();
       Places places(workspace, way.workspace);
       std::vector<std::pair<CudnnGraph::Tensor, void*>> pointers = {
           {at.q, piece.q.data},           {at.k, piece.k.data},   {at.v, piece.v.data},

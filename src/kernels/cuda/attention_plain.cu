@@ -8,9 +8,9 @@ using namespace attention_tiles;
 
 namespace {
 
-template <class K>
+template <class K, class O>
 __global__ void __launch_bounds__(K::kThreads, K::kForwardBlocks)
-    attention_rows(Shape shape, RowsOf<const typename K::Element> q,
+    attention_rows(Shape shape, O options, RowsOf<const typename K::Element> q,
                    RowsOf<const typename K::Element> k, RowsOf<const typename K::Element> v,
                    RowsOf<typename K::Element> out, typename K::W* lse) {
   using W = typename K::W;
@@ -25,13 +25,19 @@ __global__ void __launch_bounds__(K::kThreads, K::kForwardBlocks)
   const Block block(heads, shape.samples);
   const int tiles = (shape.length + K::kRows - 1) / K::kRows;
   const int first = (tiles - 1 - block.tile) * K::kRows;
-  const int end = shape.causal ? min(shape.length, first + K::kRows) : shape.length;
-  const auto k_head = k.head(block.sample, block.head / shape.group, shape.size);
-  const auto v_head = v.head(block.sample, block.head / shape.group, shape.size);
-  K::load_own(queries, q.head(block.sample, block.head, shape.size), first, shape);
-  K::load_other(keys, k_head, 0, shape);
+  int begin = 0;
+  int end = shape.causal ? min(shape.length, first + K::kRows) : shape.length;
+  if constexpr (O::kAny) {
+    const KeyRange seen(options.window, shape.length, shape.causal, first, K::kRows, K::kPartners);
+    begin = seen.begin;
+    end = seen.end;
+  }
+  const auto k_head = k.head(block.sample, block.head / shape.group);
+  const auto v_head = v.head(block.sample, block.head / shape.group);
+  K::load_own(queries, q.head(block.sample, block.head), first, shape);
+  K::load_other(keys, k_head, begin, shape);
   __pipeline_commit();
-  K::load_other(values, v_head, 0, shape);
+  K::load_other(values, v_head, begin, shape);
   __pipeline_commit();
 
   typename K::Result result = {};
@@ -41,24 +47,46 @@ __global__ void __launch_bounds__(K::kThreads, K::kForwardBlocks)
     largest[i] = -INFINITY;
     sum[i] = 0;
   }
-  const W scale = W(shape.scale * kLog2E);
+  // With options the scores become logits, which are scaled already.
+  const W scale = W(O::kAny ? kLog2E : shape.scale * kLog2E);
+  const auto of_head = options_of<K>(options, shape, block.sample, block.head);
+  if constexpr (O::kAny) {
+    if (options.sinks) {
+      const W sink =
+          W(read_element<typename K::Element>(options.sinks, block.head * options.sinks_step));
+#pragma unroll
+      for (int i = 0; i < K::kHeight; ++i) {
+        largest[i] = sink * scale;
+        sum[i] = thread.column == 0 ? 1 : 0;
+      }
+    }
+  }
   const auto larger = [](W a, W b) { return max(a, b); };
   const auto plus = [](W a, W b) { return a + b; };
-  for (int key0 = 0; key0 < end; key0 += K::kPartners) {
-    const Sight sight(shape, first + thread.warp_row, K::kWarpRows, key0, K::kPartners);
+  for (int key0 = begin; key0 < end; key0 += K::kPartners) {
+    const Sight sight(shape, options, first + thread.warp_row, K::kWarpRows, key0, K::kPartners);
     __pipeline_wait_prior(1);
     __syncthreads();  // keys have come
     if (sight.any) {
       typename K::Scores scores;
       K::dots(queries, keys, thread, shape.size, scores);
-      if (!sight.all) {
+      if constexpr (O::kAny) {
+        K::each_score(thread, [&](int i, int j, int row, int partner) {
+          const int query = first + row, key = key0 + partner;
+          W slope;
+          scores[i][j] = sight.all || of_head.sees(query, key)
+                             ? of_head.logit(scores[i][j], query, key, slope)
+                             : W(kHidden);
+        });
+      } else if (!sight.all) {
         K::each_score(thread, [&](int i, int j, int row, int partner) {
           if (!shape.seen(first + row, key0 + partner)) scores[i][j] = -INFINITY;
         });
       }
 #pragma unroll
       for (int i = 0; i < K::kHeight; ++i) {
-        // Key 0 is seen by all, so the maximum is finite from the first tile on.
+        // Key 0 is seen by all, so the maximum is finite from the first tile on; with options, what
+        // is not seen is finite.
         W above = scores[i][0];
 #pragma unroll
         for (const W score : scores[i]) above = max(above, score);
@@ -73,6 +101,13 @@ __global__ void __launch_bounds__(K::kThreads, K::kForwardBlocks)
         }
 #pragma unroll
         for (W& x : result[i]) x *= shrink;
+      }
+      if constexpr (O::kAny) {
+        if (of_head.drop_below) {
+          K::each_score(thread, [&](int i, int j, int row, int partner) {
+            scores[i][j] *= of_head.factor(first + row, key0 + partner);
+          });
+        }
       }
       K::share(weights, thread, scores);
     }
@@ -95,23 +130,25 @@ __global__ void __launch_bounds__(K::kThreads, K::kForwardBlocks)
     if (thread.column == 0 && query < shape.length)
       lse[rows + query] = (largest[i] + log_of_two(total)) * W(kLn2);
   }
-  K::store(out.head(block.sample, block.head, shape.size), first, shape, thread, result,
+  K::store(out.head(block.sample, block.head), first, shape, thread, result,
            [&](int i) { return sum[i]; });
 }
 
 }  // namespace
 
-PlainLaunch prepare_attention_plain(const AttentionShape& attention, Rows q, Rows k, Rows v,
-                                    Rows out, void* lse, cudaStream_t stream) {
-  const Shape shape = device_shape(attention);
-  return with_kernels(attention, [&]<class K>(K) -> PlainLaunch {
+PlainLaunch prepare_attention_plain(const AttentionPlaces& p, cudaStream_t stream) {
+  const Shape shape = device_shape(p.shape);
+  return with_kernels(p.shape, p.extras, [&]<class K, class O>(K, O options) -> PlainLaunch {
     using T = typename K::Element;
-    allow(attention_rows<K>, K::kForwardBytes);
+    allow(attention_rows<K, O>, K::kForwardBytes);
     const int blocks = num_tiles<K>(shape) * shape.kv_heads * shape.group * shape.samples;
+    const auto q = rows<const T>(p.q, shape.size), k = rows<const T>(p.k, shape.size);
+    const auto v = rows<const T>(p.v, shape.value_size);
+    const auto out = rows<T>(p.out, shape.value_size);
+    auto* lse = static_cast<typename K::W*>(p.lse);
     return [=] {
-      attention_rows<K><<<blocks, K::kThreads, K::kForwardBytes, stream>>>(
-          shape, rows<const T>(q, shape), rows<const T>(k, shape), rows<const T>(v, shape),
-          rows<T>(out, shape), static_cast<typename K::W*>(lse));
+      attention_rows<K, O>
+          <<<blocks, K::kThreads, K::kForwardBytes, stream>>>(shape, options, q, k, v, out, lse);
       check_launch();
     };
   });

@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "device/cuda_check.h"
+#include "kernels/cuda/attention_options.cuh"
 #include "kernels/cuda/attention_plain.h"
 
 namespace adjoint::attention_tiles {
@@ -71,7 +72,7 @@ __device__ inline double log_of_two(double x) { return log2(x); }
 constexpr double kLog2E = 1.4426950408889634074, kLn2 = 0.69314718055994530942;
 
 struct Shape {
-  int length, kv_heads, group, size, samples;
+  int length, kv_heads, group, size, value_size, samples;
   bool causal;
   double scale;
 
@@ -86,6 +87,18 @@ struct Sight {
   __device__ Sight(const Shape& shape, int query, int num_queries, int key, int num_keys)
       : any(query < shape.length && shape.seen(min(query + num_queries, shape.length) - 1, key)),
         all(shape.seen(query, key + num_keys - 1) && query + num_queries <= shape.length) {}
+  __device__ Sight(const Shape& shape, const NoOptions&, int query, int num_queries, int key,
+                   int num_keys)
+      : Sight(shape, query, num_queries, key, num_keys) {}
+  // A window hides what is far; segments are not looked at, but hide whatever they do.
+  __device__ Sight(const Shape& shape, const SomeOptions& options, int query, int num_queries,
+                   int key, int num_keys)
+      : Sight(shape, query, num_queries, key, num_keys) {
+    const int window = options.window ? options.window : shape.length;
+    any = any && query - (key + num_keys - 1) < window && key - (query + num_queries - 1) < window;
+    all = all && !options.segments && query + num_queries - 1 - key < window &&
+          key + num_keys - 1 - query < window;
+  }
 };
 
 // The rows of one head of one sample.
@@ -93,6 +106,7 @@ template <class T>
 struct HeadRows {
   T* data;
   int64_t row_step;
+  int size;      // of the head
   bool aligned;  // every row begins and ends at a multiple of 16 bytes
 };
 
@@ -100,10 +114,12 @@ template <class T>
 struct RowsOf {
   T* data;
   int64_t sample_step, row_step;
+  int size;
   bool aligned;
 
-  __device__ HeadRows<T> head(int sample, int head, int size) const {
-    return {data + sample * sample_step + static_cast<int64_t>(head) * size, row_step, aligned};
+  __device__ HeadRows<T> head(int sample, int head) const {
+    return {data + sample * sample_step + static_cast<int64_t>(head) * size, row_step, size,
+            aligned};
   }
 };
 
@@ -211,12 +227,12 @@ struct Tiles {
         Vector<T, kVector> elements;
 #pragma unroll
         for (int e = 0; e < kVector; ++e) elements.at[e] = narrow<T>(result[i][c + e] * factor(i));
-        if (to.aligned && column < shape.size) {
+        if (to.aligned && column < to.size) {
           *reinterpret_cast<Vector<T, kVector>*>(at) = elements;
         } else {
 #pragma unroll
           for (int e = 0; e < kVector; ++e)
-            if (column + e < shape.size) at[e] = elements.at[e];
+            if (column + e < to.size) at[e] = elements.at[e];
         }
       }
     }
@@ -300,10 +316,22 @@ struct Tiles {
       const int row = i / kAcross, column = i % kAcross * kElements;
       put<kElements>(tile + row * kStride + column,
                      from.data + (first + row) * from.row_step + column,
-                     first + row < shape.length && column < shape.size);
+                     first + row < shape.length && column < from.size);
     }
   }
 };
+
+// The options of a head of a sample, or nothing.
+template <class K>
+__device__ NoOptions options_of(const NoOptions& none, const Shape&, int, int) {
+  return none;
+}
+template <class K>
+__device__ HeadOptions<typename K::Element, typename K::W> options_of(const SomeOptions& options,
+                                                                      const Shape& shape,
+                                                                      int sample, int head) {
+  return {options, shape.length, shape.causal, shape.kv_heads * shape.group, sample, head};
+}
 
 // Which tile, head and sample a block takes: all heads and samples of one tile, then the next, so
 // that tiles that see the most under a causal mask can go first.
@@ -336,8 +364,9 @@ void allow(Kernel* kernel, size_t bytes) {
 }
 
 inline Shape device_shape(const AttentionShape& s) {
-  if (s.size > kPlainAttentionSize) {
-    fail("attention: a GPU takes heads of up to ", kPlainAttentionSize, ", found ", s.size);
+  const int64_t widest = std::max(s.size, s.value_size);
+  if (widest > kPlainAttentionSize) {
+    fail("attention: a GPU takes heads of up to ", kPlainAttentionSize, ", found ", widest);
   }
   const int64_t tiles = (s.length + 15) / 16;
   if (s.samples * s.kv_heads * s.group * tiles > std::numeric_limits<int>::max()) {
@@ -347,17 +376,18 @@ inline Shape device_shape(const AttentionShape& s) {
           .kv_heads = static_cast<int>(s.kv_heads),
           .group = static_cast<int>(s.group),
           .size = static_cast<int>(s.size),
+          .value_size = static_cast<int>(s.value_size),
           .samples = static_cast<int>(s.samples),
           .causal = s.causal,
           .scale = s.scale()};
 }
 
 template <class T>
-RowsOf<T> rows(Rows r, const Shape& shape) {
+RowsOf<T> rows(Rows r, int size) {
   const auto is_aligned = [](int64_t elements) { return elements * sizeof(T) % 16 == 0; };
   const bool aligned = reinterpret_cast<uintptr_t>(r.data) % 16 == 0 && is_aligned(r.sample_step) &&
-                       is_aligned(r.row_step) && is_aligned(shape.size);
-  return {static_cast<T*>(r.data), r.sample_step, r.row_step, aligned};
+                       is_aligned(r.row_step) && is_aligned(size);
+  return {static_cast<T*>(r.data), r.sample_step, r.row_step, size, aligned};
 }
 
 // A thread has room for two results of 64 registers (a double takes two) beside its scores and what
@@ -376,34 +406,39 @@ inline size_t shared_memory_of_block() {
   return bytes;
 }
 
+// f(tiles, options): kernels for the call. Those with options take the smaller tiles, of which
+// there are enough variants already.
 template <class T, int kSize, class F>
-PlainLaunch with_tiles(const F& f) {
+PlainLaunch with_tiles(const AttentionShape& shape, const AttentionExtras& extras, const F& f) {
+  using Small = TilesOf<T, kSize, 2>;
+  if (!shape.is_plain()) return f(Small(), device_options(shape, extras));
   if constexpr (std::is_same_v<T, float>) {
     using Large = TilesOf<T, kSize, 1>;
-    if (Large::kBackwardBytes <= shared_memory_of_block()) return f(Large());
+    if (Large::kBackwardBytes <= shared_memory_of_block()) return f(Large(), NoOptions());
   }
-  return f(TilesOf<T, kSize, 2>());
+  return f(Small(), NoOptions());
 }
 
 template <class T, class F>
-PlainLaunch with_size(int64_t size, const F& f) {
-  if (size <= 32) return with_tiles<T, 32>(f);
-  if (size <= 64) return with_tiles<T, 64>(f);
-  if (size <= 128) return with_tiles<T, 128>(f);
-  return with_tiles<T, 256>(f);
+PlainLaunch with_size(const AttentionShape& shape, const AttentionExtras& extras, const F& f) {
+  const int64_t size = std::max(shape.size, shape.value_size);
+  if (size <= 32) return with_tiles<T, 32>(shape, extras, f);
+  if (size <= 64) return with_tiles<T, 64>(shape, extras, f);
+  if (size <= 128) return with_tiles<T, 128>(shape, extras, f);
+  return with_tiles<T, 256>(shape, extras, f);
 }
 template <class F>
-PlainLaunch with_kernels(const AttentionShape& shape, const F& f) {
+PlainLaunch with_kernels(const AttentionShape& shape, const AttentionExtras& extras, const F& f) {
   switch (shape.dtype) {
     case Dtype::kBF16:
-      return with_size<__nv_bfloat16>(shape.size, f);
+      return with_size<__nv_bfloat16>(shape, extras, f);
     case Dtype::kF16:
-      return with_size<__half>(shape.size, f);
+      return with_size<__half>(shape, extras, f);
     case Dtype::kF64:
-      return with_size<double>(shape.size, f);
+      return with_size<double>(shape, extras, f);
     default:
       CHECK(shape.dtype == Dtype::kF32, "attention is of floats");
-      return with_size<float>(shape.size, f);
+      return with_size<float>(shape, extras, f);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_plain.h"
 
 namespace adjoint {
 
@@ -51,7 +52,21 @@ Bytes cudnn_grad_bytes(const AttentionShape& part, bool deterministic) {
 
 }  // namespace
 
+Bytes grad_of_tables_workspace(const AttentionShape& s) {
+  if (!s.bias) return {0};
+  // Tiles have 16 keys at least and 128 queries at most; a length is filled up to whole tiles.
+  constexpr int64_t kKeys = 16, kQueries = 128, kDistances = 160;
+  const int64_t diagonals = (s.length + kQueries - 1) / kKeys;
+  return (heads(s) * diagonals * kDistances) * size_of(s.wide());
+}
+
+Bytes attention_grad_plain_workspace(const AttentionShape& s) {
+  const Bytes sums = (s.samples * heads(s) * s.length) * size_of(s.wide());
+  return s.bias ? round_up(sums, {256}) + grad_of_tables_workspace(s) : sums;
+}
+
 bool cudnn_takes(const AttentionShape& s) {
+  if (!s.is_plain() || s.value_size != s.size) return false;
   // Below 64 there is nothing to win, and a single position has no backward.
   return (s.dtype == Dtype::kBF16 || s.dtype == Dtype::kF16) && s.size % 8 == 0 && s.size <= 256 &&
          s.length >= 64;
@@ -64,7 +79,7 @@ AttentionWay attention_way(const AttentionShape& shape, Bytes cap) {
 
 AttentionWay attention_grad_way(const AttentionShape& shape, bool deterministic, Bytes cap) {
   // Sums per query, which our own kernels want too, and of the whole shape.
-  const Bytes row_sums = (shape.samples * heads(shape) * shape.length) * size_of(shape.wide());
+  const Bytes row_sums = attention_grad_plain_workspace(shape);
   const AttentionWay own{.cudnn = false, .part = shape, .workspace = row_sums};
   if (!cudnn_takes(shape)) return own;
   for (const AttentionShape& part : parts_of(shape)) {

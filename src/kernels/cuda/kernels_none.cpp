@@ -44,12 +44,10 @@ std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&,
                                          bool, bool) {
   refuse();
 }
-Launch prepare_attention_cuda(const AttentionShape&, Rows, Rows, Rows, Rows, void*, void*,
-                              const AttentionWay&, CUstream_st*) {
+Launch prepare_attention_cuda(const AttentionPlaces&, void*, const AttentionWay&, CUstream_st*) {
   refuse();
 }
-Launch prepare_attention_grad_cuda(const AttentionShape&, Rows, Rows, Rows, Rows, const void*, Rows,
-                                   Rows, Rows, Rows, void*, const AttentionWay&, bool,
+Launch prepare_attention_grad_cuda(const AttentionGradPlaces&, void*, const AttentionWay&, bool,
                                    CUstream_st*) {
   refuse();
 }
