@@ -9,6 +9,7 @@
 #include "base/note.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_plain.h"
+#include "kernels/cuda/attention_tensor.h"
 #include "kernels/cuda/cudnn/attention.h"
 #include "kernels/cuda/cudnn/plan.h"
 #include "kernels/cuda/library_room.h"
@@ -114,6 +115,12 @@ class Places {
   Bytes bytes_, used_;
 };
 
+bool tensor_takes(const AttentionShape& s, std::initializer_list<Rows> all) {
+  const bool halves = s.dtype == Dtype::kBF16 || s.dtype == Dtype::kF16;
+  return halves && s.size % 8 == 0 && s.value_size % 8 == 0 &&
+         std::all_of(all.begin(), all.end(), [&](Rows rows) { return is_aligned(s, rows); });
+}
+
 bool is_for_cudnn(const Call& call) {
   const auto all = call.all();
   const size_t version = cudnnGetVersion();
@@ -148,6 +155,13 @@ Call part_of(const Call& call, const AttentionShape& part, int64_t sample, int64
 
 }  // namespace
 
+bool tensor_takes(const AttentionPlaces& p) {
+  return tensor_takes(p.shape, {p.q, p.k, p.v, p.out});
+}
+bool tensor_takes(const AttentionGradPlaces& p) {
+  return tensor_takes(p.shape, {p.q, p.k, p.v, p.out, p.dout, p.dq, p.dk, p.dv});
+}
+
 Launch prepare_attention_cuda(const AttentionPlaces& p, void* workspace, const AttentionWay& way,
                               cudaStream_t stream) {
   const Call call = {.shape = p.shape, .q = p.q, .k = p.k, .v = p.v, .out = p.out, .lse = p.lse};
@@ -165,7 +179,7 @@ Launch prepare_attention_cuda(const AttentionPlaces& p, void* workspace, const A
                            scratch);
     }
   }
-  return prepare_attention_plain(p, stream);
+  return tensor_takes(p) ? prepare_attention_tensor(p, stream) : prepare_attention_plain(p, stream);
 }
 
 Launch prepare_attention_grad_cuda(const AttentionGradPlaces& p, void* workspace,
@@ -184,7 +198,8 @@ Launch prepare_attention_grad_cuda(const AttentionGradPlaces& p, void* workspace
                      .dv = p.dv};
   const auto own = [&] {
     void* sums = Places(workspace, way.workspace).take(attention_grad_plain_workspace(shape));
-    return prepare_attention_grad_plain(p, sums, stream);
+    return tensor_takes(p) ? prepare_attention_grad_tensor(p, sums, stream)
+                           : prepare_attention_grad_plain(p, sums, stream);
   };
   if (!way.cudnn || !is_for_cudnn(call)) return own();
   const cudnnHandle_t handle = cudnn_handle(stream);
