@@ -57,6 +57,34 @@ TEST(AttentionWorkspace, TheLeastIsTakenWhereNothingFits) {
   EXPECT_EQ(way.workspace.count, 32 * 12 * 1024 * 4);
 }
 
+TEST(AttentionWorkspace, CudnnIsAskedForWhatItsPatternsSay) {
+  const auto takes = [](auto change) {
+    AttentionShape shape = kGpt2;
+    change(shape);
+    EXPECT_EQ(attention_way(shape, kNoCap).cudnn, attention_grad_way(shape, true, kNoCap).cudnn);
+    return attention_way(shape, kNoCap).cudnn;
+  };
+  EXPECT_TRUE(takes([](AttentionShape& s) { s.said_scale = 0.1; }));
+  EXPECT_TRUE(takes([](AttentionShape& s) { s.window = 100; }));
+  EXPECT_TRUE(takes([](AttentionShape& s) { s.cap = 50; }));
+  EXPECT_TRUE(takes([](AttentionShape& s) { s.size = 192, s.value_size = 128; }));
+  EXPECT_FALSE(takes([](AttentionShape& s) { s.window = 100, s.causal = false; }));
+  EXPECT_FALSE(takes([](AttentionShape& s) { s.alibi = true; }));
+  EXPECT_FALSE(takes([](AttentionShape& s) { s.bias = 32; }));
+  EXPECT_FALSE(takes([](AttentionShape& s) { s.sinks = true; }));
+  EXPECT_FALSE(takes([](AttentionShape& s) { s.segments = true; }));
+  EXPECT_FALSE(takes([](AttentionShape& s) { s.dropout = 0.1; }));
+}
+
+// A bias is summed by diagonals of tiles before its gradient is there.
+TEST(AttentionWorkspace, ABiasWantsRoomForItsSums) {
+  AttentionShape shape = kGpt2;
+  shape.bias = 32;
+  const int64_t diagonals = (1024 + 127) / 16;
+  EXPECT_EQ(attention_grad_way(shape, false, kNoCap).workspace.count,
+            32 * 12 * 1024 * 4 + 12 * diagonals * 160 * 4);
+}
+
 TEST(AttentionWorkspace, FloatsAreOurOwnKernels) {
   AttentionShape shape = kGpt2;
   shape.dtype = Dtype::kF32;

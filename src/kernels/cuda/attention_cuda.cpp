@@ -21,6 +21,8 @@ namespace {
 // Up to 9.15 the gradient is wrong for lengths that are no multiple of 128; what is older than 9.6
 // wants sums that begin with zeros.
 constexpr size_t kAnyLength = 91600, kOldestCudnn = 90600;
+// From here on -inf hides keys of a row that has seen none yet, which a window needs.
+constexpr size_t kOldestWithOptions = 91100;
 constexpr Bytes kAlignment{256};  // of what lies side by side in a workspace
 
 enum class Pass : uint8_t { kForward, kGrad, kDeterministicGrad };
@@ -86,6 +88,9 @@ const AttentionPlan& plan_of(const Call& call, Pass pass, Bytes room, cudnnHandl
                               s.kv_heads,
                               s.group,
                               s.size,
+                              s.value_size,
+                              s.window,
+                              std::bit_cast<int64_t>(s.cap),
                               std::bit_cast<int64_t>(s.scale()),
                               room.count};
   for (const Rows& rows : call.all()) {
@@ -125,6 +130,8 @@ bool is_for_cudnn(const Call& call) {
   const auto all = call.all();
   const size_t version = cudnnGetVersion();
   if (version < kOldestCudnn || (version < kAnyLength && call.shape.length % 128)) return false;
+  const bool is_usual = call.shape.is_plain() && call.shape.value_size == call.shape.size;
+  if (!is_usual && version < kOldestWithOptions) return false;
   return cudnn_takes(call.shape) && std::all_of(all.begin(), all.end(), [&](Rows rows) {
            return is_aligned(call.shape, rows);
          });
@@ -133,23 +140,23 @@ bool is_for_cudnn(const Call& call) {
 // The call's part that begins at a sample and a head of keys.
 Call part_of(const Call& call, const AttentionShape& part, int64_t sample, int64_t kv_head) {
   const AttentionShape& s = call.shape;
-  const auto moved = [&](Rows rows, int64_t head) {
-    const int64_t elements = sample * rows.sample_step + head * s.size;
+  const auto moved = [&](Rows rows, int64_t head, int64_t size) {
+    const int64_t elements = sample * rows.sample_step + head * size;
     rows.data = static_cast<char*>(rows.data) + elements * size_of(s.dtype).count;
     return rows;
   };
   const int64_t head = kv_head * s.group;
   Call result = {
       .shape = part,
-      .q = moved(call.q, head),
-      .k = moved(call.k, kv_head),
-      .v = moved(call.v, kv_head),
-      .out = moved(call.out, head),
+      .q = moved(call.q, head, s.size),
+      .k = moved(call.k, kv_head, s.size),
+      .v = moved(call.v, kv_head, s.value_size),
+      .out = moved(call.out, head, s.value_size),
       .lse = static_cast<float*>(call.lse) + (sample * s.kv_heads * s.group + head) * s.length,
-      .dout = moved(call.dout, head),
-      .dq = moved(call.dq, head),
-      .dk = moved(call.dk, kv_head),
-      .dv = moved(call.dv, kv_head)};
+      .dout = moved(call.dout, head, s.value_size),
+      .dq = moved(call.dq, head, s.size),
+      .dk = moved(call.dk, kv_head, s.size),
+      .dv = moved(call.dv, kv_head, s.value_size)};
   return result;
 }
 

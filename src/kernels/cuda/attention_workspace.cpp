@@ -1,6 +1,7 @@
 // The workspace of attention on CUDA, from the shape alone, because plans are also made without a
 // GPU and cuDNN. The bounds are those that cuDNN 9.19 reported for Ampere, Hopper and Blackwell (it
 // can make plans for absent devices), rounded up.
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -40,13 +41,14 @@ std::vector<AttentionShape> parts_of(const AttentionShape& shape) {
 
 // What cuDNN keeps of the gradient of a part.
 Bytes cudnn_grad_bytes(const AttentionShape& part, bool deterministic) {
-  const int64_t elements = part.samples * heads(part) * part.length * part.size;
+  const int64_t size = std::max(part.size, part.value_size);
+  const int64_t elements = part.samples * heads(part) * part.length * size;
   Bytes bytes = kAnyPlan;
   // dk and dv by head of queries, before their sum.
   if (part.group > 1) bytes += (2 * elements) * Bytes{2};
   if (deterministic) return bytes + (part.samples * part.kv_heads) * scores_bytes(part);
   // The sums of dq that we lend, and others that all generations but Hopper keep beside them.
-  const int64_t padded_elements = part.samples * heads(part) * padded(part.length) * part.size;
+  const int64_t padded_elements = part.samples * heads(part) * padded(part.length) * size;
   return bytes + (elements + padded_elements) * Bytes{4};
 }
 
@@ -66,10 +68,15 @@ Bytes attention_grad_plain_workspace(const AttentionShape& s) {
 }
 
 bool cudnn_takes(const AttentionShape& s) {
-  if (!s.is_plain() || s.value_size != s.size) return false;
+  // A window that looks back and a cap are parts of cuDNN's patterns; what reads further operands
+  // is for our own kernels.
+  AttentionShape rest = s;
+  rest.window = 0;
+  rest.cap = 0;
+  if (!rest.is_plain() || (s.window && !s.causal)) return false;
   // Below 64 there is nothing to win, and a single position has no backward.
   return (s.dtype == Dtype::kBF16 || s.dtype == Dtype::kF16) && s.size % 8 == 0 && s.size <= 256 &&
-         s.length >= 64;
+         s.value_size % 8 == 0 && s.value_size <= 256 && s.length >= 64;
 }
 
 AttentionWay attention_way(const AttentionShape& shape, Bytes cap) {

@@ -60,6 +60,7 @@ class CudnnGraph {
   Tensor matmul(Tensor a, Tensor b, Tensor out);
   Tensor pointwise(cudnnPointwiseMode_t mode, std::initializer_list<Tensor> operands, Tensor out);
   Tensor index(Tensor like, int64_t axis, Tensor out);  // where along the axis an element is
+  Tensor tanh_slope(Tensor dy, Tensor x, Tensor dx);    // dx = dy * (1 - tanh(x)^2)
   Tensor reduce(cudnnReduceTensorOp_t op, Tensor in, Tensor out);
   Tensor reshape(Tensor in, Tensor out);
 

@@ -151,6 +151,22 @@ CudnnGraph::Tensor CudnnGraph::pointwise(CudnnDescriptor& kind,
   return out;
 }
 
+CudnnGraph::Tensor CudnnGraph::tanh_slope(Tensor dy, Tensor x, Tensor dx) {
+  CudnnDescriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  kind.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_TANH_BWD);
+  kind.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+  kind.finalize("describing the gradient of tanh");
+  CudnnDescriptor& op = operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, at(dy));
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, at(dx));
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, 1.0f);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, 1.0f);
+  op.finalize("the gradient of tanh");
+  return dx;
+}
+
 CudnnGraph::Tensor CudnnGraph::reduce(cudnnReduceTensorOp_t mode, Tensor in, Tensor out) {
   CudnnDescriptor kind(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
   kind.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
