@@ -32,6 +32,30 @@ std::vector<bool> depends_on_data(const Scheme& scheme) {
   return from_data;
 }
 
+Additions find_additions(const Scheme& scheme) {
+  const std::vector<bool> from_data = depends_on_data(scheme);
+  Additions found;
+  found.is_addition.assign(scheme.morphisms.size(), false);
+  for (size_t v = 0; v < scheme.objects.size(); ++v) {
+    found.stands_for.push_back(static_cast<Value>(v));
+  }
+  std::unordered_map<std::string_view, Value> made_at;
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    const Morphism& m = scheme.morphisms[i];
+    if (m.phase != Phase::kForward || !from_data[m.outputs[0]]) continue;
+    const std::string_view path = m.source.path;
+    for (size_t dot = path.find('.'); dot != path.npos; dot = path.find('.', dot + 1)) {
+      const auto use = made_at.find(path.substr(0, dot));
+      if (use == made_at.end()) continue;
+      found.is_addition[i] = true;
+      for (const Value out : m.outputs) found.stands_for[out] = use->second;
+      break;
+    }
+    if (!found.is_addition[i]) made_at.emplace(path, m.outputs[0]);
+  }
+  return found;
+}
+
 Value before_moves(const Scheme& scheme, const std::vector<int>& made_by, Value v) {
   while (made_by[v] >= 0 && op_named(scheme.morphisms[made_by[v]].op).moves) {
     v = scheme.morphisms[made_by[v]].inputs[0];
@@ -63,7 +87,9 @@ class ChainFinder {
     for (size_t k = 0; k < forward_.size(); ++k) {
       for (const Value in : scheme_.morphisms[forward_[k]].inputs) last_read_[in] = k + 1;
     }
+    additions_ = find_additions(scheme_);
     find_cuts();
+    drop_cuts_before_additions();
     Chain chain;
     chain.block_of.assign(scheme_.objects.size(), -1);
     chain.block_of_morphism.assign(scheme_.morphisms.size(), -1);
@@ -228,6 +254,23 @@ class ChainFinder {
     }
   }
 
+  // Where a functor rewrote a state of the chain, what the rewriting gave is the state.
+  void drop_cuts_before_additions() {
+    for (size_t k = 0; k + 1 < cuts_.size();) {
+      bool only_additions = true;
+      for (size_t i = cuts_[k].at; i < cuts_[k + 1].at; ++i) {
+        const int m = forward_[i];
+        const bool constant = !from_data_[scheme_.morphisms[m].outputs[0]];
+        only_additions = only_additions && (constant || additions_.is_addition[m]);
+      }
+      if (only_additions) {
+        cuts_.erase(cuts_.begin() + static_cast<int64_t>(k));
+      } else {
+        ++k;
+      }
+    }
+  }
+
   // A body's text with its random numbers keyed 0, 1, ...: every block has paths of its own there.
   static std::string without_paths(const std::string& text) {
     Body body = parse_body(text);
@@ -241,12 +284,13 @@ class ChainFinder {
 
   // What a piece is, with its objects numbered from its beginning.
   Piece piece(size_t first, size_t last, Value entry) const {
-    std::unordered_map<Value, int> local = {{entry, 0}};
+    std::unordered_map<Value, int> local = {{additions_.stands_for[entry], 0}};
     std::string text;
     int64_t weight = 0;
     for (size_t k = first; k < last; ++k) {
       const Morphism& m = scheme_.morphisms[forward_[k]];
       if (!from_data_[m.outputs[0]]) continue;  // a constant, which may be made once for all
+      if (additions_.is_addition[forward_[k]]) continue;
       ++weight;
       text += m.op;
       for (const auto& [key, attr] : m.attrs) {
@@ -255,7 +299,7 @@ class ChainFinder {
         if (key == "body") text += " body=" + without_paths(std::get<std::string>(attr));
       }
       for (const Value in : m.inputs) {
-        const auto found = local.find(in);
+        const auto found = local.find(additions_.stands_for[in]);
         text += found != local.end()
                     ? ' ' + std::to_string(found->second)
                     : ' ' + std::string(name(scheme_[in].role)) + to_string(scheme_[in].type);
@@ -409,6 +453,7 @@ class ChainFinder {
   std::vector<int> forward_;  // morphisms
   std::vector<bool> from_data_, carries_;
   std::vector<size_t> last_read_;  // per object: the place after its last reader
+  Additions additions_;
   std::vector<Cut> cuts_;
   std::vector<Piece> pieces_;
 };

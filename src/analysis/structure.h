@@ -25,6 +25,14 @@ struct Chain {
 };
 Chain find_chain(const Scheme& scheme);
 
+// What a functor made beside a use has the use's path as a prefix: an adapter, say, that was added
+// to some blocks only. It is no part of the pattern that repeats.
+struct Additions {
+  std::vector<bool> is_addition = {};  // per morphism
+  std::vector<Value> stands_for = {};  // per object: itself, or the result of the use
+};
+Additions find_additions(const Scheme& scheme);
+
 // What v is a copy of that was moved between tiers; v itself if it is none.
 Value before_moves(const Scheme& scheme, const std::vector<int>& made_by, Value v);
 

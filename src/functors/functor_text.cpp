@@ -13,6 +13,42 @@ namespace adjoint {
 
 namespace {
 
+// How strongly a condition binds: `or` least, then `and`, then `not`. A list of one is its element.
+int strength_of(const Condition& c) {
+  const bool joins = c.kind == Condition::Kind::kAny || c.kind == Condition::Kind::kAll;
+  if (joins && c.parts.size() == 1) return strength_of(c.parts[0]);
+  return c.kind == Condition::Kind::kAny ? 1 : c.kind == Condition::Kind::kAll ? 2 : 3;
+}
+
+}  // namespace
+
+std::string print(const Condition& c) {
+  const int own = c.kind == Condition::Kind::kNot ? 3 : strength_of(c);
+  std::vector<std::string> parts;
+  for (const Condition& part : c.parts) {
+    parts.push_back(strength_of(part) < own ? "(" + print(part) + ")" : print(part));
+  }
+  switch (c.kind) {
+    case Condition::Kind::kAll:
+      return join(parts, " and ");
+    case Condition::Kind::kAny:
+      return join(parts, " or ");
+    case Condition::Kind::kNot:
+      return "not " + parts[0];
+    case Condition::Kind::kNumber:
+      return "number(" + print(c.terms[0]) + ")";
+    case Condition::Kind::kIn:
+      return print(c.terms[0]) + " in " + print(c.terms[1]);
+    case Condition::Kind::kCompare:
+      break;
+  }
+  return print(c.terms[0]) + " " + c.relation + " " + print(c.terms[1]);
+}
+
+namespace {
+
+constexpr int kDeepestCondition = 100;  // brackets and nots: more is a mistake
+
 struct Word {
   std::string_view word, attribute;
 };
@@ -151,6 +187,7 @@ class FunctorParser {
   std::vector<std::string> known_names() const {
     std::vector<std::string> names = {"L"};
     if (!index_.empty()) names.push_back(index_);
+    if (knows_block_) names.emplace_back(kBlockNumber);
     for (const FunctorParam& p : result_.params) names.push_back(p.name);
     for (const Let& l : result_.lets) names.push_back(l.name);
     return names;
@@ -158,9 +195,10 @@ class FunctorParser {
 
   // An unknown name would make a condition silently false. The words that a parameter may be
   // compared with are names, too.
-  void check_names(const Term& term) const {
+  void check_names(const Term& term) {
     std::vector<std::string> known;
     if (term.kind == Term::Kind::kName) {
+      speaks_of_block_ = speaks_of_block_ || (knows_block_ && term.word == kBlockNumber);
       known = known_names();
       for (const FunctorParam& p : result_.params) {
         known.insert(known.end(), p.words.begin(), p.words.end());
@@ -245,16 +283,68 @@ class FunctorParser {
 
   Condition when() { return in_.accept_word("when") ? condition() : Condition{}; }
 
+  // In a rule `l` is the block of what the rule finds, unless the functor has its own l.
+  void begin_rule() {
+    const std::vector<std::string> names = known_names();
+    knows_block_ = std::find(names.begin(), names.end(), kBlockNumber) == names.end();
+    speaks_of_block_ = false;
+  }
+  bool end_rule() {
+    knows_block_ = false;
+    index_.clear();
+    return speaks_of_block_;
+  }
+
   Condition condition() {
+    if (++nesting_ > kDeepestCondition) in_.fail_at(in_.position(), "this is nested too deeply");
     Condition any{.kind = Condition::Kind::kAny};
     do {
       Condition all{.kind = Condition::Kind::kAll};
       do {
-        all.parts.push_back(comparison());
+        all.parts.push_back(negation());
       } while (in_.accept_word("and"));
       any.parts.push_back(std::move(all));
     } while (in_.accept_word("or"));
+    --nesting_;
     return any;
+  }
+
+  Condition negation() {
+    if (in_.accept_word("not")) {
+      if (++nesting_ > kDeepestCondition) in_.fail_at(in_.position(), "this is nested too deeply");
+      Condition c{.kind = Condition::Kind::kNot};
+      c.parts.push_back(negation());
+      --nesting_;
+      return c;
+    }
+    if (!at_bracketed_condition()) return comparison();
+    in_.accept("(");
+    in_.open_bracket();
+    Condition inner = condition();
+    in_.close_bracket();
+    in_.expect(")", "to close the condition");
+    return inner;
+  }
+
+  // A bracket may begin a term, (l + 1) mod 2 == 0, or a condition, (l == 0 or l == L - 1): one
+  // that compares or joins inside is a condition.
+  bool at_bracketed_condition() {
+    if (!in_.looking_at("(")) return false;
+    int depth = 0;
+    std::string word;
+    for (size_t ahead = 0; in_.peek(ahead); ++ahead) {
+      const char c = in_.peek(ahead), next = in_.peek(ahead + 1);
+      if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') {
+        word += c;
+        continue;
+      }
+      if (word == "and" || word == "or" || word == "not" || word == "in") return true;
+      word.clear();
+      if (c == '<' || c == '>' || ((c == '=' || c == '!') && next == '=')) return true;
+      depth += (c == '(') - (c == ')');
+      if (depth == 0) return false;
+    }
+    return false;
   }
 
   Condition comparison() {
@@ -267,10 +357,6 @@ class FunctorParser {
       c.kind = Condition::Kind::kNumber;
       c.terms = {left.args[0]};
       return c;
-    }
-    if (in_.accept_word("mod")) {
-      c.mod.push_back(terms_.whole_product());
-      check_names(c.mod[0]);
     }
     if (in_.accept_word("in")) {
       c.kind = Condition::Kind::kIn;
@@ -344,6 +430,7 @@ class FunctorParser {
 
   void object_rule(Position at) {
     ObjectRule rule{.selector = {}, .choices = {}, .at = at};
+    begin_rule();
     // x_l in chain: the states of the chain, l the number of one.
     in_.skip_blank();
     if (in_.peek(1) == '_' && std::isalpha(static_cast<unsigned char>(in_.peek(2)))) {
@@ -354,6 +441,7 @@ class FunctorParser {
       if (!in_.accept_word("in") || !in_.accept_word("chain")) in_.fail_wanted("'in chain'");
       rule.selector.push_back({.kind = Clause::Kind::kChainState, .at = where});
       index_ = rule.index;
+      knows_block_ = false;
     }
     while (rule.selector.empty() || !(in_.looking_at("->") || in_.at_line_end())) {
       if (!rule.selector.empty()) in_.accept(",");
@@ -371,7 +459,7 @@ class FunctorParser {
       choice.when = when();
       rule.choices.push_back(std::move(choice));
     } while (in_.accept(","));
-    index_.clear();
+    rule.by_block = end_rule();
     result_.objects.push_back(std::move(rule));
   }
 
@@ -435,9 +523,23 @@ class FunctorParser {
         rule.where.push_back(where_clause(rule));
       } while (in_.accept(","));
     }
+    begin_rule();
+    rule.when = when();
     arrow();
     rule.replacement = terms_.whole_term();
+    note_blocks(rule.replacement, names);
+    rule.by_block = end_rule();
     result_.morphisms.push_back(std::move(rule));
+  }
+
+  // Does a right side speak of the block? Its names are the rule's own variables first.
+  void note_blocks(const Term& term, const std::vector<std::string>& variables) {
+    const bool is_block =
+        knows_block_ && term.kind == Term::Kind::kName && term.word == kBlockNumber &&
+        std::find(variables.begin(), variables.end(), term.word) == variables.end();
+    speaks_of_block_ = speaks_of_block_ || is_block;
+    for (const Term& t : term.args) note_blocks(t, variables);
+    for (const auto& [word, t] : term.keywords) note_blocks(t, variables);
   }
 
   // inside chain, attention_in, or parameter(W), which speaks of an operand.
@@ -464,6 +566,8 @@ class FunctorParser {
   std::string_view whole_;
   TermParser terms_{in_};
   std::string index_;  // l, in a rule about x_l
+  bool knows_block_ = false, speaks_of_block_ = false;
+  int nesting_ = 0;
   FunctorText result_;
 };
 

@@ -6,7 +6,8 @@
 //     require rank <= 1024, else "rank {rank} is too large"
 //     object parameter -> frozen unless made here
 //     object x_l in chain -> kept when l mod every == 0, else recomputed
-//     morphism y = linear(x, W) where parameter(W), inside chain, on
+//     object parameter inside chain -> frozen when l < L/2 and not l in keep
+//     morphism y = linear(x, W) where parameter(W), inside chain, on when l >= L - last
 //       -> y + scale * linear(linear(x, rank, bias=no, name=a), width(y), bias=no, name=b,
 //       init=zeros)
 #pragma once
@@ -14,15 +15,16 @@
 
 namespace adjoint {
 
-// a == b, l mod k == 0, l in keep, number(every), and these joined by `and` or `or`.
+// a == b, l mod k == 0, l in keep, number(every), and these joined by `not`, `and`, `or` and
+// brackets.
 struct Condition {
-  enum class Kind : uint8_t { kAll, kAny, kCompare, kIn, kNumber };
+  enum class Kind : uint8_t { kAll, kAny, kNot, kCompare, kIn, kNumber };
   Kind kind = Kind::kAll;  // of no parts: true
   std::string relation = {};
   std::vector<Term> terms = {};  // left, right
-  std::vector<Term> mod = {};    // of the left one: none or one
   std::vector<Condition> parts = {};
 };
+std::string print(const Condition& condition);
 
 // One word of a selector: activation, of parameter, inside block, not frozen; parameter(W) where it
 // speaks of an operand.
@@ -48,7 +50,8 @@ struct Choice {
 
 struct ObjectRule {
   std::vector<Clause> selector;
-  std::string index = {};  // l of x_l
+  std::string index = {};  // l of x_l: the number of a state
+  bool by_block = false;   // it speaks of l, the block in which an object is
   std::vector<Choice> choices;
   bool unless_made_here = false;
   Position at = {};
@@ -58,6 +61,8 @@ struct MorphismRule {
   std::string result, op;
   std::vector<std::string> operands;
   std::vector<Clause> where = {};
+  Condition when = {};
+  bool by_block = false;  // it speaks of l, the block in which the use is
   Term replacement;
   Position at = {};
 };
@@ -82,6 +87,9 @@ struct FunctorText {
   std::vector<ObjectRule> objects = {};
   std::vector<MorphismRule> morphisms = {};
 };
+
+// The block in which an object or a use is, in rules that have no other number of this name.
+constexpr std::string_view kBlockNumber = "l";
 
 FunctorText parse_functor_text(std::string_view text, std::string_view file);
 

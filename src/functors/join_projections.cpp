@@ -54,12 +54,15 @@ bool fits(const Scheme& scheme, const Morphism& a, const Morphism& b) {
 std::map<int, std::vector<int>> find_groups(const Scheme& scheme) {
   const Graph graph(scheme);
   const Roles roles(scheme);
+  // What a functor added to some blocks is not joined with what all blocks have: they stay alike.
+  const std::vector<bool> is_addition = find_additions(scheme).is_addition;
   std::map<int, std::vector<int>> groups;
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& m = scheme.morphisms[i];
     if (!is_projection(graph, m)) continue;
     const auto home = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
       return roles.use_of(group.first) == roles.use_of(static_cast<int>(i)) &&
+             is_addition[group.first] == is_addition[i] &&
              fits(scheme, scheme.morphisms[group.first], m);
     });
     groups[home == groups.end() ? static_cast<int>(i) : home->first].push_back(static_cast<int>(i));

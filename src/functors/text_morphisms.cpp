@@ -17,7 +17,7 @@ class MorphismRules : TextRules {
 
   Scheme rewrite(const Scheme& before, const MorphismRule& rule) {
     const Roles roles(before);
-    const Names names = names_for(roles.chain().length());
+    Names names = names_for(roles.chain().length());
     Scheme after = before;
     after.morphisms.clear();
     std::vector<Value> renamed(before.objects.size());
@@ -28,8 +28,20 @@ class MorphismRules : TextRules {
       for (Value& in : m.inputs) in = renamed[in];
       after.morphisms.push_back(m);
       if (!morphism_matches(before, roles, names, static_cast<int>(i), rule)) continue;
+      if (rule.by_block) {
+        const int block = roles.chain().block_of_morphism[i];
+        if (block < 0) continue;
+        names.set(std::string(kBlockNumber), block);
+      }
+      const std::string branch = place(rule.at) + rule.result + " = " + rule.op;
+      if (!names.holds(rule.when)) {
+        application_.note(branch + " left alone", to_string(m.source));
+        continue;
+      }
       ++matches;
-      application_.note(place(rule.at) + rule.result + " = " + rule.op, to_string(m.source));
+      for (const std::string& way : names.ways(rule.when)) {
+        application_.note(way.empty() ? branch : branch + " when " + way, to_string(m.source));
+      }
       ++application_.counts[std::string(name(roles.use_of(static_cast<int>(i))))];
       renamed[before.morphisms[i].outputs[0]] = graft(after, m, rule, names);
     }

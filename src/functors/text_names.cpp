@@ -1,7 +1,6 @@
 #include "functors/text_names.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/text.h"
 #include "models/settings.h"
@@ -42,6 +41,8 @@ bool Names::holds(const Condition& c) const {
       return std::all_of(c.parts.begin(), c.parts.end(), part_holds);
     case Condition::Kind::kAny:
       return std::any_of(c.parts.begin(), c.parts.end(), part_holds);
+    case Condition::Kind::kNot:
+      return !holds(c.parts[0]);
     case Condition::Kind::kNumber:
       return is_number(meant(c.terms[0]));
     case Condition::Kind::kIn: {
@@ -79,8 +80,10 @@ std::vector<std::string> Names::ways(const Condition& c) const {
       }
       return all;
     }
+    case Condition::Kind::kNot:
     case Condition::Kind::kNumber:
-      return {"number(" + print(c.terms[0]) + ")"};
+    case Condition::Kind::kCompare:
+      return {print(c)};
     case Condition::Kind::kIn: {
       std::vector<std::string> all;
       for (const Term& t : elements(c.terms[1])) {
@@ -89,11 +92,8 @@ std::vector<std::string> Names::ways(const Condition& c) const {
       }
       return all;
     }
-    case Condition::Kind::kCompare:
-      break;
   }
-  const std::string mod = c.mod.empty() ? "" : " mod " + print(c.mod[0]);
-  return {print(c.terms[0]) + mod + " " + c.relation + " " + print(c.terms[1])};
+  return {};
 }
 
 std::string Names::filled(std::string text) const {
@@ -134,9 +134,7 @@ bool Names::compare(const Condition& c) const {
     const bool same = print(a) == print(b);
     return c.relation == "==" ? same : c.relation == "!=" && !same;
   }
-  double x = number(a);
-  const double y = number(b);
-  if (!c.mod.empty()) x = std::fmod(x, number(c.mod[0]));
+  const double x = number(a), y = number(b);
   if (c.relation == "==") return x == y;
   if (c.relation == "!=") return x != y;
   if (c.relation == "<=") return x <= y;

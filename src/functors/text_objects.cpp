@@ -43,6 +43,11 @@ class ObjectRules : TextRules {
         const auto matches = [&](const Clause& c) { return object_matches(roles, names, v, c); };
         if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
         if (rule.unless_made_here && made_here(scheme[v].source.path)) continue;
+        if (rule.by_block) {
+          const int block = roles.chain().block_of[v];
+          if (block < 0) continue;
+          names.set(std::string(kBlockNumber), block);
+        }
         if (!rule.index.empty()) names.set(rule.index, *roles.state_index(v));
         bool none = true;
         for (const Choice& choice : rule.choices) {

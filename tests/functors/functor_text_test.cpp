@@ -72,7 +72,7 @@ functor idea(n, rank = 16, rate = 0.5: number, how = sqrt: count | sqrt | block,
   const Condition& kept = f.objects[0].choices[0].when;
   ASSERT_EQ(kept.parts.size(), 2u);
   EXPECT_EQ(kept.parts[0].parts[0].relation, "==");
-  EXPECT_EQ(print(kept.parts[0].parts[0].terms[0]), "l mod k");
+  EXPECT_EQ(print(kept), "l mod k == 0 or l in keep");
   EXPECT_EQ(kept.parts[1].parts[0].kind, Condition::Kind::kIn);
 
   ASSERT_EQ(f.objects[1].selector.size(), 2u);
@@ -147,7 +147,17 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
       {with_lines("  object x_ll in chain -> kept\n"), "3:10", "wanted x_l"},
       {with_lines("  object x_l of chain -> kept\n"), "3:14", "'in chain'"},
       {with_lines("  object x_l in chain -> kept when m == 0\n"), "3:36", "'m'"},
-      {with_lines("  object input -> host when l == 0\n"), "3:29", "'l'"},
+      {with_lines("  require l == 0, else \"no\"\n"), "3:11", "there is no number or word 'l'"},
+      {with_lines("  let m = l\n"), "3:11", "there is no number or word 'l'"},
+      {with_lines("  object input -> host when not\n"), "3:32", "found the end of the line"},
+      {with_lines("  object input -> host when not l\n"), "3:33", "wanted a comparison"},
+      {with_lines("  object input -> host when (l == 0\n"), "4:1", "wanted ')'"},
+      {with_lines("  object input -> host when (l == 0 or k)\n"), "3:40", "wanted a comparison"},
+      {with_lines("  object input -> host when (l + 1 == 0\n"), "4:1", "wanted ')'"},
+      {with_lines("  object input -> host when l mod == 0\n"), "3:35", "a name, a number"},
+      {with_lines("  morphism y = linear(x, W) when -> y\n"), "3:34", "a name, a number"},
+      {with_lines("  morphism y = linear(x, W) when l > m -> y\n"), "3:38",
+       "there is no number or word 'm'"},
       {with_lines("  object input -> host when k\n"), "3:29", "wanted a comparison"},
       {with_lines("  object input -> host when k = 2\n"), "3:29", "wanted a comparison"},
       {with_lines("  object input -> host when k == 2, device\n"), "3:37", "'else'"},
@@ -188,6 +198,35 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
     EXPECT_TRUE(has(said, m.said)) << m.text << "\n" << said;
     EXPECT_EQ(said.find('\n'), std::string::npos) << said;
   }
+}
+
+TEST(FunctorText, ConditionsJoinAndNest) {
+  const auto condition = [](const std::string& text) {
+    const FunctorText f = read(with_lines("  object activation -> kept when " + text + "\n"));
+    return print(f.objects[0].choices[0].when);
+  };
+  EXPECT_EQ(condition("(l + 1) mod 2 == 2*k - 1"), "(l + 1) mod 2 == 2*k - 1");
+  EXPECT_EQ(condition("l + 1 mod 2 == 0"), "l + 1 mod 2 == 0") << "mod binds as * does";
+  EXPECT_EQ(condition("not l == 0 and k > 1"), "not l == 0 and k > 1");
+  EXPECT_EQ(condition("not (l == 0 or l == L - 1)"), "not (l == 0 or l == L - 1)");
+  EXPECT_EQ(condition("(l == 0 or\n  l == 1) and (k > 1)"), "(l == 0 or l == 1) and k > 1");
+  EXPECT_EQ(condition("((l)) == 0"), "l == 0");
+  EXPECT_EQ(condition("l in [1, k]"), "l in [1, k]");
+}
+
+// Of a rule that names the block, or a number of the functor's own that is called l.
+TEST(FunctorText, ARuleSpeaksOfTheBlockOrNot) {
+  const auto rule = [](const std::string& line, const std::string& head = "functor f(k = 2)") {
+    return read(with_lines(line + "\n", head));
+  };
+  EXPECT_TRUE(rule("  object activation -> kept when l < k").objects[0].by_block);
+  EXPECT_FALSE(rule("  object activation -> kept when L < k").objects[0].by_block);
+  EXPECT_FALSE(rule("  object x_l in chain -> kept when l < k").objects[0].by_block);
+  EXPECT_FALSE(
+      rule("  object activation -> kept when l < 3", "functor f(l = 2)").objects[0].by_block);
+  EXPECT_TRUE(rule("  morphism y = gelu(x) when l == 0 -> x").morphisms[0].by_block);
+  EXPECT_TRUE(rule("  morphism y = gelu(x) -> (l + 1) * x").morphisms[0].by_block);
+  EXPECT_FALSE(rule("  morphism y = gelu(l) -> 2 * l").morphisms[0].by_block);
 }
 
 TEST(FunctorText, AByteOrderMarkAndWindowsLinesAreNoMistakes) {
