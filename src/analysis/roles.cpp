@@ -112,7 +112,7 @@ std::vector<std::string> of_words() {
   return {"parameter", "activation",   "embedding", "attention", "attention_in", "attention_out",
           "router",    "feed_forward", "readout",   "norm",      "linear"};
 }
-std::vector<std::string> region_words() { return {"block", "chain", "attention"}; }
+std::vector<std::string> region_words() { return {"block", "chain", "attention", "feed_forward"}; }
 std::vector<std::string> morphism_words() {
   return {"linear",       "attention_in", "attention_out", "attention", "router",
           "feed_forward", "readout",      "norm",          "embedding"};
@@ -131,6 +131,7 @@ Roles::Roles(const Scheme& scheme)
       parameter_gradient_(scheme.objects.size(), false),
       constant_gradient_(scheme.objects.size(), false),
       in_attention_(scheme.objects.size(), false),
+      in_feed_forward_(scheme.objects.size(), false),
       attends_(scheme.morphisms.size(), false),
       state_index_(scheme.objects.size(), -1) {
   std::set<std::string_view> parameters, constants;
@@ -169,6 +170,7 @@ Roles::Roles(const Scheme& scheme)
   find_uses();
   find_uses_of_objects();
   find_attention_insides();
+  find_feed_forward_insides();
 }
 
 // An attention is an op that says so, or is written in smaller ones: a product of two activations,
@@ -303,6 +305,42 @@ void Roles::find_attention_insides() {
   }
 }
 
+// Between the linear maps of a feed-forward: what is made of their results and of nothing else from
+// data (so no sum with a residual), and leads to another of them. A router's weights are there too.
+void Roles::find_feed_forward_insides() {
+  std::vector<bool> of_maps(scheme_.objects.size(), false);
+  std::vector<bool> is_map(scheme_.objects.size(), false);  // a map's result, or a view of it
+  for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+    const Morphism& m = scheme_.morphisms[i];
+    if (m.phase != Phase::kForward) continue;
+    bool made_of_maps = uses_[i] == Use::kFeedForward || uses_[i] == Use::kRouter;
+    if (!is_linear(uses_[i])) {
+      const auto is_data = [&](Value in) { return from_data_[in]; };
+      made_of_maps = std::any_of(m.inputs.begin(), m.inputs.end(), is_data) &&
+                     std::all_of(m.inputs.begin(), m.inputs.end(),
+                                 [&](Value in) { return !from_data_[in] || of_maps[in]; });
+    }
+    const bool views_map = op_named(m.op).view && is_map[m.inputs[0]];
+    for (const Value out : m.outputs) {
+      of_maps[out] = made_of_maps;
+      is_map[out] = is_linear(uses_[i]) || views_map;
+    }
+  }
+  for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+    const Morphism& m = scheme_.morphisms[i];
+    if (m.phase != Phase::kForward) continue;
+    const bool leads = uses_[i] == Use::kFeedForward ||
+                       std::any_of(m.outputs.begin(), m.outputs.end(),
+                                   [&](Value out) { return in_feed_forward_[out]; });
+    if (!leads) continue;
+    for (const Value in : m.inputs) {
+      const int maker = made_by_[in];
+      if (maker < 0 || !of_maps[in] || is_map[in]) continue;
+      for (const Value other : scheme_.morphisms[maker].outputs) in_feed_forward_[other] = true;
+    }
+  }
+}
+
 std::optional<int> Roles::state_index(Value v) const {
   return state_index_[v] < 0 ? std::nullopt : std::optional(state_index_[v]);
 }
@@ -323,10 +361,8 @@ bool Roles::is(Value v, std::string_view word) const {
   if (word == "input") return o.role == Role::kInput;
   if (word == "trained") return parameter && !o.frozen;
   if (word == "frozen") return parameter && o.frozen;
-  if (word == "matrix") return parameter && kinds_[v] == ParameterKind::kMatrix;
-  if (word == "table") return parameter && kinds_[v] == ParameterKind::kTable;
-  if (word == "vector") return parameter && kinds_[v] == ParameterKind::kVector;
-  return word == "state" && state_index_[v] >= 0;
+  if (word == "state") return state_index_[v] >= 0;
+  return parameter && is_kind(v, word);
 }
 
 bool Roles::is_of(Value v, std::string_view word) const {
@@ -338,11 +374,21 @@ bool Roles::is_of(Value v, std::string_view word) const {
   }
   if (role != Role::kGradient && role != Role::kState) return is_used(v, word);
   const Value of = origin_[v];
-  return of >= 0 && (is_used(of, word) || (word == "parameter" && is(of, word)));
+  if (of < 0) return false;
+  // What is made of parameters alone, a concat of weights, is of their kind.
+  const bool made_of_parameters = !from_data_[of] && scheme_[of].role == Role::kActivation;
+  return is_used(of, word) || is(of, word) || (made_of_parameters && is_kind(of, word));
+}
+
+bool Roles::is_kind(Value v, std::string_view word) const {
+  return (word == "matrix" && kinds_[v] == ParameterKind::kMatrix) ||
+         (word == "table" && kinds_[v] == ParameterKind::kTable) ||
+         (word == "vector" && kinds_[v] == ParameterKind::kVector);
 }
 
 bool Roles::is_inside(Value v, std::string_view word) const {
   if (word == "attention") return in_attention_[v];
+  if (word == "feed_forward") return in_feed_forward_[v];
   if (word == "block") return chain_.block_of[v] >= 0 && state_index_[v] < 0;
   return chain_.block_of[v] >= 0;
 }
@@ -353,6 +399,7 @@ bool Roles::morphism_is(int m, std::string_view word) const {
 
 bool Roles::morphism_is_inside(int m, std::string_view word) const {
   if (word == "attention") return in_attention_[scheme_.morphisms[m].outputs[0]];
+  if (word == "feed_forward") return in_feed_forward_[scheme_.morphisms[m].outputs[0]];
   return chain_.block_of_morphism[m] >= 0;
 }
 

@@ -65,7 +65,9 @@ class Roles {
   void find_uses();
   void find_uses_of_objects();
   void find_attention_insides();
+  void find_feed_forward_insides();
   bool is_used(Value v, std::string_view word) const;
+  bool is_kind(Value v, std::string_view word) const;
 
   const Scheme& scheme_;
   Chain chain_;
@@ -76,7 +78,7 @@ class Roles {
   std::vector<Value> origin_;      // per gradient and state: what it is of, else -1
   std::vector<std::vector<int>> readers_;  // per object, of the forward pass
   std::vector<int> made_by_;
-  std::vector<bool> parameter_gradient_, constant_gradient_, in_attention_;
+  std::vector<bool> parameter_gradient_, constant_gradient_, in_attention_, in_feed_forward_;
   std::vector<bool> attends_;  // per morphism: an attention, or one of the products that it is
   std::vector<int> state_index_;
 };
