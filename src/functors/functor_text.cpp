@@ -45,6 +45,13 @@ std::string print(const Condition& c) {
   return print(c.terms[0]) + " " + c.relation + " " + print(c.terms[1]);
 }
 
+std::string print(const AttributeValue& value) {
+  if (value.attribute == "parts") return "in parts";
+  if (value.attribute == "optimizer") return "optimizer " + value.word;
+  if (value.attribute == "clipped") return "clipped as " + value.word;
+  return value.number.empty() ? value.word : value.attribute + " " + print(value.number[0]);
+}
+
 namespace {
 
 constexpr int kDeepestCondition = 100;  // brackets and nots: more is a mistake
@@ -400,6 +407,12 @@ class FunctorParser {
     in_.skip_blank();
     c.at = in_.position();
     c.negated = in_.accept_word("not");
+    if (in_.accept_word("made")) {
+      if (!in_.accept_word("here")) in_.fail_wanted("'here' after 'made'");
+      c.kind = Clause::Kind::kMadeHere;
+      if (in_.accept_word("as")) c.word = in_.take_name("the name of what the functor made");
+      return c;
+    }
     if (in_.accept_word("inside")) {
       c.kind = Clause::Kind::kInside;
     } else if (in_.accept_word("outside")) {
@@ -423,6 +436,8 @@ class FunctorParser {
         words.insert(words.begin(), uses.begin(), uses.end());
         return check_word(c.at, c.word, words, "what it belongs to");
       }
+      case Clause::Kind::kMadeHere:
+        return;
       default:
         return check_word(c.at, c.word, words, what);
     }
@@ -451,7 +466,11 @@ class FunctorParser {
     arrow();
     do {
       if (!rule.choices.empty()) expect_else();
-      Choice choice{.value = attribute_value()};
+      Choice choice;
+      do {
+        choice.values.push_back(attribute_value());
+        check_once(choice.values);
+      } while (in_.accept_word("and"));
       if (in_.accept_word("unless")) {
         if (!in_.accept_word("made") || !in_.accept_word("here")) in_.fail_wanted("'made here'");
         rule.unless_made_here = true;
@@ -469,22 +488,50 @@ class FunctorParser {
     in_.expect("->", "and what it becomes");
   }
 
+  void check_once(const std::vector<AttributeValue>& values) const {
+    for (size_t i = 0; i + 1 < values.size(); ++i) {
+      if (values[i].attribute != values.back().attribute) continue;
+      in_.fail_at(values.back().at, "one rule says '" + print(values[i]) + "' and '" +
+                                        print(values.back()) + "' of an object; say one of them");
+    }
+  }
+
   AttributeValue attribute_value() {
     in_.skip_blank();
     const Position at = in_.position();
+    for (const char* attribute : {"rate", "decay"}) {
+      if (in_.accept_word(attribute)) return {attribute, "", {number_term()}, at};
+    }
+    if (in_.accept_word("optimizer")) {
+      in_.skip_blank();
+      const Position where = in_.position();
+      const std::string word = in_.take_name("an optimizer");
+      check_word(where, word, optimizer_names(), "an optimizer");
+      for (const FunctorParam& p : result_.params) {
+        if (p.name == word && p.list) {
+          in_.fail_at(where, "wanted one optimizer, found '" + word + "', a list");
+        }
+      }
+      return {"optimizer", word, {}, at};
+    }
+    if (in_.accept_word("clipped")) {
+      if (!in_.accept_word("as")) in_.fail_wanted("'as' and the name of a group");
+      return {"clipped", in_.take_name("the name of a group"), {}, at};
+    }
     if (in_.accept_word("in")) {
-      AttributeValue value{"parts", "", {number_term()}};
+      AttributeValue value{"parts", "", {number_term()}, at};
       if (!in_.accept_word("parts")) in_.fail_wanted("'parts'");
       return value;
     }
     const std::string word = in_.take_name("what it becomes");
     if (word == "sharded" || word == "replicated") {
       if (!in_.accept_word("over")) in_.fail_wanted("'over' and an axis of the mesh");
-      return {"placement/" + word, in_.take_name("an axis of the mesh")};
+      return {"placement/" + word, in_.take_name("an axis of the mesh"), {}, at};
     }
-    std::vector<std::string> known = {"in n parts", "sharded over", "replicated over"};
+    std::vector<std::string> known = {"in n parts", "sharded over", "replicated over", "rate",
+                                      "decay",      "optimizer",    "clipped as"};
     for (const Word& w : kValues) {
-      if (w.word == word) return {std::string(w.attribute), word};
+      if (w.word == word) return {std::string(w.attribute), word, {}, at};
       known.emplace_back(w.word);
     }
     in_.fail_at(at, "wanted what an object can become (" + join(known, ", ") + "), found '" + word +
@@ -545,6 +592,11 @@ class FunctorParser {
   // inside chain, attention_in, or parameter(W), which speaks of an operand.
   Clause where_clause(const MorphismRule& rule) {
     Clause c = clause("what it is");
+    if (c.kind == Clause::Kind::kMadeHere) {
+      in_.fail_at(c.at,
+                  "wanted what a morphism is, found 'made here': a rule never finds what its "
+                  "own functor made");
+    }
     if (!in_.accept("(")) {
       check_clause(c, morphism_words(), "what a morphism is");
       return c;

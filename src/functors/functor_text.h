@@ -7,6 +7,7 @@
 //     object parameter -> frozen unless made here
 //     object x_l in chain -> kept when l mod every == 0, else recomputed
 //     object parameter inside chain -> frozen when l < L/2 and not l in keep
+//     object parameter made here as lora_b -> rate 16 and decay 0
 //     morphism y = linear(x, W) where parameter(W), inside chain, on when l >= L - last
 //       -> y + scale * linear(linear(x, rank, bias=no, name=a), width(y), bias=no, name=b,
 //       init=zeros)
@@ -29,22 +30,25 @@ std::string print(const Condition& condition);
 // One word of a selector: activation, of parameter, inside block, not frozen; parameter(W) where it
 // speaks of an operand.
 struct Clause {
-  enum class Kind : uint8_t { kIs, kOf, kInside, kOutside, kChainState };
+  enum class Kind : uint8_t { kIs, kOf, kInside, kOutside, kChainState, kMadeHere };
   Kind kind = Kind::kIs;
-  std::string word = {};
+  std::string word = {};  // of `made here as lora_b` the name, which may be ""
   std::string variable = {};
   bool negated = false;
   Position at = {};
 };
 
 struct AttributeValue {
-  std::string attribute;          // residence, precision, tier, frozen, parts, placement
-  std::string word;               // kept, bf16, host, ...; of a placement its mesh axis
-  std::vector<Term> number = {};  // of parts
+  // residence, precision, tier, frozen, parts, placement; rate, decay, optimizer, clipped
+  std::string attribute;
+  std::string word;               // kept, bf16, host, sgd, ...; of a placement its mesh axis
+  std::vector<Term> number = {};  // of parts, rate and decay
+  Position at = {};
 };
+std::string print(const AttributeValue& value);
 
 struct Choice {
-  AttributeValue value;
+  std::vector<AttributeValue> values = {};  // rate 0.1 and decay 0
   Condition when = {};
 };
 

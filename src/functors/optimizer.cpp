@@ -1,6 +1,7 @@
 // loss and gradients  ->  the whole step: norm, clipping, one division, and an update of every
 // parameter. If no target was counted or the gradient is not finite, parameters stay unchanged.
-// Parameters, moments and the step count are carried: they are updated in place.
+// Parameters, moments and the step count are carried: they are updated in place. A parameter may
+// have a rate, a decay, an optimizer and a group for clipping of its own (Training in scheme.h).
 #include <map>
 
 #include "analysis/roles.h"
@@ -22,12 +23,12 @@ const OpDef& rule_named(const std::string& name) {
        did_you_mean(name, names));
 }
 
-Attrs attrs_for(const UpdateRule& rule, const StepOptions& options, bool decays) {
+Attrs attrs_for(const UpdateRule& rule, const StepOptions& options, double decay) {
   const std::map<std::string_view, double> numbers = {{"beta1", options.beta1},
                                                       {"beta2", options.beta2},
                                                       {"eps", options.eps},
                                                       {"momentum", options.momentum}};
-  Attrs attrs = {{"decay", decays ? options.weight_decay : 0.0}};
+  Attrs attrs = {{"decay", decay}};
   for (const std::string_view name : rule.numbers) {
     const auto number = numbers.find(name);
     CHECK(number != numbers.end(), "an optimizer's number is an option: " + std::string(name));
@@ -39,8 +40,6 @@ Attrs attrs_for(const UpdateRule& rule, const StepOptions& options, bool decays)
 }  // namespace
 
 Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options) {
-  const OpDef& op = rule_named(options.optimizer);
-  const UpdateRule& rule = *op.update;
   const std::vector<ParameterKind> kinds = parameter_kinds(with_gradients);
   Scheme step = with_gradients;
   const Value sum = step.outputs[0], count = step.outputs[1];
@@ -65,8 +64,29 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
     at(step[g].source.path, Role::kMetric, "grad.squares");
     squares.push_back(builder.emit("square_sum", {g}));
   }
+  // Parameters that are clipped apart have sums of their own, by the name of their group.
+  const auto training_of = [&](size_t i) { return step[trained[i]].attributes.training; };
+  std::map<std::string, std::vector<Value>> groups;
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const std::string group = training_of(i).clipped_as;
+    if (!group.empty() && options.clip == 0) {
+      fail("'", step[trained[i]].source.path, "' is clipped as ", group,
+           ", and this run does not clip: its clip is 0");
+    }
+    groups[group].push_back(squares[i]);
+  }
+  std::map<std::string, Value> squares_of;
+  std::vector<Value> sums = squares;
+  if (groups.size() > 1) {
+    sums.clear();
+    for (const auto& [name, members] : groups) {
+      at("gradient.squares", Role::kMetric, name.empty() ? "rest" : "of." + name);
+      squares_of[name] = builder.emit("sum_all", members);
+      sums.push_back(squares_of[name]);
+    }
+  }
   at("gradient.squares", Role::kMetric);
-  const Value all_squares = builder.emit("sum_all", squares);
+  const Value all_squares = builder.emit("sum_all", sums);
   at("gradient", Role::kMetric);
   const auto whole =
       builder.emit_all("gradient_factor", {count, scale, all_squares}, {{"clip", options.clip}});
@@ -76,43 +96,69 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
   const bool clips = options.clip > 0;
   at("gradient.divided", Role::kMetric);
   const auto divided = clips ? whole : builder.emit_all("gradient_factor", {count, scale});
-  const Value factor = divided[0], ok = divided[1];
+  const Value ok = divided[1];
   const auto ok_for = [&](size_t i) {
     if (clips) return ok;
     at(step[trained[i]].source.path, Role::kMetric, "grad.factor");
     return builder.emit_all("gradient_factor", {count, scale, squares[i]})[1];
   };
+  // Whether a step is taken at all is one decision, also where there are several norms.
+  std::map<std::string, Value> factors;
+  for (const auto& [name, members] : groups) factors[name] = divided[0];
+  for (const auto& [name, sum_of_group] : squares_of) {
+    at("gradient", Role::kMetric, name.empty() ? "rest" : "of." + name);
+    factors[name] = builder.emit_all("gradient_factor", {count, scale, sum_of_group},
+                                     {{"clip", options.clip}})[0];
+  }
 
   const Value rate = builder.control("rate", {Dtype::kF32, {}});
-  const auto state = [&](const std::string& path, std::string_view facet, Type type) {
+  std::map<double, Value> rates = {{1.0, rate}};
+  const auto rate_times = [&](double by) {
+    const auto found = rates.find(by);
+    if (found != rates.end()) return found->second;
+    at("rate", Role::kMetric, "times." + shortest(by));
+    return rates[by] = builder.emit("scale", {rate}, {{"by", by}, {"plus", 0.0}});
+  };
+  const auto state = [&](const std::string& path, const OpDef& op, std::string_view facet,
+                         Type type) {
     return step.add_input({.type = std::move(type),
                            .source = {path, std::string(op.name) + "." + std::string(facet)},
                            .role = Role::kState,
                            .init = Init{}});
   };
-  std::optional<Value> steps_taken;
-  if (rule.counts_steps) {
-    const Value before = state("optimizer", "steps", {Dtype::kF32, {}});
+  std::map<const OpDef*, Value> steps;  // that each optimizer has taken
+  const auto steps_taken = [&](const OpDef& op) {
+    const auto found = steps.find(&op);
+    if (found != steps.end()) return found->second;
+    const Value before = state("optimizer", op, "steps", {Dtype::kF32, {}});
     at("optimizer", Role::kState, std::string(op.name) + ".steps");
-    steps_taken = builder.emit("add", {before, ok});
-    step.carries.push_back({before, *steps_taken});
-  }
+    const Value after = builder.emit("add", {before, ok});
+    step.carries.push_back({before, after});
+    return steps[&op] = after;
+  };
   for (size_t i = 0; i < trained.size(); ++i) {
     const Value p = trained[i];
     const std::string path = step[p].source.path;
     const Type type = step[p].type;
+    const Training own = training_of(i);
+    const OpDef& op = rule_named(own.optimizer.empty() ? options.optimizer : own.optimizer);
+    const UpdateRule& rule = *op.update;
+    std::optional<Value> count_of_steps;
+    if (rule.counts_steps) count_of_steps = steps_taken(op);
     std::vector<Value> operands = {p, gradients[i]};
-    for (const std::string_view s : rule.states) operands.push_back(state(path, s, type));
+    for (const std::string_view s : rule.states) operands.push_back(state(path, op, s, type));
     const std::vector<Value> carried_in = [&] {
       std::vector<Value> in = {p};
       in.insert(in.end(), operands.begin() + 2, operands.end());
       return in;
     }();
-    operands.insert(operands.end(), {rate, factor, ok_for(i)});
-    if (steps_taken) operands.push_back(*steps_taken);
+    operands.insert(operands.end(),
+                    {rate_times(own.rate.value_or(1)), factors.at(own.clipped_as), ok_for(i)});
+    if (count_of_steps) operands.push_back(*count_of_steps);
     at(path, Role::kState);
     const bool decays = kinds[p] != ParameterKind::kVector;
-    const auto updated = builder.emit_all(op.name, operands, attrs_for(rule, options, decays));
+    const double decay = own.decay.value_or(decays ? options.weight_decay : 0);
+    const auto updated = builder.emit_all(op.name, operands, attrs_for(rule, options, decay));
     for (size_t k = 0; k < updated.size(); ++k) {
       step[updated[k]].source = step[carried_in[k]].source;
       step[updated[k]].role = step[carried_in[k]].role;

@@ -14,7 +14,7 @@ namespace adjoint {
 namespace {
 
 // A step before attributes are set, and the reports of the functors that were applied so far. All
-// stacks with the same morphism rules share it.
+// stacks with the same rules of the first two phases share it.
 struct Beginning {
   Scheme scheme;
   std::map<std::string, Applied> applied;  // by what the functor was called as
@@ -34,7 +34,7 @@ class Pipeline {
     }
   }
 
-  // The morphism rules of the stack, on which its beginning depends.
+  // What the stack's beginning depends on: its morphism rules, and how it trains parameters.
   std::string beginning_key() const {
     std::string key;
     for_each_rewriting([&](size_t i) { key += result_.applied[i].name + "\n"; });
@@ -66,8 +66,10 @@ class Pipeline {
     // Only now, so that roles are those of training, and random ops that the rules added are
     // removed, too.
     if (!training_) take(without_randomness(result_.scheme));
-    // The adjoint comes first, because the optimizer needs gradients.
+    // What the optimizer reads of parameters is said of those that no rule has frozen. The adjoint
+    // comes first, because the optimizer needs gradients.
     if (training_) {
+      apply(FunctorPhase::kAdjoint);
       take(apply_adjoint(result_.scheme));
       take(apply_optimizer(result_.scheme, options_));
     }
@@ -126,7 +128,7 @@ class Pipeline {
     for (size_t i = 0; i < stack_.functors.size(); ++i) {
       const std::vector<FunctorRule>& rules = stack_.functors[i].functor.rules;
       const auto rewrites = [](const FunctorRule& r) {
-        return r.phase == FunctorPhase::kMorphisms;
+        return r.phase == FunctorPhase::kMorphisms || r.phase == FunctorPhase::kAdjoint;
       };
       if (std::any_of(rules.begin(), rules.end(), rewrites)) f(i);
     }

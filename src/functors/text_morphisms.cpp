@@ -70,7 +70,7 @@ class MorphismRules : TextRules {
         return any_word(names, c.word, holds) != c.negated;
       }
       const auto at = std::find(rule.operands.begin(), rule.operands.end(), c.variable);
-      return object_matches(roles, names, m.inputs[at - rule.operands.begin()], c);
+      return object_matches(scheme, roles, names, m.inputs[at - rule.operands.begin()], c);
     });
   }
 

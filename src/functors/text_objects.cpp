@@ -20,9 +20,11 @@ class ObjectRules : TextRules {
   using TextRules::TextRules;
 
   void say_attributes(Scheme& scheme, FunctorPhase phase) {
+    const auto is_said_now = [&](const AttributeValue& value) { return phase_of(value) == phase; };
     const auto belongs = [&](const ObjectRule& rule) {
-      const bool frozen = rule.choices[0].value.attribute == "frozen";
-      return frozen == (phase == FunctorPhase::kMorphisms);
+      return std::any_of(rule.choices.begin(), rule.choices.end(), [&](const Choice& choice) {
+        return std::any_of(choice.values.begin(), choice.values.end(), is_said_now);
+      });
     };
     if (std::none_of(text_.objects.begin(), text_.objects.end(), belongs)) return;
     // Roles are those of the scheme before anything is said: attributes change none, freezing may.
@@ -40,7 +42,9 @@ class ObjectRules : TextRules {
       std::string why_not;  // of the first that it speaks of and that cannot be so
       bool any = false;
       for (Value v = 0; v < static_cast<Value>(scheme.objects.size()); ++v) {
-        const auto matches = [&](const Clause& c) { return object_matches(roles, names, v, c); };
+        const auto matches = [&](const Clause& c) {
+          return object_matches(scheme, roles, names, v, c);
+        };
         if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
         if (rule.unless_made_here && made_here(scheme[v].source.path)) continue;
         if (rule.by_block) {
@@ -49,32 +53,32 @@ class ObjectRules : TextRules {
           names.set(std::string(kBlockNumber), block);
         }
         if (!rule.index.empty()) names.set(rule.index, *roles.state_index(v));
-        bool none = true;
-        for (const Choice& choice : rule.choices) {
-          if (!names.holds(choice.when)) continue;
-          none = false;
-          const std::string& attribute = choice.value.attribute;
+        const auto chosen =
+            std::find_if(rule.choices.begin(), rule.choices.end(),
+                         [&](const Choice& choice) { return names.holds(choice.when); });
+        if (chosen == rule.choices.end()) {
+          application_.note(place(rule.at) + "left alone", to_string(scheme[v].source));
+          continue;
+        }
+        for (const AttributeValue& value : chosen->values) {
+          if (!is_said_now(value)) continue;
+          const std::string& attribute = value.attribute;
           // Only what the forward pass makes is kept or computed again.
           const bool forward =
               made_by[v] >= 0 && scheme.morphisms[made_by[v]].phase == Phase::kForward;
-          if (attribute == "residence" && !forward) break;
-          if (std::string why = why_cannot_be(scheme[v], attribute, forward, fixed[v]);
-              !why.empty()) {
+          if (attribute == "residence" && !forward) continue;
+          if (std::string why = why_cannot_be(scheme[v], value, forward, fixed[v]); !why.empty()) {
             if (why_not.empty()) why_not = std::move(why);
-            break;
+            continue;
           }
           any = true;
-          if (attribute == "frozen") check_uses(scheme, roles, names, v, rule);
-          if (!said.emplace(v, attribute).second) break;
-          application_.branches = branches_of(rule, choice, names);
-          set(scheme, v, choice.value, names, rule.at);
-          if (carried.count(v)) break;
-          ++application_.counts[choice.value.attribute == "parts"
-                                    ? "in " + std::to_string(scheme[v].attributes.parts) + " parts"
-                                    : choice.value.word];
-          break;
+          if (phase != FunctorPhase::kStepRules) check_uses(scheme, roles, names, v, rule);
+          if (!said.emplace(v, attribute).second) continue;
+          application_.branches = branches_of(rule, *chosen, value, names);
+          set(scheme, v, value, names);
+          if (carried.count(v)) continue;
+          ++application_.counts[count_as(scheme[v], value)];
         }
-        if (none) application_.note(place(rule.at) + "left alone", to_string(scheme[v].source));
       }
       // A selector may sweep over what cannot be so, and leaves it alone; a rule that finds nothing
       // else would be silently without effect.
@@ -83,12 +87,18 @@ class ObjectRules : TextRules {
   }
 
  private:
+  // How a value is counted in reports. Rates may differ from block to block.
+  static std::string count_as(const Object& o, const AttributeValue& value) {
+    if (value.attribute == "parts") return "in " + std::to_string(o.attributes.parts) + " parts";
+    return value.number.empty() ? print(value) : value.attribute;
+  }
+
   // One per way in which the choice's condition holds.
   std::vector<std::string> branches_of(const ObjectRule& rule, const Choice& choice,
-                                       const Names& names) const {
+                                       const AttributeValue& value, const Names& names) const {
     if (!application_.firings) return {};
-    const std::string words = place(rule.at) + (&choice == &rule.choices[0] ? "" : "else ") +
-                              (choice.value.word.empty() ? "in parts" : choice.value.word);
+    const std::string words =
+        place(rule.at) + (&choice == &rule.choices[0] ? "" : "else ") + print(value);
     std::vector<std::string> branches;
     for (const std::string& way : names.ways(choice.when)) {
       branches.push_back(way.empty() ? words : words + " when " + way);
@@ -97,8 +107,9 @@ class ObjectRules : TextRules {
   }
 
   // What no realization would act on, in a sentence; nothing where one does.
-  static std::string why_cannot_be(const Object& o, const std::string& attribute, bool forward,
+  static std::string why_cannot_be(const Object& o, const AttributeValue& value, bool forward,
                                    bool fixed) {
+    const std::string& attribute = value.attribute;
     const auto because = [&](std::string_view rule, std::string_view what) {
       return std::string(rule) + ", and '" + to_string(o.source) + "' " + std::string(what);
     };
@@ -106,6 +117,10 @@ class ObjectRules : TextRules {
     const bool state = o.role == Role::kParameter || o.role == Role::kState;
     if (attribute == "frozen" && o.role != Role::kParameter) {
       return because("only a parameter can be frozen", is);
+    }
+    if (phase_of(value) == FunctorPhase::kAdjoint && (o.role != Role::kParameter || o.frozen)) {
+      return because("only a trained parameter can have '" + print(value) + "'",
+                     o.role == Role::kParameter ? "is frozen" : is);
     }
     if (attribute == "parts" && o.role != Role::kInput) {
       return because("only a step's input comes in parts", is);
@@ -130,7 +145,17 @@ class ObjectRules : TextRules {
     return "";
   }
 
-  void set(Scheme& scheme, Value v, const AttributeValue& value, const Names& names, Position at) {
+  // A number that a value says, from `least` up.
+  double number(const AttributeValue& value, const Names& names, double least) const {
+    const double n = names.number(value.number[0]);
+    if (n < least) {
+      fail_at(text_.file, value.at, "wanted a ", value.attribute, " of at least ", shortest(least),
+              ", found ", print(value.number[0]), " = ", shortest(n));
+    }
+    return n;
+  }
+
+  void set(Scheme& scheme, Value v, const AttributeValue& value, const Names& names) {
     Object& o = scheme[v];
     std::string text = value.word;
     if (value.attribute == "residence") {
@@ -146,11 +171,20 @@ class ObjectRules : TextRules {
     } else if (value.attribute == "parts") {
       const double parts = names.number(value.number[0]);
       if (parts != std::floor(parts) || parts < 1 || parts > kMostParts) {
-        fail_at(text_.file, at, "a batch comes in 1 to ", kMostParts, " parts, found ",
+        fail_at(text_.file, value.at, "a batch comes in 1 to ", kMostParts, " parts, found ",
                 shortest(parts));
       }
       o.attributes.parts = static_cast<int>(parts);
       text = std::to_string(o.attributes.parts);
+    } else if (value.attribute == "rate" || value.attribute == "decay") {
+      const double n = number(value, names, 0);
+      (value.attribute == "rate" ? o.attributes.training.rate : o.attributes.training.decay) = n;
+      text = shortest(n);
+    } else if (value.attribute == "optimizer") {
+      text = names.is_param(value.word) ? application_.args.word(value.word) : value.word;
+      o.attributes.training.optimizer = text;
+    } else if (value.attribute == "clipped") {
+      o.attributes.training.clipped_as = value.word;
     } else {
       const bool sharded = value.attribute.ends_with("sharded");
       o.attributes.placement.push_back(

@@ -13,8 +13,20 @@ Names TextRules::names_for(int chain_length) const {
   return names;
 }
 
-bool TextRules::object_matches(const Roles& roles, const Names& names, Value v,
-                               const Clause& c) const {
+FunctorPhase phase_of(const AttributeValue& value) {
+  if (value.attribute == "frozen") return FunctorPhase::kMorphisms;
+  for (const char* training : {"rate", "decay", "optimizer", "clipped"}) {
+    if (value.attribute == training) return FunctorPhase::kAdjoint;
+  }
+  return FunctorPhase::kStepRules;
+}
+
+bool TextRules::object_matches(const Scheme& scheme, const Roles& roles, const Names& names,
+                               Value v, const Clause& c) const {
+  if (c.kind == Clause::Kind::kMadeHere) {
+    const std::string& path = scheme[v].source.path;
+    return (made_here(path) && (c.word.empty() || is_called(path, c.word))) != c.negated;
+  }
   const auto holds = [&](const std::string& word) {
     switch (c.kind) {
       case Clause::Kind::kIs:
@@ -27,6 +39,8 @@ bool TextRules::object_matches(const Roles& roles, const Names& names, Value v,
         return !roles.is_inside(v, word);
       case Clause::Kind::kChainState:
         return roles.state_index(v).has_value();
+      case Clause::Kind::kMadeHere:
+        break;
     }
     return false;
   };
@@ -40,6 +54,17 @@ void TextRules::note_made(const std::string& path) const {
 bool TextRules::made_here(const std::string& path) const {
   const auto found = application_.said->find({path, "made"});
   return found != application_.said->end() && found->second.second == application_.functor;
+}
+
+// qkv.lora_b and its qkv.lora_b.weight are both called lora_b: a call's parameters go by its name.
+bool TextRules::is_called(std::string_view path, std::string_view name) {
+  for (int k = 0; k < 2; ++k) {
+    const size_t dot = path.rfind('.');
+    if (path.substr(dot == path.npos ? 0 : dot + 1) == name) return true;
+    if (dot == path.npos) return false;
+    path = path.substr(0, dot);
+  }
+  return false;
 }
 
 namespace {
@@ -72,12 +97,22 @@ Functor functor_of(FunctorText text) {
                                return apply(*shared, a, std::move(scheme), phase);
                              }});
   };
-  bool frozen = false, other = false;
-  for (const ObjectRule& rule : shared->objects) {
-    (rule.choices[0].value.attribute == "frozen" ? frozen : other) = true;
+  const auto says_in = [&](FunctorPhase phase) {
+    for (const ObjectRule& rule : shared->objects) {
+      for (const Choice& choice : rule.choices) {
+        for (const AttributeValue& value : choice.values) {
+          if (phase_of(value) == phase) return true;
+        }
+      }
+    }
+    return false;
+  };
+  if (!shared->morphisms.empty() || says_in(FunctorPhase::kMorphisms)) {
+    rule_for(FunctorPhase::kMorphisms);
   }
-  if (frozen || !shared->morphisms.empty()) rule_for(FunctorPhase::kMorphisms);
-  if (other) rule_for(FunctorPhase::kStepRules);
+  for (const FunctorPhase phase : {FunctorPhase::kAdjoint, FunctorPhase::kStepRules}) {
+    if (says_in(phase)) rule_for(phase);
+  }
   return functor;
 }
 

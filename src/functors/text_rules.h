@@ -29,17 +29,23 @@ class TextRules {
     return false;
   }
 
-  bool object_matches(const Roles& roles, const Names& names, Value v, const Clause& c) const;
+  bool object_matches(const Scheme& scheme, const Roles& roles, const Names& names, Value v,
+                      const Clause& c) const;
 
   std::string place(Position at) const { return text_.file + ":" + std::to_string(at.line) + ": "; }
 
   // What a functor made it does not rewrite, wherever in the stack it is named.
   void note_made(const std::string& path) const;
   bool made_here(const std::string& path) const;
+  static bool is_called(std::string_view path, std::string_view name);
 
   const FunctorText& text_;
   Application& application_;
 };
+
+// When a value is said: what is frozen before gradients are made, how parameters are trained before
+// the optimizer is, and the rest of the whole step.
+FunctorPhase phase_of(const AttributeValue& value);
 
 // The object rules of a phase (text_objects.cpp) and one morphism rule (text_morphisms.cpp).
 void say_attributes(const FunctorText& text, Application& application, Scheme& scheme,

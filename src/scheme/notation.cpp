@@ -52,6 +52,11 @@ std::string print_object(const Scheme& scheme, Value v, bool is_input) {
   for (const Placement& p : a.placement) out += print_placement(p);
   if (a.stage) out += " stage=" + std::to_string(a.stage);
   if (a.parts > 1) out += " parts=" + std::to_string(a.parts);
+  const Training& t = a.training;
+  if (t.rate) out += " rate=" + shortest(*t.rate);
+  if (t.decay) out += " decay=" + shortest(*t.decay);
+  if (!t.optimizer.empty()) out += " optimizer=" + t.optimizer;
+  if (!t.clipped_as.empty()) out += " clipped=" + t.clipped_as;
   return out;
 }
 
@@ -244,6 +249,18 @@ class FlatParser {
       } else if (word == "place") {
         in_.expect("=", "after 'place'");
         a.placement.push_back(placement());
+      } else if (word == "rate") {
+        in_.expect("=", "after 'rate'");
+        a.training.rate = in_.take_number("a factor on the rate");
+      } else if (word == "decay") {
+        in_.expect("=", "after 'decay'");
+        a.training.decay = in_.take_number("a weight decay");
+      } else if (word == "optimizer") {
+        in_.expect("=", "after 'optimizer'");
+        a.training.optimizer = in_.take_name("an optimizer");
+      } else if (word == "clipped") {
+        in_.expect("=", "after 'clipped'");
+        a.training.clipped_as = in_.take_name("the name of a group");
       } else {
         in_.fail_at(at, "wanted a role or an attribute, found '" + word + "'");
       }

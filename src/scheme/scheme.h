@@ -64,6 +64,15 @@ struct Placement {
   int axis = 0;  // which axis of the object is sharded
   bool operator==(const Placement&) const = default;
 };
+// How a parameter is trained, where that differs from what the run says of all parameters. The
+// optimizer reads it, and leaves it on the parameter as a record.
+struct Training {
+  std::optional<double> rate = {};   // a factor on the run's learning rate
+  std::optional<double> decay = {};  // its own weight decay
+  std::string optimizer = {};        // "": the run's
+  std::string clipped_as = {};       // clipped by the norm of those with this name; "": the rest's
+  bool operator==(const Training&) const = default;
+};
 struct Attributes {
   std::string precision = {};  // "": as typed; else a dtype or a code, "bf16", "nf4/64"
   Residence residence = Residence::kUnsaid;
@@ -71,6 +80,7 @@ struct Attributes {
   std::vector<Placement> placement = {};
   int stage = 0;  // of a pipeline
   int parts = 1;  // of the batch, in which a step's data comes
+  Training training = {};
   bool operator==(const Attributes&) const = default;
 };
 

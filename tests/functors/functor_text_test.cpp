@@ -67,8 +67,8 @@ functor idea(n, rank = 16, rate = 0.5: number, how = sqrt: count | sqrt | block,
   ASSERT_EQ(f.objects.size(), 6u);
   EXPECT_EQ(f.objects[0].index, "l");
   ASSERT_EQ(f.objects[0].choices.size(), 2u);
-  EXPECT_EQ(f.objects[0].choices[0].value.word, "kept");
-  EXPECT_EQ(f.objects[0].choices[1].value.word, "recomputed");
+  EXPECT_EQ(f.objects[0].choices[0].values[0].word, "kept");
+  EXPECT_EQ(f.objects[0].choices[1].values[0].word, "recomputed");
   const Condition& kept = f.objects[0].choices[0].when;
   ASSERT_EQ(kept.parts.size(), 2u);
   EXPECT_EQ(kept.parts[0].parts[0].relation, "==");
@@ -79,15 +79,15 @@ functor idea(n, rank = 16, rate = 0.5: number, how = sqrt: count | sqrt | block,
   EXPECT_FALSE(f.objects[1].selector[0].negated);
   EXPECT_TRUE(f.objects[1].selector[1].negated);
   EXPECT_EQ(f.objects[1].selector[1].kind, Clause::Kind::kInside);
-  EXPECT_EQ(f.objects[1].choices[0].value.attribute, "precision");
+  EXPECT_EQ(f.objects[1].choices[0].values[0].attribute, "precision");
   EXPECT_EQ(f.objects[2].selector[1].kind, Clause::Kind::kOf);
   EXPECT_TRUE(f.objects[2].unless_made_here);
-  EXPECT_EQ(f.objects[3].choices[0].value.attribute, "parts");
-  EXPECT_EQ(print(f.objects[3].choices[0].value.number[0]), "2*n");
-  EXPECT_EQ(f.objects[4].choices[0].value.attribute, "tier");
+  EXPECT_EQ(f.objects[3].choices[0].values[0].attribute, "parts");
+  EXPECT_EQ(print(f.objects[3].choices[0].values[0].number[0]), "2*n");
+  EXPECT_EQ(f.objects[4].choices[0].values[0].attribute, "tier");
   EXPECT_EQ(f.objects[5].selector[2].kind, Clause::Kind::kOutside);
-  EXPECT_EQ(f.objects[5].choices[0].value.attribute, "placement/sharded");
-  EXPECT_EQ(f.objects[5].choices[0].value.word, "data");
+  EXPECT_EQ(f.objects[5].choices[0].values[0].attribute, "placement/sharded");
+  EXPECT_EQ(f.objects[5].choices[0].values[0].word, "data");
 
   ASSERT_EQ(f.morphisms.size(), 1u);
   const MorphismRule& m = f.morphisms[0];
@@ -162,6 +162,23 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
       {with_lines("  object input -> host when k = 2\n"), "3:29", "wanted a comparison"},
       {with_lines("  object input -> host when k == 2, device\n"), "3:37", "'else'"},
       {with_lines("  object parameter -> frozen unless here\n"), "3:37", "'made here'"},
+      {with_lines("  object parameter -> rate\n"), "3:27", "a name, a number"},
+      {with_lines("  object parameter -> rate m\n"), "3:28", "there is no number or word 'm'"},
+      {with_lines("  object parameter -> rate 1 and rate 2\n"), "3:34",
+       "one rule says 'rate 1' and 'rate 2' of an object"},
+      {with_lines("  object parameter -> rate 1 and when k > 1\n"), "3:34",
+       "wanted what an object can become"},
+      {with_lines("  object parameter -> rate 1, decay 0\n"), "3:31", "'else'"},
+      {with_lines("  object parameter -> optimizer adam\n"), "3:33", "did you mean 'adamw'?"},
+      {with_lines("  object parameter -> optimizer k\n"), "3:33", "found 'k', a number"},
+      {with_lines("  object parameter -> optimizer how\n", "functor f(how: several | sgd)"), "3:33",
+       "wanted one optimizer"},
+      {with_lines("  object parameter -> clipped apart\n"), "3:31", "'as'"},
+      {with_lines("  object parameter -> clipped as 3\n"), "3:34", "the name of a group"},
+      {with_lines("  object parameter made hear -> frozen\n"), "3:25", "'here'"},
+      {with_lines("  object parameter made here as -> frozen\n"), "3:33", "the name of what"},
+      {with_lines("  morphism y = linear(x, W) where made here -> y\n"), "3:35",
+       "found 'made here'"},
       {with_lines("  let k = 3\n"), "3:7", "'k' is already the name of something"},
       {with_lines("  let L = 3\n"), "3:7", "'L' is already the name of something"},
       {with_lines("  let m 3\n"), "3:9", "wanted '='"},
@@ -198,6 +215,23 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
     EXPECT_TRUE(has(said, m.said)) << m.text << "\n" << said;
     EXPECT_EQ(said.find('\n'), std::string::npos) << said;
   }
+}
+
+TEST(FunctorText, HowParametersAreTrained) {
+  const FunctorText f = read(with_lines(
+      "  object parameter not made here as b -> rate pow(0.5, l) and decay 0 and optimizer how and "
+      "clipped as mine when l < k, else frozen\n",
+      "functor f(k = 2, how = sgd: sgd | adamw)"));
+  const ObjectRule& rule = f.objects[0];
+  EXPECT_EQ(rule.selector[1].kind, Clause::Kind::kMadeHere);
+  EXPECT_EQ(rule.selector[1].word, "b");
+  EXPECT_TRUE(rule.selector[1].negated);
+  EXPECT_TRUE(rule.by_block);
+  std::vector<std::string> values;
+  for (const AttributeValue& value : rule.choices[0].values) values.push_back(print(value));
+  EXPECT_EQ(values, (std::vector<std::string>{"rate pow(0.5, l)", "decay 0", "optimizer how",
+                                              "clipped as mine"}));
+  EXPECT_EQ(print(rule.choices[1].values[0]), "frozen");
 }
 
 TEST(FunctorText, ConditionsJoinAndNest) {

@@ -2,7 +2,7 @@
 // by central differences; and the steps that must change nothing.
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/error_text.h"
 #include "functors/pipeline.h"
 #include "kernels/harness.h"
 #include "run/parameters.h"
@@ -148,8 +148,8 @@ struct OneThread {
 // The step under test, with parameters that both begin from.
 class Stepper {
  public:
-  explicit Stepper(const StepOptions& options)
-      : step(training_step(parse_scheme(kModel), options)),
+  explicit Stepper(const StepOptions& options, const std::string& text = kModel)
+      : step(training_step(parse_scheme(text), options)),
         run(step, make_plan(step, {.threads = num_threads()}), {.poison = true}) {
     std::mt19937 random(21);
     std::normal_distribution<float> normal(0, 0.7f);
@@ -218,6 +218,75 @@ TEST(Optimizer, FollowsThePapersForFiveSteps) {
       }
     }
   }
+}
+
+// Each parameter trained in its own way: what the flat notation says of it, the optimizer does.
+TEST(Optimizer, AParameterIsTrainedAsIsSaidOfIt) {
+  std::string text(kModel);
+  const auto say = [&](const std::string& parameter, const std::string& words) {
+    const size_t end = text.find('\n', text.find(" " + parameter + ": "));
+    text.insert(end, " " + words);
+  };
+  say("table", "rate=0.5 decay=0.25");
+  say("norm.gain", "decay=0.75");
+  say("out.weight", "rate=2 optimizer=sgd clipped=out");
+  say("out.bias", "optimizer=momentum clipped=out");
+  StepOptions options{.weight_decay = 0.4, .clip = 0.05};
+  Stepper ours(options, text);
+  Parameters p = ours.parameters();
+  std::vector<Numbers> m, v;
+  for (const Numbers& numbers : p) m.emplace_back(numbers.size()), v.emplace_back(numbers.size());
+  for (int t = 1; t <= 3; ++t) {
+    const Batch b = batch(t);
+    const Parameters g = gradient(p, b);
+    const double rate = 0.05, rest = norm({g[0], g[1], g[2]}), out = norm({g[3], g[4]});
+    EXPECT_GT(rest, options.clip);
+    EXPECT_GT(out, options.clip) << "both groups are clipped";
+    ours.take(b, rate);
+    EXPECT_NEAR(ours.output(2), norm(g), 1e-5) << "the norm that is told is that of all";
+    const std::vector<double> rates = {0.5, 1, 1, 2, 1}, decays = {0.25, 0.75, 0, 0.4, 0};
+    for (size_t k = 0; k < p.size(); ++k) {
+      for (size_t i = 0; i < p[k].size(); ++i) {
+        const double own = g[k][i] * options.clip / (k < 3 ? rest : out), x = p[k][i];
+        double direction = own + decays[k] * x;  // of sgd
+        if (k == 4) direction = m[k][i] = options.momentum * m[k][i] + direction;
+        if (k < 3) {
+          m[k][i] = options.beta1 * m[k][i] + (1 - options.beta1) * own;
+          v[k][i] = options.beta2 * v[k][i] + (1 - options.beta2) * own * own;
+          direction = m[k][i] / (1 - std::pow(options.beta1, t)) /
+                          (std::sqrt(v[k][i] / (1 - std::pow(options.beta2, t))) + options.eps) +
+                      decays[k] * x;
+        }
+        p[k][i] = x - rates[k] * rate * direction;
+      }
+    }
+    const Parameters got = ours.parameters();
+    for (size_t k = 0; k < got.size(); ++k) {
+      for (size_t i = 0; i < got[k].size(); ++i) {
+        EXPECT_NEAR(got[k][i], p[k][i], 1e-5) << kParameters[k] << "[" << i << "] step " << t;
+      }
+    }
+  }
+  // No state but what each optimizer wants, and each counts its own steps.
+  EXPECT_FALSE(ours.step.find({"out.weight", "adamw.m"}));
+  EXPECT_FALSE(ours.step.find({"out.weight", "sgd.v"}));
+  EXPECT_TRUE(ours.step.find({"out.bias", "momentum.v"}));
+  EXPECT_TRUE(ours.step.find({"optimizer", "adamw.steps"}));
+  EXPECT_EQ(error_text([&] { training_step(parse_scheme(text), {.clip = 0}); }),
+            "'out.weight' is clipped as out, and this run does not clip: its clip is 0");
+}
+
+// What is not finite in one group stops all of them: a step is taken as a whole or not at all.
+TEST(Optimizer, GroupsDecideTogether) {
+  std::string text(kModel);
+  text.insert(text.find('\n', text.find(" out.weight: ")), " clipped=out");
+  Stepper ours({.optimizer = "sgd"}, text);
+  Parameters before = ours.parameters();
+  before[3][0] = std::numeric_limits<double>::infinity();
+  ours.run.set_values(ours.at("out.weight"), before[3]);
+  ours.take(batch(0), 0.1);
+  const Parameters after = ours.parameters();
+  for (size_t k = 0; k < 3; ++k) EXPECT_EQ(after[k], before[k]) << kParameters[k];
 }
 
 TEST(Optimizer, OtherConstantsAreItsOwn) {

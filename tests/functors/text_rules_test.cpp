@@ -490,7 +490,7 @@ TEST(TextRules, PartsAreAWholeNumber) {
     Application::Said said;
     const StepOptions options;
     Application application{.functor = "f", .args = none, .options = options, .said = &said};
-    EXPECT_TRUE(has(error_text([&] { f.rules[0].apply(step, application); }), "f.functor:3:3: "))
+    EXPECT_TRUE(has(error_text([&] { f.rules[0].apply(step, application); }), "f.functor:3:19: "))
         << parts;
   }
 }

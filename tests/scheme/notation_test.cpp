@@ -21,14 +21,16 @@ Scheme everything() {
                                .role = Role::kParameter,
                                .frozen = true,
                                .init = Init{Init::Kind::kNormal, 0.02 / std::sqrt(24.0)}});
-  s[w].attributes = {.precision = "nf4/64",
-                     .residence = Residence::kRecomputed,
-                     .tier = Tier::kHost,
-                     .placement = {{"data", Spread::kSharded, 1},
-                                   {"tensor", Spread::kPartial},
-                                   {"expert", Spread::kReplicated}},
-                     .stage = 3,
-                     .parts = true};
+  s[w].attributes = {
+      .precision = "nf4/64",
+      .residence = Residence::kRecomputed,
+      .tier = Tier::kHost,
+      .placement = {{"data", Spread::kSharded, 1},
+                    {"tensor", Spread::kPartial},
+                    {"expert", Spread::kReplicated}},
+      .stage = 3,
+      .parts = true,
+      .training = {.rate = 1.0 / 3, .decay = 0.0, .optimizer = "sgd", .clipped_as = "tables"}};
   const Value m = s.add_input({.type = s[w].type,
                                .source = {"block[3].linear#2.weight", "adamw.m"},
                                .role = Role::kState,
