@@ -52,7 +52,10 @@ std::vector<ParameterKind> parameter_kinds(const Scheme& scheme) {
     for (size_t k = 0; k < m.inputs.size(); ++k) {
       const Value v = m.inputs[k];
       if (!alone[v] || kinds[v] == ParameterKind::kMatrix) continue;
-      // A cast, a view or a join of parameters is what its readers make of it.
+      // A cast, a view or a join of parameters is what its readers make of it. A vector that scales
+      // or shifts a matrix stays one.
+      const bool computes = alone[m.outputs[0]] && !op_named(m.op).view;
+      if (computes && scheme[v].type.rank() < scheme[m.outputs[0]].type.rank()) continue;
       const ParameterKind kind = alone[m.outputs[0]]
                                      ? kinds[m.outputs[0]]
                                      : kind_of_use(index_map_of(call_of(scheme, m)), k);
@@ -112,7 +115,9 @@ std::vector<std::string> of_words() {
   return {"parameter", "activation",   "embedding", "attention", "attention_in", "attention_out",
           "router",    "feed_forward", "readout",   "norm",      "linear"};
 }
-std::vector<std::string> region_words() { return {"block", "chain", "attention", "feed_forward"}; }
+std::vector<std::string> region_words() {
+  return {"block", "chain", "attention", "feed_forward", "norm"};
+}
 std::vector<std::string> morphism_words() {
   return {"linear",       "attention_in", "attention_out", "attention", "router",
           "feed_forward", "readout",      "norm",          "embedding"};
@@ -389,6 +394,9 @@ bool Roles::is_kind(Value v, std::string_view word) const {
 bool Roles::is_inside(Value v, std::string_view word) const {
   if (word == "attention") return in_attention_[v];
   if (word == "feed_forward") return in_feed_forward_[v];
+  if (word == "norm") {  // what a norm gives, and keeps beside it
+    return made_by_[v] >= 0 && morphism_is(made_by_[v], word);
+  }
   if (word == "block") return chain_.block_of[v] >= 0 && state_index_[v] < 0;
   return chain_.block_of[v] >= 0;
 }
@@ -400,6 +408,7 @@ bool Roles::morphism_is(int m, std::string_view word) const {
 bool Roles::morphism_is_inside(int m, std::string_view word) const {
   if (word == "attention") return in_attention_[scheme_.morphisms[m].outputs[0]];
   if (word == "feed_forward") return in_feed_forward_[scheme_.morphisms[m].outputs[0]];
+  if (word == "norm") return morphism_is(m, word);
   return chain_.block_of_morphism[m] >= 0;
 }
 

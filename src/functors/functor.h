@@ -37,6 +37,16 @@ struct FunctorRule {
   std::function<Scheme(Scheme, Application&)> apply;
 };
 
+// One item of a functor that is a stack of others. Its arguments may name that functor's own
+// parameters.
+struct StackPart {
+  std::string name;
+  Term call = {};    // its arguments
+  bool off = false;  // -name: a default that is switched off
+  std::string file = {};
+  Position at = {};
+};
+
 struct Functor {
   std::string name;
   std::string summary;
@@ -46,8 +56,15 @@ struct Functor {
   bool may_match_none = false;  // else no match is an error: true of those on by default
   bool on_gpu_only = false;  // by default: it gains a CPU nothing, and runs there where it is named
   std::vector<FunctorRule> rules = {};
-  std::string text = {};  // of one that is written as text
+  std::string text = {};              // of one that is written as text
+  std::vector<StackPart> parts = {};  // of a stack of others, which has no rules of its own
+  bool says_law = true;               // a stack that does not has the weakest law of its parts
 };
+
+// The functor of this name in a list, or nullptr.
+const Functor* find_functor(std::span<const Functor* const> known, std::string_view name);
+// Gives a stack of others the weakest law of its parts, and refuses one that promises more.
+void settle_law(Functor& functor, std::span<const Functor* const> known);
 
 // All that a stack can name: those written as text, then those in C++, in the order in which they
 // are applied within a phase.

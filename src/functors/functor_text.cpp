@@ -80,16 +80,14 @@ class FunctorParser {
     if (!in_.accept_word("functor")) in_.fail_wanted("'functor' to begin a functor");
     result_.name = in_.take_name("the name of the functor");
     if (in_.accept("(")) params();
-    in_.expect(":", "after the head of a functor");
+    if (in_.accept("=")) return stack_of_others();
+    in_.expect(":", "or '=' after the head of a functor");
     in_.expect_line_end();
-    bool has_law = false;
     for (in_.skip_blank_lines(); !in_.at_end(); in_.skip_blank_lines()) {
       const Position at = in_.position();
       if (at.column == 1) in_.fail_at(at, "wanted an indented line of the functor");
       if (in_.accept_word("law")) {
-        if (has_law) in_.fail_at(at, "the law is there twice");
-        law();
-        has_law = true;
+        law(at);
       } else if (in_.accept_word("default")) {
         result_.by_default = true;
       } else if (in_.accept_word("let")) {
@@ -105,7 +103,8 @@ class FunctorParser {
       }
       in_.expect_line_end();
     }
-    if (!has_law) in_.fail_wanted("a line 'law exact', 'law reassociating' or 'law approximating'");
+    if (!result_.says_law)
+      in_.fail_wanted("a line 'law exact', 'law reassociating' or 'law approximating'");
     if (result_.objects.empty() && result_.morphisms.empty()) {
       in_.fail_wanted("a rule: a line that begins with 'object' or 'morphism'");
     }
@@ -113,6 +112,49 @@ class FunctorParser {
   }
 
  private:
+  // = quantize(nf4) | lora(rank) | -fuse, on one line or several; then a law, or nothing.
+  FunctorText stack_of_others() {
+    do {
+      in_.skip_blank_lines();
+      result_.parts.push_back(part());
+      if (in_.at_line_end()) in_.skip_blank_lines();
+    } while (in_.accept("|"));
+    for (; !in_.at_end(); in_.skip_blank_lines()) {
+      const Position at = in_.position();
+      if (at.column == 1) in_.fail_at(at, "wanted an indented line of the functor");
+      if (!in_.accept_word("law")) in_.fail_wanted("'|' and a functor, or a law");
+      law(at);
+      in_.expect_line_end();
+    }
+    return std::move(result_);
+  }
+
+  StackPart part() {
+    in_.skip_blank();
+    StackPart part{.name = {}, .file = result_.file, .at = in_.position()};
+    if (part.at.column == 1) in_.fail_at(part.at, "wanted an indented line of the functor");
+    part.off = in_.accept("-");
+    if (!in_.at_name()) in_.fail_wanted("a functor");
+    part.call = terms_.whole_term();
+    part.name = part.call.word;
+    const bool is_item = part.call.kind == Term::Kind::kName || part.call.kind == Term::Kind::kCall;
+    if (!is_item || !part.call.repeat.empty()) {
+      in_.fail_at(part.at, "wanted a functor, found '" + print(part.call) + "'");
+    }
+    if (in_.peek() == '.' || in_.peek() == '/') {
+      in_.fail_at(part.at,
+                  "a stack inside a functor names functors that travel with the program, "
+                  "found a file");
+    }
+    if (part.off && part.call.kind == Term::Kind::kCall) {
+      in_.fail_at(part.at, "what is switched off has no arguments");
+    }
+    if (part.name == result_.name) {
+      in_.fail_at(part.at, "'" + part.name + "' cannot have itself in its stack");
+    }
+    return part;
+  }
+
   // The first sentence of the comment that the text begins with, without the file's name.
   std::string comment_above() const {
     std::string line(whole_.substr(0, whole_.find_first_of("\r\n")));
@@ -227,7 +269,9 @@ class FunctorParser {
     return term;
   }
 
-  void law() {
+  void law(Position line) {
+    if (result_.says_law) in_.fail_at(line, "the law is there twice");
+    result_.says_law = true;
     in_.skip_blank();
     const Position at = in_.position();
     const std::string word = in_.take_name("exact, reassociating or approximating");

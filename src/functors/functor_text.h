@@ -1,4 +1,7 @@
-// A functor as people write it. functor_text.cpp reads it, text_rules.h applies it.
+// A functor as people write it, with rules or as a stack of others. functor_text.cpp reads it,
+// text_rules.h applies its rules, stack.cpp expands its stack.
+//   functor qlora(rank = 16) = quantize(nf4) | lora(rank) | bf16 | checkpoint(block)
+//
 //   # what it does, and why
 //   functor lora(rank = 16, alpha = 2*rank: number, on = all: all | attention | feed_forward):
 //     law approximating
@@ -84,8 +87,10 @@ struct Requirement {
 struct FunctorText {
   std::string file, name, summary;
   Law law = Law::kExact;
+  bool says_law = false;
   bool by_default = false;
   std::vector<FunctorParam> params = {};
+  std::vector<StackPart> parts = {};
   std::vector<Let> lets = {};
   std::vector<Requirement> requirements = {};
   std::vector<ObjectRule> objects = {};

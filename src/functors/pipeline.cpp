@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "analysis/roles.h"
+#include "base/text.h"
 #include "functors/evaluation.h"
 #include "functors/phases.h"
 #include "ops/op_def.h"
@@ -101,8 +102,9 @@ class Pipeline {
       const Functor& f = stack_.functors[i].functor;
       // An evaluation has no gradients and no optimizer, so a functor may find nothing there.
       if (result_.applied[i].matches > 0 || f.may_match_none || !training_) continue;
-      fail(result_.applied[i].name, ": matches nothing; this scheme has ",
-           Roles(forward).describe());
+      const std::vector<std::string>& within = stack_.functors[i].within;
+      fail(within.empty() ? "" : join(within, ": ") + ": ", result_.applied[i].name,
+           ": matches nothing; this scheme has ", Roles(forward).describe());
     }
     return std::move(result_);
   }
@@ -149,7 +151,12 @@ class Pipeline {
                                 .firings = firings_};
         Applied& applied = result_.applied[i];
         applied.morphisms_before = static_cast<int64_t>(result_.scheme.morphisms.size());
-        take(rule.apply(std::move(result_.scheme), application));
+        try {
+          take(rule.apply(std::move(result_.scheme), application));
+        } catch (const Error& e) {
+          if (stacked.within.empty()) throw;
+          fail(join(stacked.within, ": "), ": ", e.what());
+        }
         applied.morphisms_after = static_cast<int64_t>(result_.scheme.morphisms.size());
         applied.matches += application.matches;
         for (const auto& [what, count] : application.counts) applied.counts[what] += count;

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "functors/functor_text.h"
+#include "models/settings.h"
 
 namespace adjoint {
 
@@ -32,13 +33,6 @@ std::vector<std::string> split_items(std::string_view text) {
   items.push_back(trimmed(item));
   if (items.size() == 1 && items[0].empty()) items.clear();
   return items;
-}
-
-const Functor* find_functor(std::string_view name) {
-  for (const Functor* f : all_functors()) {
-    if (f->name == name) return f;
-  }
-  return nullptr;
 }
 
 std::vector<std::string> functor_names(bool defaults_only) {
@@ -85,45 +79,129 @@ Item split_item(const std::string& item) {
           bracket == std::string::npos ? "" : item.substr(bracket)};
 }
 
-Ranked read_item(const std::string& item) {
+// What a stack has named so far.
+struct Reading {
+  std::vector<Ranked> ranked = {};
+  std::vector<std::string> off = {};
+};
+
+void switch_off(const std::string& name, Reading& into) {
+  const Functor* found = find_functor(all_functors(), name);
+  if (!found) fail_unknown("functor", name, functor_names(true));
+  if (!found->by_default) {
+    fail("stack: '", name, "' is not on by default, so it cannot be switched off (on are ",
+         join(functor_names(true), ", "), ")");
+  }
+  // A stack and a stack inside it may both want it off.
+  if (std::find(into.off.begin(), into.off.end(), name) == into.off.end()) into.off.push_back(name);
+}
+
+// An argument of a part, with the parameters of the functor whose stack it is in filled in.
+class Filling {
+ public:
+  Filling(const Functor& functor, const Arguments& args, const StackPart& part)
+      : functor_(functor), args_(args), part_(part) {}
+
+  Term call() const {
+    Term filled = part_.call;
+    filled.kind = Term::Kind::kCall;
+    for (Term& arg : filled.args) arg = term(arg);
+    for (auto& [word, arg] : filled.keywords) arg = term(arg);
+    return filled;
+  }
+
+ private:
+  bool is_param(std::string_view name) const {
+    return std::any_of(functor_.params.begin(), functor_.params.end(),
+                       [&](const FunctorParam& p) { return p.name == name; });
+  }
+  Term term(const Term& t) const {
+    if (t.kind == Term::Kind::kName) return is_param(t.word) ? term(args_.term(t.word)) : t;
+    if (t.kind == Term::Kind::kList) {
+      Term list = t;
+      for (Term& element : list.args) element = term(element);
+      return list;
+    }
+    if (t.kind == Term::Kind::kText) return t;
+    return {.number = number(t), .at = t.at};
+  }
+  double number(const Term& t) const {
+    return evaluate_number(t, part_.file, [&](const Term& name) {
+      if (is_param(name.word)) return number(args_.term(name.word));
+      fail_at(part_.file, name.at, "there is no number '", name.word, "' here");
+    });
+  }
+
+  const Functor& functor_;
+  const Arguments& args_;
+  const StackPart& part_;
+};
+
+void add(const Functor& functor, const Term& call, bool from_file, std::vector<std::string> within,
+         Reading& into) {
+  Arguments args(functor.name, functor.params, call);
+  if (functor.parts.empty()) {
+    const int rank = rank_of(functor, from_file);
+    into.ranked.push_back({{functor, std::move(args), false, std::move(within)}, rank});
+    return;
+  }
+  within.push_back(functor.name);
+  for (const StackPart& part : functor.parts) {
+    try {
+      if (part.off) {
+        switch_off(part.name, into);
+        continue;
+      }
+      const Functor* found = find_functor(all_functors(), part.name);
+      if (!found) fail_unknown("functor", part.name, functor_names(false));
+      add(*found, Filling(functor, args, part).call(), false, within, into);
+    } catch (const Error& e) {
+      fail_at(part.file, part.at, functor.name, ": ", e.what());
+    }
+  }
+}
+
+void read_item(const std::string& item, Reading& into) {
   const Item parts = split_item(item);
   const std::string& name = parts.name;
   const bool from_file = parts.from_file();
   Functor functor;
   if (from_file) {
     functor = parse_functor(read_file(name), name);
+    settle_law(functor, all_functors());
   } else {
-    const Functor* found = find_functor(name);
+    const Functor* found = find_functor(all_functors(), name);
     if (!found) fail_unknown("functor", name, functor_names(false));
     functor = *found;
   }
   const Term call = parse_term("_" + (parts.rest.empty() ? "()" : parts.rest), "stack");
   if (call.kind != Term::Kind::kCall) fail("stack: wanted a functor, found '", item, "'");
-  Arguments args(functor.name, functor.params, call);
-  const int rank = rank_of(functor, from_file);
-  return {{std::move(functor), std::move(args), false}, rank};
+  add(functor, call, from_file, {}, into);
+}
+
+// " (in qlora)" where a part of a stack is meant.
+std::string where_named(const StackedFunctor& a, const StackedFunctor& b) {
+  std::vector<std::string> places;
+  for (const StackedFunctor* f : {&a, &b}) {
+    if (!f->within.empty()) places.push_back("in " + join(f->within, ": "));
+  }
+  return places.empty() ? "" : " (" + join(places, ", and ") + ")";
 }
 
 }  // namespace
 
 Stack parse_stack(std::string_view text) {
-  std::vector<Ranked> ranked;
-  Stack stack;
+  Reading reading;
   for (const std::string& item : split_items(text)) {
     if (item.empty()) fail("stack: wanted a functor between two '|', found nothing");
     if (item[0] == '-') {
-      const std::string name = trimmed(item.substr(1));
-      const Functor* found = find_functor(name);
-      if (!found) fail_unknown("functor", name, functor_names(true));
-      if (!found->by_default) {
-        fail("stack: '", name, "' is not on by default, so it cannot be switched off (on are ",
-             join(functor_names(true), ", "), ")");
-      }
-      stack.off.push_back(name);
-      continue;
+      switch_off(trimmed(item.substr(1)), reading);
+    } else {
+      read_item(item, reading);
     }
-    ranked.push_back(read_item(item));
   }
+  Stack stack{.functors = {}, .off = std::move(reading.off)};
+  std::vector<Ranked> ranked = std::move(reading.ranked);
   for (const Functor* f : all_functors()) {
     if (!f->by_default) continue;
     const auto is_this = [&](const Ranked& r) { return r.functor.functor.name == f->name; };
@@ -131,7 +209,7 @@ Stack parse_stack(std::string_view text) {
     const bool named = std::any_of(ranked.begin(), ranked.end(), is_this);
     if (off && named) fail("stack: '", f->name, "' is both named and switched off");
     if (off || named) continue;
-    ranked.push_back({{*f, Arguments(f->name, f->params, Term{}), true}, rank_of(*f, false)});
+    ranked.push_back({{*f, Arguments(f->name, f->params, Term{}), true, {}}, rank_of(*f, false)});
   }
   // A functor that is named twice is ordered by its arguments, so that text order does not matter.
   std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
@@ -140,7 +218,7 @@ Stack parse_stack(std::string_view text) {
   for (size_t i = 0; i + 1 < ranked.size(); ++i) {
     const StackedFunctor &a = ranked[i].functor, &b = ranked[i + 1].functor;
     if (a.print() == b.print() && a.functor.text == b.functor.text) {
-      fail("stack: '", a.print(), "' is there twice");
+      fail("stack: '", a.print(), "' is there twice", where_named(a, b));
     }
   }
   for (Ranked& r : ranked) stack.functors.push_back(std::move(r.functor));

@@ -1,6 +1,7 @@
 // A stack: functors joined by '|', found by name or read from a file, beside the defaults that
 // nobody switched off. Text order decides nothing: within a phase functors are applied in the order
-// of the list of all functors, so any order of a stack is the same step.
+// of the list of all functors, so any order of a stack is the same step. A functor that is a stack
+// of others stands for them.
 #pragma once
 #include <functional>
 #include <string>
@@ -17,6 +18,7 @@ struct StackedFunctor {
   Functor functor;
   Arguments args;
   bool by_default = false;
+  std::vector<std::string> within = {};  // the stacks of others that it came with, outermost first
   std::string print() const { return functor.name + args.print(); }
 };
 // Is it on by default, and for another target?

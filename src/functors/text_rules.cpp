@@ -90,7 +90,9 @@ Functor functor_of(FunctorText text) {
                   .law = text.law,
                   .params = text.params,
                   .by_default = text.by_default,
-                  .may_match_none = text.by_default};
+                  .may_match_none = text.by_default,
+                  .parts = text.parts,
+                  .says_law = text.says_law};
   const auto shared = std::make_shared<const FunctorText>(std::move(text));
   const auto rule_for = [&](FunctorPhase phase) {
     functor.rules.push_back({phase, [shared, phase](Scheme scheme, Application& a) {

@@ -21,9 +21,13 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
       {"checkpoint", {"checkpoint(every=2)"}},
       {"freeze", {"freeze(attention)"}},
       {"lora", {"lora(rank=4)"}},
+      {"lora_plus", {"lora_plus(rank=4)"}},
       {"pad_rows", {"pad_rows(least=16)"}},
       {"offload", {"offload(optimizer)", "offload(activations)", "offload(parameters)"}},
+      {"qlora", {"qlora(rank=4, group=8)"}},
       {"quantize", {"quantize(int8, group=8)"}},
+      {"recompute", {"recompute([attention, feed_forward], every=2)"}},
+      {"rslora", {"rslora(rank=4)"}},
   };
   return table;
 }

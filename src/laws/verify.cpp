@@ -47,7 +47,8 @@ int64_t largest_argument(const Stack& stack, std::initializer_list<std::string_v
 std::string blamed(const Subject& subject, const Stack& stack, const std::string& complaint) {
   for (size_t i = 0; i < stack.functors.size(); ++i) {
     const std::string& name = stack.functors[i].functor.name;
-    if (complaint.starts_with(name)) return complaint;
+    const std::vector<std::string>& within = stack.functors[i].within;
+    if (complaint.starts_with(within.empty() ? name : within[0])) return complaint;
   }
   for (size_t i = 0; i < stack.functors.size(); ++i) {
     try {

@@ -33,7 +33,7 @@ TEST(Pipeline, FunctorsStateWhatTheyMust) {
     EXPECT_FALSE(functor->name.empty());
     EXPECT_TRUE(names.insert(functor->name).second) << functor->name << " is there twice";
     EXPECT_FALSE(functor->summary.empty()) << functor->name;
-    ASSERT_FALSE(functor->rules.empty()) << functor->name;
+    ASSERT_NE(functor->rules.empty(), functor->parts.empty()) << functor->name;
     for (const FunctorRule& rule : functor->rules) EXPECT_TRUE(rule.apply) << functor->name;
   }
   EXPECT_FALSE(names.empty());

@@ -177,5 +177,122 @@ TEST_F(StackFiles, FilesOfAStackAreRenamedAndNothingElse) {
   EXPECT_EQ(with_functor_files("", renamed), "");
 }
 
+// The text of a functor in a file, which a stack then names.
+class OwnFunctor {
+ public:
+  explicit OwnFunctor(const std::string& text) : file_(folder_ / "own.functor") {
+    write_file_atomically(file_, text);
+  }
+  std::string name() const { return file_.string(); }
+
+ private:
+  TempFolder folder_;
+  std::filesystem::path file_;
+};
+
+TEST(StackOfOthers, StandsForThem) {
+  EXPECT_EQ(print(parse_stack("qlora(rank=8, group=32)")),
+            print(parse_stack("quantize(nf4, group=32) | lora(8, 16) | bf16 | checkpoint(block)")));
+  EXPECT_EQ(law_of(parse_stack("qlora")), Law::kApproximating);
+  EXPECT_EQ(functor_named("qlora").law, Law::kApproximating) << "the weakest of its parts";
+  for (const StackedFunctor& f : parse_stack("qlora | accumulate(2)").functors) {
+    const bool own = f.by_default || f.functor.name == "accumulate";
+    EXPECT_EQ(f.within, own ? std::vector<std::string>{} : std::vector<std::string>{"qlora"});
+  }
+  const Scheme plain = tiny();
+  EXPECT_EQ(print(build_step(plain, parse_stack("qlora(rank=2, group=8)"), {}).scheme),
+            print(build_step(plain,
+                             parse_stack("checkpoint(block) | bf16 | lora(2, 4) | "
+                                         "quantize(nf4, group=8)"),
+                             {})
+                      .scheme));
+}
+
+TEST(StackOfOthers, FromAFileWithEveryKindOfArgument) {
+  const OwnFunctor own(R"(# Mine.
+functor mine(k, on = attention: several | attention | feed_forward, keep = [1]: list) =
+  lora(2*k - 1, on=on)   # numbers are computed
+  | checkpoint(keep=keep) | -simplify |
+  offload(optimizer)
+)");
+  EXPECT_EQ(print(parse_stack(own.name() + "(k=2, keep=[0, 2])")),
+            print(parse_stack("lora(3, on=attention) | checkpoint(keep=[0, 2]) | "
+                              "offload(optimizer) | -simplify")));
+  EXPECT_EQ(print(parse_stack(own.name() + "(1, [attention, feed_forward])")),
+            print(parse_stack("lora(1, on=[attention, feed_forward]) | checkpoint(keep=[1]) | "
+                              "offload(optimizer) | -simplify")));
+  EXPECT_EQ(print(parse_stack(own.name() + "(1) | -simplify")),
+            print(parse_stack(own.name() + "(1)")));
+}
+
+TEST(StackOfOthers, StacksNest) {
+  const OwnFunctor own("functor mine(r = 4) = qlora(rank=r, group=8) | accumulate(2)\n");
+  const Stack stack = parse_stack(own.name());
+  EXPECT_EQ(print(stack), print(parse_stack("qlora(rank=4, group=8) | accumulate(2)")));
+  for (const StackedFunctor& f : stack.functors) {
+    if (f.functor.name == "lora") {
+      EXPECT_EQ(f.within, (std::vector<std::string>{"mine", "qlora"}));
+    }
+  }
+  // What goes wrong in it names all of them.
+  const OwnFunctor deep("functor mine = accumulate(2) | qlora(group=7)\n");
+  const std::string said = error_text([&] { build_step(tiny(), parse_stack(deep.name()), {}); });
+  EXPECT_TRUE(said.starts_with("mine: qlora: quantize: groups of 7 do not divide")) << said;
+}
+
+TEST(StackOfOthers, LawsAreNoStrongerThanThoseOfTheParts) {
+  const OwnFunctor weaker("functor mine = checkpoint\n  law reassociating\n");
+  EXPECT_EQ(refusal(weaker.name()), "");
+  const OwnFunctor stronger("functor mine = checkpoint | bf16\n  law exact\n");
+  EXPECT_EQ(refusal(stronger.name()), stronger.name() +
+                                          ":1:16: mine: says that it is exact, and its parts are "
+                                          "approximating");
+}
+
+TEST(StackOfOthers, EveryMistakeNamesItsPlaceAndTheFunctors) {
+  struct Mistake {
+    std::string text, place, said;
+  };
+  const std::vector<Mistake> mistakes = {
+      {"functor f =\n", "2:1", "wanted an indented line"},
+      {"functor f = \nbf16\n", "2:1", "wanted an indented line"},
+      {"functor f = bf16 |\n", "2:1", "wanted an indented line"},
+      {"functor f = bf16 | | tf32\n", "1:20", "wanted a functor, found '|'"},
+      {"functor f = bf16 tf32\n", "1:18", "wanted '|' and a functor, or a law, found 'tf32'"},
+      {"functor f = bf16\n  object input -> host\n", "2:3", "'|' and a functor, or a law"},
+      {"functor f = bf16\n  law exactly\n", "2:7", "wanted exact"},
+      {"functor f = f | bf16\n", "1:13", "'f' cannot have itself in its stack"},
+      {"functor f = bf16 | own.functor(2)\n", "1:20", "found a file"},
+      {"functor f = bf16 + tf32\n", "1:13", "wanted a functor, found 'bf16 + tf32'"},
+      {"functor f = bf16 | -simplify(2)\n", "1:20", "switched off has no arguments"},
+      {"functor f = bf16 | -bf16\n", "1:20", "f: stack: 'bf16' is not on by default"},
+      {"functor f = bf61\n", "1:13", "f: there is no functor 'bf61' (there are "},
+      {"functor f = bf16 | checkpoint(evry=2)\n", "1:20", "f: checkpoint: there is no parameter"},
+      {"functor f(k = 0: number) = bf16 | accumulate(k)\n", "1:35",
+       "f: accumulate: 'n' must be at least 1, found 0"},
+      {"functor f(k = 2) = accumulate(m)\n", "1:20",
+       "f: accumulate: 'n' must be a number, found 'm'"},
+      {"functor f(k = 2) = accumulate(m + 1)\n", "1:20", "there is no number 'm' here"},
+  };
+  for (const Mistake& m : mistakes) {
+    const OwnFunctor own(m.text);
+    const std::string said = refusal(own.name());
+    EXPECT_TRUE(said.starts_with(own.name() + ":" + m.place + ": ")) << m.text << said;
+    EXPECT_TRUE(has(said, m.said)) << m.text << said;
+  }
+}
+
+TEST(StackOfOthers, WhatIsThereTwiceIsRefusedAsEverywhere) {
+  EXPECT_EQ(refusal("qlora | bf16"), "stack: 'bf16' is there twice (in qlora)");
+  const OwnFunctor own("functor mine = bf16 | accumulate(2)\n");
+  EXPECT_EQ(refusal("qlora | " + own.name()),
+            "stack: 'bf16' is there twice (in qlora, and in mine)");
+  const OwnFunctor off("functor mine = bf16 | -fuse\n");
+  EXPECT_EQ(refusal("fuse | " + off.name()), "stack: 'fuse' is both named and switched off");
+  const std::string twice =
+      error_text([&] { build_step(tiny(), parse_stack("qlora(2, group=8) | lora(rank=3)"), {}); });
+  EXPECT_TRUE(has(twice, "has been rewritten by it already; name it once")) << twice;
+}
+
 }  // namespace
 }  // namespace adjoint

@@ -189,6 +189,24 @@ TEST(TextBlocks, TheRightSideMayNameTheBlock) {
   EXPECT_EQ(by("block[2].down.scale#1"), 3.0);
 }
 
+// A right side may use the weight itself, and what is computed of parameters alone: a vector that
+// scales the weight's rows is still a vector, and all of it is in the use's block.
+TEST(TextBlocks, TheRightSideMayUseTheWeight) {
+  const std::string rule =
+      "  morphism y = linear(x, W) where attention_out\n"
+      "    -> linear(x, width(y), weight=rms_norm(W + 2*W, name=rows), bias=no, name=again) + "
+      "linear(x, width(y), weight=W, bias=no, name=same)\n"
+      "  object vector inside chain -> decay 0.5 when l == 1";
+  const Scheme said = said_step(llama(), with_rules(rule), {});
+  EXPECT_EQ(call_at(said, "block[1].o.same").inputs[1], *said.find({"block[1].o.weight"}));
+  const Value rows = call_at(said, "block[1].o.again").inputs[1];
+  EXPECT_EQ(to_string(said[rows].source), "block[1].o.rows");
+  EXPECT_EQ(object_at(said, "block[1].o.rows.weight").attributes.training.decay, 0.5);
+  EXPECT_EQ(object_at(said, "block[2].o.rows.weight").attributes.training.decay, std::nullopt);
+  EXPECT_EQ(object_at(said, "block[1].o.weight").attributes.training.decay, std::nullopt);
+  EXPECT_EQ(find_chain(said).length(), 4);
+}
+
 // Blocks that functors treated unlike are still blocks of one chain.
 TEST(TextBlocks, TheChainStaysOneChain) {
   const std::vector<std::string> conditions = {"l >= L - 1", "l < 2", "l mod 2 == 0", "l == 1"};

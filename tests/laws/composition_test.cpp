@@ -29,6 +29,7 @@ TEST(Composition, EveryFunctorHasAPlaceInTheMatrix) {
     const Stack stack = parse_stack(item);
     for (const StackedFunctor& f : stack.functors) {
       if (!f.by_default) seen.insert(f.functor.name);
+      seen.insert(f.within.begin(), f.within.end());
     }
   }
   for (const Functor* f : all_functors()) {

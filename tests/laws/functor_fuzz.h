@@ -30,6 +30,7 @@ class FunctorWriter {
   }
 
   std::string functor() {
+    if (chance(8)) return stack_of_others();
     has_count_ = chance(30), has_words_ = chance(20);
     std::string rules;
     for (size_t n = 1 + below(3); n > 0; --n) rules += object_rule();
@@ -69,6 +70,21 @@ class FunctorWriter {
   }
 
  private:
+  // A functor that is a stack of built-in ones, some told what it is told itself.
+  std::string stack_of_others() {
+    std::vector<std::string> parts = {"bf16",          "checkpoint(n)",   "lora(rank=2*n)",
+                                      "accumulate(n)", "layer_decay",     "freeze(norm, first=n)",
+                                      "-fuse",         "recompute(norm)", "offload(optimizer)"};
+    std::string text =
+        "# mine.functor: drawn at random\nfunctor mine(n = " + std::to_string(1 + below(2)) + ") =";
+    for (size_t n = 1 + below(4); n > 0; --n) {
+      const std::string part = one_of(parts);
+      text += (text.ends_with("=") ? " " : " |\n  ") + part;
+      if (chance(90)) std::erase(parts, part);
+    }
+    return text + "\n";
+  }
+
   static const std::vector<std::string>& uses() {
     static const std::vector<std::string> words = {"embedding",     "attention",    "attention_in",
                                                    "attention_out", "feed_forward", "readout",
@@ -98,6 +114,13 @@ class FunctorWriter {
                                         {"trained", Law::kApproximating, 2},
                                         {"in 2 parts", Law::kReassociating, 4},
                                         {"in 3 parts", Law::kReassociating, 2},
+                                        {"rate 0.5", Law::kApproximating, 4},
+                                        {"rate pow(0.5, L)", Law::kApproximating, 2},
+                                        {"decay 0", Law::kApproximating, 3},
+                                        {"rate 2 and decay 0.3", Law::kApproximating, 2},
+                                        {"optimizer sgd", Law::kApproximating, 2},
+                                        {"optimizer momentum", Law::kApproximating, 1},
+                                        {"clipped as mine", Law::kApproximating, 3},
                                         {"sharded over data", Law::kExact, 2},
                                         {"replicated over data", Law::kExact, 2}};
     int all = 0;
@@ -112,10 +135,11 @@ class FunctorWriter {
     return "kept";
   }
 
-  // l is the number of a state, in rules about x_l.
+  // l is the number of a state in rules about x_l, and the block of what is found in others.
   std::string number(bool indexed) {
-    std::vector<std::string> terms = {"1", "2", "L", "L - 1", "ceil(sqrt(L))", "2*L/3"};
-    if (indexed) terms.insert(terms.end(), {"l", "l", "l + 1"});
+    std::vector<std::string> terms = {"1",     "2",        "L", "L - 1", "ceil(sqrt(L))",
+                                      "2*L/3", "pow(2, 1)"};
+    if (indexed) terms.insert(terms.end(), {"l", "l", "l + 1", "(L - l) mod 3"});
     if (has_count_) terms.insert(terms.end(), {"k", "k + 1"});
     return one_of(terms);
   }
@@ -124,13 +148,16 @@ class FunctorWriter {
     static const std::vector<std::string> relations = {"==", "!=", "<", ">", "<=", ">="};
     const std::string left = indexed ? "l" : number(false);
     if (indexed && chance(30)) return "l in [0, " + std::to_string(1 + below(4)) + "]";
-    if (chance(40)) return left + " mod " + (has_count_ ? "k" : "2") + " == 0";
+    if (chance(40))
+      return left + " mod " + (has_count_ ? "k" : "2") + (chance(70) ? " == 0" : " == L mod 2");
     return left + " " + one_of(relations) + " " + number(indexed);
   }
 
   std::string condition(bool indexed) {
     std::string text = comparison(indexed);
+    if (chance(15)) text = "not " + text;
     if (chance(25)) text += (chance(50) ? " and " : " or ") + comparison(indexed);
+    if (chance(10)) text = "not (" + text + ") or " + comparison(indexed);
     return text;
   }
 
@@ -159,17 +186,19 @@ class FunctorWriter {
 
   // A selector of many objects of any kind, for rules such as bf16's.
   std::string sweep() {
-    static const std::vector<std::string> regions = {"inside attention", "inside attention",
-                                                     "inside block",     "inside chain",
-                                                     "outside chain",    "outside attention"};
+    static const std::vector<std::string> regions = {
+        "inside attention", "inside feed_forward", "inside norm",      "inside block",
+        "inside chain",     "outside chain",       "outside attention"};
     std::string text = one_of(regions);
-    if (text == "inside attention") return text;
+    if (text == "inside attention" || text == "inside feed_forward") return text;
     return text + (chance(80) ? ", not parameter, not optimizer_state" : "");
   }
 
   std::string clause() {
     const std::string negated = chance(15) ? "not " : "";
-    switch (below(6)) {
+    switch (below(7)) {
+      case 6:
+        return negated + "made here" + (chance(50) ? " as beside" : "");
       case 0:
         return negated + (chance(60) ? "inside " : "outside ") + one_of(region_words());
       case 1:
@@ -193,8 +222,8 @@ class FunctorWriter {
     bool indexed = false;
     std::string text = "  object " + selector(indexed) + " -> " + value();
     if (chance(10)) text += " unless made here";
-    if (chance(indexed ? 80 : 20)) {
-      text += " when " + condition(indexed);
+    if (chance(indexed ? 80 : 30)) {
+      text += " when " + condition(indexed || chance(60));
       if (chance(50)) text += ", else " + value();
     }
     return text + "\n";
@@ -223,7 +252,8 @@ class FunctorWriter {
         "y + 0 * linear(x, width(y), bias=no, name=beside)",
         "y + 0.5 * linear(x, width(y), name=beside)",
         "y * sigmoid(linear(linear(x, 4, bias=no, name=a), width(y), bias=no, name=b))"};
-    return "  morphism " + one_of(rewritten) + "\n    -> " + one_of(terms) + "\n";
+    const std::string when = chance(40) ? " when " + condition(chance(80)) : "";
+    return "  morphism " + one_of(rewritten) + when + "\n    -> " + one_of(terms) + "\n";
   }
 
   std::mt19937 random_;
@@ -262,8 +292,27 @@ class FunctorFuzz {
     FunctorWriter writer(seed);
     const Model& model = models_[writer.below(models_.size())];
     const std::string text = writer.functor(), beside = writer.stack();
-    text_ = "seed " + std::to_string(seed) + ", model " + model.name + ", beside '" + beside +
-            "':\n" + text;
+    return run(model, text, beside, writer, "seed " + std::to_string(seed));
+  }
+  // A case that was found once, as it was.
+  FuzzOutcome run(const std::string& model, const std::string& text, const std::string& beside) {
+    FunctorWriter writer(1);
+    for (const Model& m : models_) {
+      if (m.name == model) return run(m, text, beside, writer, "found once");
+    }
+    return {.wrong = {"there is no model " + model}};
+  }
+  const std::string& text() const { return text_; }  // of the last case
+
+ private:
+  struct Model {
+    std::string name;
+    Scheme forward;
+  };
+
+  FuzzOutcome run(const Model& model, const std::string& text, const std::string& beside,
+                  FunctorWriter& writer, const std::string& which) {
+    text_ = which + ", model " + model.name + ", beside '" + beside + "':\n" + text;
     case_at_work() = text_;
     const std::filesystem::path file = folder_ / "mine.functor";
     std::ofstream(file) << text;
@@ -282,14 +331,6 @@ class FunctorFuzz {
     case_at_work().clear();
     return outcome;
   }
-  const std::string& text() const { return text_; }  // of the last case
-
- private:
-  struct Model {
-    std::string name;
-    Scheme forward;
-  };
-
   void add(const ModelText& text, bool preset) {
     nlohmann::json settings = {{"dropout", 0.1}};
     const std::string layers = text.file.ends_with("odd.scheme") ? "fathoms" : "layers";

@@ -13,7 +13,14 @@ TEST(FunctorFuzz, ARandomFunctorIsRefusedOrRight) {
 
 // A law that was broken once: weights that a block reads through a concat counted as outside it.
 TEST(FunctorFuzz, ARegionKnowsTheWeightsOfJoinedProjections) {
-  EXPECT_EQ(fuzz_functors(5055, 1).accepted, 1);
+  FunctorFuzz fuzz;
+  const FuzzOutcome outcome =
+      fuzz.run("llama-tiny",
+               "functor mine:\n  law approximating\n"
+               "  object outside chain, not parameter, not optimizer_state -> f16\n",
+               " | checkpoint(block) | lora(rank=2, on=attention) | -join_projections");
+  EXPECT_FALSE(outcome.refused) << outcome.message;
+  for (const std::string& wrong : outcome.wrong) ADD_FAILURE() << wrong;
 }
 
 }  // namespace

@@ -1,0 +1,203 @@
+// What the texts that travel with the program do: who is frozen, who is trained how, what is added
+// where and what is recomputed. Their laws are in docs/composition.md, which laws_test recomputes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/error_text.h"
+#include "functors/becomes.h"
+#include "functors/pipeline.h"
+#include "models/small_models.h"
+
+namespace adjoint {
+namespace {
+
+using Names = std::set<std::string>;
+
+Scheme gpt2() {
+  return elaborate_preset(
+      "char",
+      {{"layers", 4}, {"hidden", 8}, {"heads", 2}, {"context", 4}, {"vocab", 11}, {"batch", 4}});
+}
+Scheme llama() {
+  return elaborate_preset("llama-tiny", {{"layers", 4}, {"context", 4}, {"batch", 2}});
+}
+Scheme said(const Scheme& forward, const std::string& stack) {
+  return said_step(forward, parse_stack(stack), {});
+}
+
+template <class Predicate>
+Names where(const Scheme& scheme, const Predicate& holds) {
+  Names names;
+  for (const Object& o : scheme.objects) {
+    if (holds(o)) names.insert(to_string(o.source));
+  }
+  return names;
+}
+Names trained(const Scheme& s) {
+  return where(s, [](const Object& o) { return o.role == Role::kParameter && !o.frozen; });
+}
+Names frozen(const Scheme& s) {
+  return where(s, [](const Object& o) { return o.frozen; });
+}
+std::set<int> blocks_of(const Names& names) {
+  std::set<int> blocks;
+  for (const std::string& name : names) {
+    blocks.insert(name.starts_with("block[") ? std::stoi(name.substr(6)) : -1);
+  }
+  return blocks;
+}
+std::string refusal(const Scheme& forward, const std::string& stack) {
+  return error_text([&] { build_step(forward, parse_stack(stack), {}); });
+}
+
+constexpr const char* kTwoMaps = R"(scheme model:
+  input %0 x: f32[b=2, h=4]
+  input %1 t: i32[b=2]
+  parameter %2 up.weight: f32[o=4, h=4]
+  parameter %3 up.bias: f32[o=4]
+  parameter %4 down.weight: f32[o=4, h=4]
+  parameter %5 down.bias: f32[o=4]
+  parameter %6 out.weight: f32[c=3, h=4]
+  %7 up: f32[b=2, o=4] = linear(%0, %2, %3) @up
+  %8 s1: f32[b=2, o=4] = add(%0, %7) @s1
+  %9 down: f32[b=2, o=4] = linear(%8, %4, %5) @down
+  %10 s2: f32[b=2, o=4] = add(%8, %9) @s2
+  %11 out: f32[b=2, c=3] = linear(%10, %6) @out
+  %12 loss: f32[] metric, %13 loss.count: f32[] metric, %14 loss.lse: f32[b=2] = cross_entropy(%11, %1) {ignore=-1} @loss
+  return %12, %13
+)";
+const std::vector<std::string> kTwoCalls = {"up = linear(x, up.weight, up.bias)",
+                                            "s1 = add(x, up)",
+                                            "down = linear(s1, down.weight, down.bias)",
+                                            "s2 = add(s1, down)",
+                                            "out = linear(s2, out.weight)",
+                                            "loss, loss.count, loss.lse = cross_entropy(out, t)"};
+
+TEST(Bitfit, TrainsVectorsAlone) {
+  expect_becomes("bitfit", kTwoMaps, kTwoCalls);
+  EXPECT_EQ(trained(apply_functor("bitfit", parse_scheme(kTwoMaps))),
+            (Names{"up.bias", "down.bias"}));
+  const Scheme step = said(gpt2(), "bitfit");
+  for (const std::string& name : trained(step)) EXPECT_FALSE(name.ends_with("qkv.weight")) << name;
+  EXPECT_EQ(trained(step).size(), 4 * 8u + 2u)
+      << "two norms and four biases a block, the last norm";
+  EXPECT_TRUE(trained(step).count("block[1].layer_norm#2.weight"));
+}
+
+TEST(LayerDecay, RatesFallTowardsTheInput) {
+  expect_becomes("layer_decay", kTwoMaps, kTwoCalls);
+  const Scheme two = apply_functor("layer_decay(0.5)", parse_scheme(kTwoMaps));
+  EXPECT_EQ(object_at(two, "up.bias").attributes.training.rate, 0.25);
+  EXPECT_EQ(object_at(two, "down.weight").attributes.training.rate, 0.5);
+  EXPECT_EQ(object_at(two, "out.weight").attributes.training.rate, std::nullopt);
+  const Scheme step = said(llama(), "layer_decay(0.5)");
+  const auto rate = [&](const std::string& path) {
+    return object_at(step, path).attributes.training.rate;
+  };
+  for (int l = 0; l < 4; ++l) {
+    EXPECT_EQ(rate("block[" + std::to_string(l) + "].rms_norm#1.weight"), std::pow(0.5, 4 - l));
+  }
+  EXPECT_EQ(rate("wte.weight"), std::pow(0.5, 5));
+  EXPECT_EQ(rate("readout.weight"), std::nullopt);
+  EXPECT_EQ(object_at(said(gpt2(), "layer_decay"), "wte.weight").attributes.training.rate,
+            std::nullopt)
+      << "it is the readout, too";
+  // What the rule of a rate says is what the updates read.
+  int slow = 0;
+  for (const Morphism& m : step.morphisms) {
+    if (m.op == "adamw") slow += to_string(step[m.inputs[4]].source) == "rate:times.0.0625";
+  }
+  EXPECT_EQ(slow, 9) << "all of block 0";
+  EXPECT_TRUE(has(refusal(llama(), "layer_decay(0)"), "factor must be more than 0, found 0"));
+}
+
+// Names of parameters, and what is said of each one's training.
+std::map<std::string, Training> trained_how(const Scheme& s) {
+  std::map<std::string, Training> all;
+  for (const Value in : s.inputs) {
+    if (s[in].role == Role::kParameter && !s[in].frozen) {
+      all[s[in].source.path] = s[in].attributes.training;
+    }
+  }
+  return all;
+}
+
+TEST(LoraPlus, IsLoraWithAFasterSecondMatrix) {
+  const Scheme plain = said(llama(), "lora(4)"), plus = said(llama(), "lora_plus(4, ratio=8)");
+  const auto before = trained_how(plain), after = trained_how(plus);
+  ASSERT_EQ(after.size(), before.size());
+  for (const auto& [path, training] : after) {
+    EXPECT_TRUE(before.count(path)) << path;
+    const bool second = path.ends_with(".lora_b.weight");
+    EXPECT_EQ(training.rate, second ? std::optional(8.0) : std::nullopt) << path;
+  }
+  // Nothing else is another: with a ratio of 1 it is the same step.
+  Scheme same = said(llama(), "lora_plus(4, ratio=1)");
+  for (Object& o : same.objects) o.attributes.training = {};
+  EXPECT_EQ(print(same), print(plain));
+}
+
+TEST(Rslora, IsScaledByTheRootOfTheRank) {
+  const auto by = [&](const std::string& stack) {
+    return std::get<double>(call_at(said(gpt2(), stack), "block[2].up.scale#1").attrs.at("by"));
+  };
+  EXPECT_EQ(by("lora(4, alpha=8)"), 2.0);
+  EXPECT_EQ(by("rslora(4, alpha=8)"), 4.0);
+  EXPECT_EQ(by("rslora(16, alpha=8)"), 2.0);
+  EXPECT_EQ(trained(said(gpt2(), "rslora(4)")), trained(said(gpt2(), "lora(4)")));
+}
+
+TEST(Lora, InTheFirstOrLastBlocks) {
+  const auto adapted = [](const std::string& stack) {
+    return blocks_of(trained(said(gpt2(), stack)));
+  };
+  EXPECT_EQ(adapted("lora(2)"), (std::set<int>{0, 1, 2, 3}));
+  EXPECT_EQ(adapted("lora(2, last=1)"), (std::set<int>{3}));
+  EXPECT_EQ(adapted("lora(2, first=3)"), (std::set<int>{0, 1, 2}));
+  EXPECT_EQ(adapted("lora(2, first=3, last=3)"), (std::set<int>{1, 2}));
+  EXPECT_EQ(refusal(gpt2(), "lora(2, last=5)"),
+            "lora: first=all and last=5 are at most the 4 blocks of the chain");
+}
+
+TEST(Freeze, InTheFirstOrLastBlocks) {
+  EXPECT_EQ(blocks_of(frozen(said(gpt2(), "freeze(all, first=2)"))), (std::set<int>{0, 1}));
+  EXPECT_EQ(frozen(said(gpt2(), "freeze(all, first=2)")).size(), 2 * 12u);
+  EXPECT_EQ(frozen(said(llama(), "freeze(attention_out, last=2)")),
+            (Names{"block[2].o.weight", "block[3].o.weight"}));
+  EXPECT_EQ(frozen(said(llama(), "freeze([embedding, norm])")).size(), 10u);
+  EXPECT_EQ(refusal(gpt2(), "freeze(norm, first=9)"),
+            "freeze: first=9 and last=all are at most the 4 blocks of the chain");
+  EXPECT_TRUE(has(refusal(gpt2(), "freeze(all)"), "nothing is trained"));
+}
+
+TEST(Recompute, WhatItNamesInEverySoManyBlocks) {
+  const auto recomputed = [](const Scheme& forward, const std::string& stack) {
+    return where(said(forward, stack + " | -recompute_cheap"),
+                 [](const Object& o) { return o.attributes.residence == Residence::kRecomputed; });
+  };
+  EXPECT_EQ(recomputed(gpt2(), "recompute(feed_forward, every=3)"),
+            (Names{"block[0].gelu#1", "block[3].gelu#1"}));
+  EXPECT_EQ(recomputed(gpt2(), "recompute(norm, every=4)"),
+            (Names{"block[0].layer_norm#1", "block[0].layer_norm#2"}));
+  EXPECT_EQ(recomputed(gpt2(), "recompute([attention, feed_forward], every=2)"),
+            (Names{"block[0].attention#1", "block[0].attention#1.lse", "block[0].gelu#1",
+                   "block[2].attention#1", "block[2].attention#1.lse", "block[2].gelu#1"}));
+  // In every block it is what checkpoint(selective) does.
+  EXPECT_EQ(print(said(llama(), "recompute(attention)")),
+            print(said(llama(), "checkpoint(selective)")));
+  EXPECT_TRUE(
+      has(refusal(gpt2(), "recompute(norm, every=5)"), "every=5 is more than the 4 blocks"));
+}
+
+TEST(Qlora, IsFourKnownFunctors) {
+  const Scheme step = said(llama(), "qlora(rank=2, group=8)");
+  EXPECT_EQ(object_at(step, "block[0].q.weight").attributes.precision, "nf4/8");
+  EXPECT_EQ(object_at(step, "block[0].add#1").attributes.precision, "bf16");
+  EXPECT_EQ(object_at(step, "block[0].add#1").attributes.residence, Residence::kRecomputed);
+  EXPECT_EQ(trained(step), trained(said(llama(), "lora(2)")));
+}
+
+}  // namespace
+}  // namespace adjoint
