@@ -42,6 +42,9 @@ TEST(Coverage, TheCopyGrowsUntilEveryBranchActs) {
       // Two states below half of it, so that one is not of the first block.
       {"  object x_l in chain -> bf16 when l < L/2, else f32\n", 5},
       {"  object x_l in chain -> bf16 when l == L - 1, else f32\n", 4},
+      // The block of a parameter, and of a use, is a branch as the number of a state is.
+      {"  object parameter of norm -> host when l == 4\n", 6},
+      {"  morphism y = gelu(x) when l < 4 -> 0.5 * y\n", 6},
       // A let is a branch: the model has twelve blocks.
       {"  let k = 1 when L > 5, else 2\n  object x_l in chain -> bf16 when l mod k == 0, else "
        "f32\n",

@@ -16,14 +16,16 @@ TEST(Settings, ValuesMayReferToEachOtherInAnyOrder) {
   const Document document = parse_document(
       "axes dim=hidden/heads hidden=64 heads=4 ffn=ceil(8*hidden/3) least=min(heads, dim) "
       "most=max(heads, dim) context=16\n"
-      "numbers rate=1/hidden root=sqrt(hidden) less=-rate below=floor(hidden/10)\n"
+      "numbers rate=1/hidden root=sqrt(hidden) less=-rate below=floor(hidden/10) "
+      "cube=pow(heads, 3) left=(hidden - 7) mod 5 around=-1 mod heads\n"
       "preset wide: hidden=2*heads*8\n"
       "model x[batch]:\n  y = x\n",
       "my.scheme");
   const std::map<std::string, double> plain = {
-      {"batch", 1},   {"context", 16},     {"dim", 16},  {"ffn", 171}, {"heads", 4},
-      {"hidden", 64}, {"least", 4},        {"most", 16}, {"seq", 16},  {"rate", 1.0 / 64},
-      {"root", 8},    {"less", -1.0 / 64}, {"below", 6}};
+      {"batch", 1}, {"context", 16},    {"dim", 16},  {"ffn", 171},
+      {"heads", 4}, {"hidden", 64},     {"least", 4}, {"most", 16},
+      {"seq", 16},  {"rate", 1.0 / 64}, {"root", 8},  {"less", -1.0 / 64},
+      {"below", 6}, {"cube", 64},       {"left", 2},  {"around", 3}};
   EXPECT_EQ(resolve_settings(document, "my.scheme", {}), plain);
 
   const auto changed = resolve_settings(
