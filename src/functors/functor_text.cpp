@@ -574,6 +574,9 @@ class FunctorParser {
     }
     std::vector<std::string> known = {"in n parts", "sharded over", "replicated over", "rate",
                                       "decay",      "optimizer",    "clipped as"};
+    if (word == "bf16" && in_.accept_word("stochastic")) {
+      return {"precision", "bf16/stochastic", {}, at};
+    }
     for (const Word& w : kValues) {
       if (w.word == word) return {std::string(w.attribute), word, {}, at};
       known.emplace_back(w.word);

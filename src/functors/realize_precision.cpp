@@ -4,12 +4,16 @@
 // cast serves forward and backward. A dequantized matrix serves one phase only, because keeping it
 // would make its codes pointless. Sums stay float32, where the op lets its result's dtype be set. A
 // result whose dtype the op fixes (log-sums) keeps that dtype.
+// trained parameter precision=bf16/stochastic  ->  held and carried in bf16. Its update computes in
+// float32 and rounds up or down at random, each as often as the number is near, so that many steps
+// that are too small for bf16 move it as far as they would in float32, on average.
 #include <map>
 #include <tuple>
 
 #include "analysis/roles.h"
 #include "base/error.h"
 #include "functors/phases.h"
+#include "ops/builder.h"
 #include "ops/op_def.h"
 #include "ops/quantize.h"
 
@@ -26,6 +30,23 @@ std::optional<Dtype> said_dtype(const Object& object) {
 [[noreturn]] void refuse(const Object& object, std::string_view why) {
   fail("precision: '", to_string(object.source), "' cannot be ", object.attributes.precision, ": ",
        why);
+}
+
+constexpr std::string_view kStochastic = "bf16/stochastic";
+bool is_stochastic(const Object& object) { return object.attributes.precision == kStochastic; }
+
+// x in bf16: the nearest value y, or its neighbour n on the other side of x with the probability
+// (x - y) / (n - y). 0.7 of the largest spacing that bf16 has at y rounds to that neighbour, also
+// where the spacing changes at a power of two.
+Expr stochastic_bf16(Expr x, Expr uniform) {
+  const Expr zero = constant(*x.body, 0);
+  const Expr y = round_to(x, Dtype::kBF16), error = x - y;
+  const Expr outward = max(y, -y) * (0.7 / 128);
+  const Expr n = round_to(y + select(less(error, zero), -outward, outward), Dtype::kBF16);
+  // Where there is no neighbour (0, and what is not finite), x is y.
+  const Expr away = equal(n, y) + (1.0 - is_finite(error));
+  const Expr other = less(uniform * max(n - y, y - n), max(error, -error));
+  return select(away, y, select(other, n, y));
 }
 
 class Realization {
@@ -60,6 +81,7 @@ class Realization {
   // The dtype that output k is to have: the one that was set, or else that of its type.
   Dtype wanted(const Morphism& m, size_t k) const {
     const Object& object = before_[m.outputs[k]];
+    if (is_stochastic(object)) return Dtype::kBF16;
     const auto said = fixed_[m.outputs[k]] ? std::nullopt : said_dtype(object);
     if (said && *said != object.type.dtype && carried_[m.outputs[k]]) {
       refuse(object, "it is carried on, and state keeps its type");
@@ -80,7 +102,12 @@ class Realization {
       return;
     }
     after_.inputs.push_back(v);
-    if (const auto dtype = said_dtype(object)) {
+    if (is_stochastic(object)) {
+      if (object.role != Role::kParameter || object.frozen) {
+        refuse(object, "only a trained parameter is rounded at random");
+      }
+      after_[v].type.dtype = Dtype::kBF16;
+    } else if (const auto dtype = said_dtype(object)) {
       if (!is_float(object.type.dtype)) refuse(object, "it holds whole numbers");
       if (*dtype != object.type.dtype && carried_[v]) {
         refuse(object, "it is carried on, and state keeps its type");
@@ -136,11 +163,10 @@ class Realization {
     const auto joined = joined_codes_.find(v);
     const bool shared = codes == codes_.end() && joined == joined_codes_.end();
     if (shared && (type(v).dtype == dtype || !is_float(type(v).dtype))) return v;
-    // A frozen parameter is held in 16 bits to save memory, so a wider copy serves one phase only,
+    // A parameter is held in 16 bits to save memory, so a wider copy serves one phase only,
     // as with codes.
     const Value parameter = v < static_cast<Value>(like_.size()) ? like_[v] : -1;
-    const bool widened = shared && parameter >= 0 && before_[parameter].frozen &&
-                         size_of(dtype) > size_of(type(v).dtype);
+    const bool widened = shared && parameter >= 0 && size_of(dtype) > size_of(type(v).dtype);
     const bool for_phase = !shared || widened;
     const auto key = std::tuple(v, dtype, reader.section, reader.epoch,
                                 for_phase ? reader.phase : Phase::kForward);
@@ -229,13 +255,33 @@ class Realization {
       if (codes_.count(in) || joined_codes_.count(in))
         in = as(in, def.body ? before_[in].type.dtype : operands, m);
     }
+    round_at_random(m, def);
     results(std::move(m), def);
+  }
+
+  // The update of a parameter that is held in bf16 draws random numbers, keyed by its path.
+  void round_at_random(Morphism& m, const OpDef& def) {
+    const auto any = std::find_if(m.outputs.begin(), m.outputs.end(),
+                                  [&](Value out) { return is_stochastic(before_[out]); });
+    if (any == m.outputs.end()) return;
+    if (!def.body || def.wide) refuse(before_[*any], "what updates it is no body");
+    Body body = body_of(call_of(after_, m));
+    m.inputs.push_back(Builder(after_).control(kRandomCounter, random_counter_type()));
+    const int counter = static_cast<int>(m.inputs.size()) - 1;
+    for (size_t k = 0; k < m.outputs.size(); ++k) {
+      BodyOutput& out = body.outputs[k];
+      out.dtype = wanted(m, k);
+      if (!is_stochastic(before_[m.outputs[k]])) continue;
+      const Expr uniform = random_uniform(body, counter, before_[m.outputs[k]].source.path);
+      out.node = stochastic_bf16({&body, out.node}, uniform).node;
+    }
+    say_body(m, body);
   }
 
   void check_made(Value out) const {
     const Object& object = before_[out];
     const std::string& precision = object.attributes.precision;
-    if (precision.empty() || precision == "tf32") return;
+    if (precision.empty() || precision == "tf32" || is_stochastic(object)) return;
     if (!said_dtype(object)) refuse(object, "it is computed, and only a parameter can be codes");
     if (!is_float(object.type.dtype)) refuse(object, "it holds whole numbers");
   }

@@ -131,6 +131,10 @@ class ObjectRules : TextRules {
           "tier",
           is);
     }
+    if (value.word == "bf16/stochastic" && (o.role != Role::kParameter || o.frozen)) {
+      return because("only a trained parameter is rounded at random",
+                     o.role == Role::kParameter ? "is frozen" : is);
+    }
     // A norm overflows float16, and a rate rounded to it is another rate.
     if (attribute == "precision" && (o.role == Role::kMetric || o.role == Role::kControl)) {
       return because("what a step is told and what it measures stay float32", is);

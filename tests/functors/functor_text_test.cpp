@@ -175,6 +175,7 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
        "wanted one optimizer"},
       {with_lines("  object parameter -> clipped apart\n"), "3:31", "'as'"},
       {with_lines("  object parameter -> clipped as 3\n"), "3:34", "the name of a group"},
+      {with_lines("  object trained -> bf16 stochastically\n"), "3:26", "the end of the line"},
       {with_lines("  object parameter made hear -> frozen\n"), "3:25", "'here'"},
       {with_lines("  object parameter made here as -> frozen\n"), "3:33", "the name of what"},
       {with_lines("  morphism y = linear(x, W) where made here -> y\n"), "3:35",

@@ -38,6 +38,29 @@ TEST_F(TrainFolder, ResumeContinuesBitForBit) {
   }
 }
 
+// Rates, groups and optimizers of single parameters, parameters in bf16 that are rounded at random,
+// and a stack of others from a file that is gone by then.
+TEST_F(TrainFolder, ResumeKeepsHowParametersAreTrained) {
+  const fs::path own = folder_ / "own.functor", apart = folder_ / "apart.functor";
+  write_file_atomically(own, "functor own(f = 0.5: number) = layer_decay(f) | bf16_weights\n");
+  write_file_atomically(apart,
+                        "functor apart:\n  law approximating\n"
+                        "  object vector -> optimizer momentum and clipped as vectors\n");
+  const std::string stack = own.string() + "(0.25) | " + apart.string();
+  const TrainResult whole = train(options("whole", {{"stack", stack}}));
+  train(options("parts", {{"stack", stack}, {"stop_after", 3}}));
+  fs::remove(own);
+  fs::remove(apart);
+  const TrainResult second = train(resume("parts"));
+  EXPECT_EQ(second.step, 7);
+  EXPECT_EQ(second.loss, whole.loss);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(read_file(out("whole") / file), read_file(out("parts") / file)) << file;
+  }
+  const TrainResult plain = train(options("plain"));
+  EXPECT_NE(plain.loss, whole.loss) << "the stack did something";
+}
+
 // The table of tuned products is an input of a run on a GPU: a resumed run uses the table that it
 // began with, whatever this machine's own table contains by now.
 TEST_F(TrainFolder, ResumeReadsTheTunedProducts) {
