@@ -182,6 +182,9 @@ PlainLaunch prepare_attention_grad_tensor(const AttentionGradPlaces& p, void* wo
   const PlainLaunch tables = prepare_grad_of_tables(p, workspace, end_of_sums, stream);
   return with_tensor_tiles(p.shape, [&]<class K>(K) -> PlainLaunch {
     using T = typename K::T;
+    if (K::kBackwardBytes > shared_memory_of_block()) {
+      return prepare_attention_grad_plain(p, workspace, stream);
+    }
     const SomeOptions options = device_options(p.shape, p.extras);
     const int tiles = (shape.length + K::kBackRows - 1) / K::kBackRows;
     const int key_blocks = tiles * shape.kv_heads * shape.samples;

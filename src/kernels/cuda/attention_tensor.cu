@@ -122,6 +122,7 @@ PlainLaunch prepare_attention_tensor(const AttentionPlaces& p, cudaStream_t stre
   const Shape shape = device_shape(p.shape);
   return with_tensor_tiles(p.shape, [&]<class K>(K) -> PlainLaunch {
     using T = typename K::T;
+    if (K::kForwardBytes > shared_memory_of_block()) return prepare_attention_plain(p, stream);
     allow(attention_strips<K>, K::kForwardBytes);
     const SomeOptions options = device_options(p.shape, p.extras);
     const int tiles = (shape.length + K::kRows - 1) / K::kRows;
