@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
       "Exit codes: 0 done, 1 the input is wrong, 2 usage, 3 the machine failed, 130 interrupted.");
   Action action;
   for (const AddCommand add : {add_train, add_generate, add_merge, add_plan, add_profile, add_bench,
-                               add_verify, add_show, add_ops, add_functors}) {
+                               add_verify, add_show, add_ops, add_functors, add_help}) {
     add(app, action);
   }
   try {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "device/parallel.h"
 #include "functors/pipeline.h"
 #include "run/parameters.h"
@@ -32,6 +34,44 @@ TEST_P(TestModel, LearnsABatchByHeart) {
 
 INSTANTIATE_TEST_SUITE_P(All, TestModel, testing::ValuesIn(kTestModels),
                          [](const auto& info) { return std::string(info.param); });
+
+// And so do the published designs that come with Adjoint, in their smallest presets.
+std::vector<std::string> smallest_presets() {
+  std::vector<std::string> tiny;
+  for (const std::string& preset : known_presets()) {
+    if (preset.ends_with("-tiny")) tiny.push_back(preset);
+  }
+  return tiny;
+}
+
+class Design : public testing::TestWithParam<std::string> {};
+
+TEST_P(Design, LearnsABatchByHeart) {
+  const ModelText text = find_model(GetParam());
+  const Document document = parse_document(text.text, text.file);
+  ModelConfig config{.preset = text.preset, .settings = {{"batch", 3}, {"dropout", 0.1}}};
+  const Scheme step = training_step(elaborate(document, text.file, config), {});
+  adjoint::Run run(step, make_plan(step, {.threads = num_threads()}), {.poison = true});
+  initialize(run, 5);
+  run.set_number(input_named(step, "rate"), 3e-3);
+  const int64_t vocab = GetParam() == "llama-tiny" ? 101 : kTestVocab;
+  double first = 0, last = 0;
+  for (int i = 0; i < 30; ++i) {
+    write_batch(run, 0, vocab);
+    run.step();
+    last = run.number(step.outputs[0]);
+    if (i == 0) first = last;
+  }
+  EXPECT_GT(first, 0.9 * std::log(static_cast<double>(vocab)));
+  EXPECT_LT(last, 0.85 * first);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Design, testing::ValuesIn(smallest_presets()), [](const auto& info) {
+  std::string name = info.param;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace adjoint

@@ -15,7 +15,7 @@ namespace adjoint::attention_tiles {
 
 // The logit of a key that is not seen. Finite, so that a row that has seen none yet has a maximum;
 // what it has summed by then is multiplied by 0 when the first one comes.
-constexpr float kHidden = -1e30f;
+constexpr float kHidden = -0x1p100f;  // its product with any scale is exact, fused or not
 
 struct NoOptions {
   static constexpr bool kAny = false;

@@ -1,0 +1,127 @@
+// adjoint help TOPIC: a section of the pages under docs that travel inside the program, an op or a
+// functor.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/pages.h"
+#include "functors/functor.h"
+#include "ops/op_def.h"
+#include "ops/words.h"
+
+namespace adjoint {
+
+namespace {
+
+struct Section {
+  std::string_view page;  // notation.md
+  std::string title;      // Attention
+  std::string_view text;  // with its heading
+};
+
+std::string lowered(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return out;
+}
+
+std::vector<Section> sections() {
+  std::vector<Section> all;
+  for (const Page& page : pages()) {
+    for (size_t at = page.text.find("\n## "); at != page.text.npos;) {
+      const size_t next = page.text.find("\n## ", at + 1);
+      const std::string_view text = page.text.substr(at + 1, next - at - 1);
+      const std::string_view title = text.substr(3, text.find('\n') - 3);
+      all.push_back({page.name, std::string(title), text});
+      at = next;
+    }
+  }
+  return all;
+}
+
+std::string op_text(const OpDef& op) {
+  std::vector<std::string> params;
+  for (const Param& p : op.params) {
+    params.push_back(std::string(p.name) +
+                     (p.otherwise.empty() ? "" : "=" + std::string(p.otherwise)));
+  }
+  return fmt::format("{}({})\n    {}\n", op.name, join(params, ", "), op.summary);
+}
+
+// A page by its name, a section by its title, then ops, words and functors.
+std::string text_for(const std::string& topic) {
+  const std::string wanted = lowered(topic);
+  std::string found;
+  for (const Page& page : pages()) {
+    if (page.name.substr(0, page.name.find('.')) == wanted) return std::string(page.text);
+  }
+  for (const Section& section : sections()) {
+    if (lowered(section.title) == wanted) found += section.text;
+  }
+  if (const OpDef* op = find_op(wanted); op && !op->params.empty()) {
+    found = op_text(*op) + (found.empty() ? "" : "\n" + found);
+  }
+  if (const OpDef* word = find_word(wanted)) found += op_text(*word);
+  for (const Functor* f : all_functors()) {
+    if (f->name != wanted) continue;
+    found += fmt::format("{}: {}\n    law: {}\n", f->name, f->summary, name(f->law));
+    if (!f->text.empty()) found += "\n" + f->text;
+  }
+  return found;
+}
+
+std::string contents() {
+  std::string out =
+      "adjoint help TOPIC prints a page, a section of one, or what is known of an op or a "
+      "functor.\n";
+  std::string_view page;
+  for (const Section& section : sections()) {
+    if (section.page != page) {
+      page = section.page;
+      out += fmt::format("\n{}\n", page.substr(0, page.find('.')));
+    }
+    out += "  " + lowered(section.title) + "\n";
+  }
+  return out + "\nOps are listed by `adjoint ops`, functors by `adjoint functors`.\n";
+}
+
+int run(const std::vector<std::string>& words, bool as_json) {
+  const std::string topic = join(words, " ");
+  std::string text = topic.empty() ? contents() : text_for(topic);
+  if (text.empty()) {
+    std::vector<std::string> known;
+    for (const Page& page : pages()) known.emplace_back(page.name.substr(0, page.name.find('.')));
+    for (const Section& section : sections()) known.push_back(lowered(section.title));
+    for (const OpDef* op : all_ops()) {
+      if (!op->params.empty()) known.emplace_back(op->name);
+    }
+    for (const OpDef& word : notation_words()) known.emplace_back(word.name);
+    for (const Functor* f : all_functors()) known.push_back(f->name);
+    fail("there is no help on '", topic, "'", did_you_mean(lowered(topic), known),
+         "; `adjoint help` lists what there is");
+  }
+  if (as_json) {
+    std::cout << nlohmann::json{{"topic", topic}, {"text", text}}.dump(2) << "\n";
+  } else {
+    std::cout << text << (text.ends_with('\n') ? "" : "\n");
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_help(CLI::App& app, Action& action) {
+  auto words = std::make_shared<std::vector<std::string>>();
+  auto as_json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("help", "the notations and laws, explained by topic");
+  command->add_option("topic", *words, "a page, a section, an op or a functor; none: a list");
+  command->add_flag("--json", *as_json, "as JSON");
+  command->footer("Examples:\n  adjoint help\n  adjoint help attention\n  adjoint help lora");
+  command->callback([=, &action] { action = [=] { return run(*words, *as_json); }; });
+}
+
+}  // namespace adjoint

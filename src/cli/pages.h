@@ -1,0 +1,14 @@
+// The pages of docs that travel inside the program (scripts/embed_texts.py).
+#pragma once
+#include <span>
+#include <string_view>
+
+namespace adjoint {
+
+struct Page {
+  std::string_view name;  // notation.md
+  std::string_view text;
+};
+std::span<const Page> pages();
+
+}  // namespace adjoint
