@@ -1,5 +1,6 @@
-// dlogits = dsum * (exp(logits - lse) - onehot(target)), 0 on ignored rows. May take the logits'
-// place.
+// dlogits = dsum * (exp(logits - lse) - onehot(target)), 0 on ignored rows. With options the ones
+// are smoothed, the first is times 1 + 2 z lse, and what is capped is times 1 - tanh^2. May take
+// the logits' place.
 
 #include "base/error.h"
 #include "ops/builder.h"
@@ -41,7 +42,12 @@ extern const OpDef op_cross_entropy_grad = {
           const std::string rows = std::string("abcdefgh").substr(0, call.inputs[1].rank());
           return IndexMap{{rows + "v", rows, rows, ""}, {rows + "v"}, "v"};
         },
-    .flops = [](const OpCall& call) { return 3 * call.inputs[0].num_elements(); },
+    .flops =
+        [](const OpCall& call) {
+          const CrossEntropyOptions o = cross_entropy_options(call);
+          const int64_t more = (o.smoothing > 0 ? 1 : 0) + (o.cap > 0 ? 6 : 0);
+          return (3 + more) * call.inputs[0].num_elements();
+        },
     .differentiable = false,
     .wants_dense = true,
     .takes_padding = true,
@@ -49,11 +55,17 @@ extern const OpDef op_cross_entropy_grad = {
     .targets = 1,
     .samples =
         [] {
-          return std::vector<Sample>{
-              {.inputs = {of({3, 5}), of({3}, Dtype::kI32), of({3}), of({})},
-               .attrs = {{"ignore", int64_t{-1}}},
-               .fills = {Sample::Fill::kNormal, Sample::Fill::kIds, Sample::Fill::kPositive},
-               .ids_below = 5}};
+          const auto with = [](Attrs options) {
+            options["ignore"] = int64_t{-1};
+            return Sample{
+                .inputs = {of({3, 5}), of({3}, Dtype::kI32), of({3}), of({})},
+                .attrs = std::move(options),
+                .fills = {Sample::Fill::kNormal, Sample::Fill::kIds, Sample::Fill::kPositive},
+                .ids_below = 5};
+          };
+          return std::vector<Sample>{with({}), with({{"smoothing", 0.25}}), with({{"z", 0.125}}),
+                                     with({{"cap", 2.0}}),
+                                     with({{"smoothing", 0.25}, {"z", 0.125}, {"cap", 2.0}})};
         },
     .refused =
         [] {
@@ -65,7 +77,8 @@ extern const OpDef op_cross_entropy_grad = {
               {.inputs = {of({3, 5}), targets, of({3}, Dtype::kBF16), of({})}},
               {.inputs = {of({3, 5}, Dtype::kBF16), targets, of({3}, Dtype::kBF16), of({})}},
               {.inputs = {of({3, 5}), targets, of({3}), of({}, Dtype::kI32)}},
-              {.inputs = {of({3, 5}), targets, of({3}), of({3})}}};
+              {.inputs = {of({3, 5}), targets, of({3}), of({3})}},
+              {.inputs = {of({3, 5}), targets, of({3}), of({})}, .attrs = {{"smoothing", 1.5}}}};
         },
 };
 

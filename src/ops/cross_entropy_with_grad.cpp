@@ -37,17 +37,21 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& a
 }
 
 std::vector<Sample> samples() {
-  const auto at = [](std::vector<int64_t> rows, int64_t classes, int64_t ignore) {
+  const auto at = [](std::vector<int64_t> rows, int64_t classes, int64_t ignore,
+                     Attrs options = {}) {
     Type targets = of(rows, Dtype::kI32), logits = of(rows);
     logits.axes.push_back({"v", classes});
+    options["ignore"] = ignore;
     return Sample{.inputs = {logits, targets, of({})},
-                  .attrs = {{"ignore", ignore}},
+                  .attrs = std::move(options),
                   .fills = {Sample::Fill::kNormal, Sample::Fill::kIds},
                   .ids_below = classes,
                   .ignored_id = ignore};
   };
   // On a GPU a warp a row, and a block a row.
-  return {at({3}, 5, -1), at({2, 3}, 37, -100), at({97}, 2, 1), at({4}, 1027, -100)};
+  const Attrs all = {{"smoothing", 0.25}, {"z", 0.125}, {"cap", 2.0}};
+  return {at({3}, 5, -1),      at({2, 3}, 37, -100),   at({97}, 2, 1),
+          at({4}, 1027, -100), at({3, 5}, 37, 2, all), at({4}, 1027, -100, all)};
 }
 
 }  // namespace
@@ -80,9 +84,11 @@ extern const OpDef op_cross_entropy_with_grad = {
     .samples = samples,
     .refused =
         [] {
-          return std::vector<Sample>{{.inputs = {of({3, 5}), of({4}, Dtype::kI32), of({})}},
-                                     {.inputs = {of({3, 5}), of({3}, Dtype::kI32)}},
-                                     {.inputs = {of({3, 5}), of({3}, Dtype::kI32), of({3})}}};
+          return std::vector<Sample>{
+              {.inputs = {of({3, 5}), of({4}, Dtype::kI32), of({})}},
+              {.inputs = {of({3, 5}), of({3}, Dtype::kI32)}},
+              {.inputs = {of({3, 5}), of({3}, Dtype::kI32), of({3})}},
+              {.inputs = {of({3, 5}), of({3}, Dtype::kI32), of({})}, .attrs = {{"cap", -1.0}}}};
         },
 };
 

@@ -143,9 +143,15 @@ int64_t ignored_target(const OpCall& call) { return call.integer("ignore", -1); 
 
 bool is_gradient_of_loss(const Scheme& scheme, const Morphism& grad, const Morphism& loss) {
   const OpDef& op = op_named(loss.op);
+  // All options, not only the target that is ignored: a gradient of another loss is not this one's.
+  const auto said = [&](const Morphism& m) {
+    Attrs attrs = m.attrs;
+    attrs["ignore"] = ignored_target(call_of(scheme, m));
+    return attrs;
+  };
   return op.loss && grad.op == op.loss_grad && grad.inputs[0] == loss.inputs[0] &&
          grad.inputs[1] == loss.inputs[1] && grad.inputs[2] == loss.outputs[2] &&
-         ignored_target(call_of(scheme, grad)) == ignored_target(call_of(scheme, loss));
+         said(grad) == said(loss);
 }
 
 std::vector<std::string> optimizer_names() {

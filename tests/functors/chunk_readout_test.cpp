@@ -46,6 +46,21 @@ TEST(ChunkReadout, EachChunkGoesAllTheWay) {
        "h:grad = concat(h.chunk0:grad, h.chunk1:grad)"});
 }
 
+TEST(ChunkReadout, EveryChunkHasTheOptionsOfTheLoss) {
+  const std::string options = "{cap=30, ignore=-1, smoothing=0.125, z=0.5}";
+  std::string text = loss_and_gradients();
+  for (int call = 0; call < 2; ++call) text = replaced(text, "{ignore=-1}", options);
+  const std::string chunks = applied("chunk_readout(rows=4)", text);
+  size_t found = 0;
+  for (size_t at = chunks.find(options); at != std::string::npos; at = chunks.find(options, at + 1))
+    ++found;
+  EXPECT_EQ(found, 4u) << chunks;
+  EXPECT_EQ(chunks.find("{ignore=-1}"), std::string::npos) << chunks;
+  // The gradient of another loss is none of a chunk's business.
+  const std::string other = replaced(loss_and_gradients(), "{ignore=-1}", options);
+  EXPECT_EQ(applied("chunk_readout(rows=4)", other).find("chunk1"), std::string::npos);
+}
+
 // A loss that is only evaluated, of fewer rows than a sample has: 7 rows in chunks of at most 3 are
 // 2, 2 and 3.
 TEST(ChunkReadout, AnEvaluationHasNoGradients) {

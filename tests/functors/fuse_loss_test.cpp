@@ -59,6 +59,13 @@ TEST(FuseLoss, LossAndGradientAreOne) {
   EXPECT_EQ(applied("fuse_loss", kTogether, kOnGpu), kTogether) << "done once";
 }
 
+TEST(FuseLoss, OptionsGoAlong) {
+  const std::string options = "{cap=30, ignore=-1, smoothing=0.125, z=0.5}";
+  std::string text = with("%1) {ignore=-1}", "%1) " + options);
+  text = replaced(text, "%5) {ignore=-1}", "%5) " + options);
+  EXPECT_EQ(applied("fuse_loss", text, kOnGpu), replaced(kTogether, "{ignore=-1}", options));
+}
+
 TEST(FuseLoss, AScaleThatIsAnInputIsThereBefore) {
   const std::string made = applied("fuse_loss", with("%9, %5) {", "%9, %4) {"), kOnGpu);
   EXPECT_NE(made.find("cross_entropy_with_grad(%6, %1, %4)"), std::string::npos) << made;
@@ -85,6 +92,8 @@ TEST(FuseLoss, LeavesAloneWhatDoesNotFit) {
            with("return %10", "return %9, %10"),                  // log-sums are
            with("grad(%6, %1,", "grad(%6, %2,"),                  // other targets
            with("%5) {ignore=-1}", "%5) {ignore=0}"),             // another target is ignored
+           with("%5) {ignore=-1}", "%5) {cap=30, ignore=-1}"),    // a gradient of another loss
+           with("%1) {ignore=-1}", "%1) {ignore=-1, z=0.5}"),
            with("@loss:grad backward", "@loss:grad backward epoch=1"),
        }) {
     expect_left_alone(text);

@@ -7,7 +7,7 @@
 namespace adjoint {
 
 // Logits are made inside the scheme, so that the gradient can overwrite them.
-inline Scheme loss_and_gradient(const Type& logits, int64_t ignore, bool one_call) {
+inline Scheme loss_and_gradient(const Type& logits, const Attrs& attrs, bool one_call) {
   Scheme s;
   const auto input = [&](const char* path, Type type) {
     return s.add_input({.type = std::move(type), .source = {path}, .role = Role::kInput});
@@ -19,7 +19,6 @@ inline Scheme loss_and_gradient(const Type& logits, int64_t ignore, bool one_cal
   Builder b(s);
   b.at({"loss"}, Phase::kForward, Role::kActivation);
   const Value y = b.emit("add", {x, x});
-  const Attrs attrs{{"ignore", ignore}};
   if (one_call) {
     s.outputs = b.emit_all("cross_entropy_with_grad", {y, targets, scale}, attrs);
   } else {
@@ -44,11 +43,13 @@ inline void expect_one_call_is_two(Target target) {
                             .ignored_id = 3};
         std::vector<Numbers> x = sample_numbers(sample, dtype, 11);
         x.push_back({0.375});
-        for (const int64_t ignore : {3, -1}) {
-          const auto one = run_scheme(loss_and_gradient(logits, ignore, true), x, false, target);
-          const auto two = run_scheme(loss_and_gradient(logits, ignore, false), x, false, target);
+        const Attrs three{{"ignore", int64_t{3}}}, none{{"ignore", int64_t{-1}}};
+        const Attrs options{{"ignore", int64_t{3}}, {"smoothing", 0.1}, {"z", 1e-2}, {"cap", 3.0}};
+        for (const Attrs& attrs : {three, none, options}) {
+          const auto one = run_scheme(loss_and_gradient(logits, attrs, true), x, false, target);
+          const auto two = run_scheme(loss_and_gradient(logits, attrs, false), x, false, target);
           EXPECT_EQ(one, two) << name(dtype) << " " << classes << " + " << room << " classes";
-          EXPECT_EQ(one[1][0] < 15, ignore == 3);
+          EXPECT_EQ(one[1][0] < 15, attrs != none);
         }
       }
     }

@@ -9,22 +9,23 @@ namespace {
 
 constexpr int64_t kClasses = 2 * kClassBlock + 37;
 
-Scheme loss_of(Dtype dtype, int64_t rows, int64_t classes) {
+Scheme loss_of(Dtype dtype, int64_t rows, int64_t classes,
+               const Attrs& attrs = {{"ignore", int64_t{-1}}}) {
   const Type targets{Dtype::kI32, {{"n", rows}}};
-  return sample_scheme("cross_entropy",
-                       {.inputs = {{Dtype::kF32, {{"n", rows}, {"v", classes}}}, targets},
-                        .attrs = {{"ignore", int64_t{-1}}}},
-                       dtype);
+  return sample_scheme(
+      "cross_entropy",
+      {.inputs = {{Dtype::kF32, {{"n", rows}, {"v", classes}}}, targets}, .attrs = attrs}, dtype);
 }
 
-Scheme gradient_of(Dtype dtype, int64_t rows, int64_t classes) {
+Scheme gradient_of(Dtype dtype, int64_t rows, int64_t classes,
+                   const Attrs& attrs = {{"ignore", int64_t{-1}}}) {
   const Type targets{Dtype::kI32, {{"n", rows}}};
   Scheme s = sample_scheme("cross_entropy_grad",
                            {.inputs = {{Dtype::kF32, {{"n", rows}, {"v", classes}}},
                                        targets,
                                        {Dtype::kF32, {{"n", rows}}},
                                        {Dtype::kF32, {}}},
-                            .attrs = {{"ignore", int64_t{-1}}}},
+                            .attrs = attrs},
                            dtype);
   for (const Value v : {2, 3}) s[s.inputs[v]].type.dtype = Dtype::kF32;
   return s;
@@ -59,6 +60,37 @@ TEST(CrossEntropy, TheHighestLogitMayBeInAnyBlock) {
     const auto got_gradient = run_scheme(gradient, operands, false)[0];
     EXPECT_LE(relative_error(got_gradient, run_scheme(gradient, operands, true)[0]), bound)
         << name(dtype);
+  }
+}
+
+// Each option by itself and all together, over several blocks of a row; the target's row is one
+// that is all but certain, where p - 1 has few digits left.
+TEST(CrossEntropy, OptionsAreTheReferencesInEveryBlock) {
+  const Numbers targets{5, kClassBlock + 1, -1};
+  for (const Attrs& options : {Attrs{{"smoothing", 0.1}}, Attrs{{"z", 0.01}}, Attrs{{"cap", 7.0}},
+                               Attrs{{"smoothing", 0.1}, {"z", 0.01}, {"cap", 7.0}}}) {
+    Attrs attrs = options;
+    attrs["ignore"] = int64_t{-1};
+    for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16, Dtype::kF16, Dtype::kF64}) {
+      Numbers x = logits(dtype, 3);
+      x[5] = round_element(30, dtype);
+      const Scheme loss = loss_of(dtype, 3, kClasses, attrs);
+      const auto got = run_scheme(loss, {x, targets}, false);
+      const auto want = run_scheme(loss, {x, targets}, true);
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_LE(relative_error(got[i], want[i]), 1e-6) << name(dtype) << " " << i;
+      }
+      Scheme gradient = gradient_of(dtype, 3, kClasses, attrs);
+      if (dtype == Dtype::kF64) gradient[gradient.inputs[2]].type.dtype = Dtype::kF64;
+      const std::vector<Numbers> operands{x, targets, want[2], {2}};
+      const double bound = is_float(dtype) && size_of(dtype).count >= 4 ? 4e-6
+                           : dtype == Dtype::kBF16                      ? 0x1p-8
+                                                                        : 0x1p-10;
+      const auto got_gradient = run_scheme(gradient, operands, false)[0];
+      EXPECT_LE(relative_error(got_gradient, run_scheme(gradient, operands, true)[0]), bound)
+          << name(dtype);
+      EXPECT_EQ(got_gradient[2 * kClasses], 0) << "an ignored row has no gradient";
+    }
   }
 }
 

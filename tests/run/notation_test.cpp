@@ -205,6 +205,53 @@ TEST(Notation, ALossIsAWeightedSumOfMeans) {
               entropy / counted + 0.25 * square / counted - mean / others / 2, 1e-12);
 }
 
+// -sum over classes of q log softmax(u), q the smoothed target, and z times the squared log-sum;
+// u = cap tanh(x / cap).
+TEST(Notation, CrossEntropyHasOptions) {
+  const std::string head = "model x f32[batch, seq, hidden], t[batch, seq]:\n";
+  for (const auto& [words, e, z, cap] :
+       std::vector<std::tuple<std::string, double, double, double>>{
+           {"smoothing=0.1", 0.1, 0, 0},
+           {"z=0.5", 0, 0.5, 0},
+           {"cap=1.5", 0, 0, 1.5},
+           {"smoothing=0.25, z=1/8, cap=2", 0.25, 0.125, 2}}) {
+    Ran ran = run_text(head + "  loss = cross_entropy(3*x, t, " + words + ")\n", {7});
+    double sum = 0, counted = 0;
+    for (int b = 0; b < kB; ++b) {
+      for (int s = 0; s < kS; ++s) {
+        const auto t = static_cast<int>(ran.in[1][b * kS + s]);
+        if (t < 0) continue;
+        const auto u = [&](int h) {
+          const double x = 3 * at(ran.in[0], b, s, h);
+          return cap > 0 ? cap * std::tanh(x / cap) : x;
+        };
+        double exponents = 0;
+        for (int h = 0; h < kH; ++h) exponents += std::exp(u(h));
+        for (int h = 0; h < kH; ++h) {
+          const double q = (h == t ? 1 - e : 0) + e / kH;
+          sum -= q * std::log(std::exp(u(h)) / exponents);
+        }
+        sum += z * std::pow(std::log(exponents), 2);
+        counted += 1;
+      }
+    }
+    EXPECT_EQ(ran.out[1][0], counted);
+    EXPECT_NEAR(ran.out[0][0], sum, 1e-12) << words;
+  }
+}
+
+// What is not asked for is not written: such schemes, and what is saved of them, stay as they were.
+TEST(Notation, OptionsOfZeroAreNone) {
+  const std::string head =
+      "axes hidden=6 batch=2\nmodel x f32[batch, hidden], t[batch]:\n  loss = cross_entropy(x, t";
+  const auto printed = [&](const std::string& words) {
+    return print(elaborate(parse_document(head + words + ")\n", "my.scheme"), "my.scheme", {}));
+  };
+  EXPECT_EQ(printed(", smoothing=0, z=0, cap=0"), printed(""));
+  EXPECT_NE(printed(", cap=30").find("{cap=30.0, ignore=-1}"), std::string::npos)
+      << printed(", cap=30");
+}
+
 TEST(Notation, RotaryOfSomeNumbersAndStretchedAngles) {
   const auto turned = [](const std::string& arguments, const std::function<double(int)>& frequency,
                          int dims, double gain) {

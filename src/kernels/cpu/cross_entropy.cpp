@@ -12,8 +12,13 @@ CrossEntropyRows::CrossEntropyRows(const OpCall& call, const Strides& strides)
     : count(call.inputs[1].num_elements()),
       classes(call.inputs[0].dim(-1)),
       step(call.inputs[0].axes.back().physical()),
-      ignore(call.integer("ignore", -1)) {
+      ignore(call.integer("ignore", -1)),
+      options(cross_entropy_options(call)) {
   CHECK(strides == dense_strides(call.inputs[0]), "logits are dense");
+}
+
+ADJOINT_SIMD void soft_cap(float* y, const float* x, int64_t n, float cap) {
+  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) y[i] = soft_capped(x[i], cap);
 }
 
 namespace {
@@ -66,10 +71,27 @@ ADJOINT_SIMD double sum_of_exp(const float* x, int64_t n, float shift) {
   return sums[0];
 }
 
+ADJOINT_SIMD double sum_of(const float* x, int64_t n) {
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int k = 0; k < kLanes; ++k) lanes[k] += x[i + k];
+  }
+  double sum = 0;
+  for (const float lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += x[i];
+  return sum;
+}
+
+struct RowSums {
+  double lse = 0;
+  double logits = 0;  // their sum, where smoothed targets ask for it
+};
+
 // One block at a time; the sum so far is rescaled whenever a larger logit appears.
 template <class T>
-double log_sum_exp(const T* row, int64_t n) {
-  double sum = 0;
+RowSums sums_of_row(const T* row, int64_t n, const CrossEntropyOptions& options) {
+  double sum = 0, logits = 0;
   float highest = -INFINITY, widened[kClassBlock];
   for (int64_t first = 0; first < n; first += kClassBlock) {
     const int64_t size = std::min(kClassBlock, n - first);
@@ -79,6 +101,11 @@ double log_sum_exp(const T* row, int64_t n) {
     } else {
       gather_any(widened, row, kNarrow<T>, first, 1, size);
     }
+    if (options.cap > 0) {
+      soft_cap(widened, x, size, static_cast<float>(options.cap));
+      x = widened;
+    }
+    if (options.smoothing > 0) logits += sum_of(x, size);
     const float most = highest_of(x, size);
     if (highest < most) {
       sum *= std::exp(static_cast<double>(highest) - most);
@@ -86,14 +113,31 @@ double log_sum_exp(const T* row, int64_t n) {
     }
     sum += sum_of_exp(x, size, highest == -INFINITY ? 0.0f : highest);
   }
-  return highest + std::log(sum);
+  return {highest + std::log(sum), logits};
 }
 
-double log_sum_exp(const double* x, int64_t n) {
-  double highest = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < n; ++i) highest = std::max(highest, x[i]);
-  for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - highest);
-  return highest + std::log(sum);
+RowSums sums_of_row(const double* x, int64_t n, const CrossEntropyOptions& options) {
+  const auto logit = [&](int64_t i) {
+    return options.cap > 0 ? soft_capped(x[i], options.cap) : x[i];
+  };
+  double highest = -INFINITY, sum = 0, logits = 0;
+  for (int64_t i = 0; i < n; ++i) highest = std::max(highest, logit(i));
+  for (int64_t i = 0; i < n; ++i) sum += std::exp(logit(i) - highest);
+  for (int64_t i = 0; options.smoothing > 0 && i < n; ++i) logits += logit(i);
+  return {highest + std::log(sum), logits};
+}
+
+// Of a row that counts. Without options it is the log-sum less the target's logit, to the bit.
+template <class T>
+double loss_of_row(const CrossEntropyRows& rows, const RowSums& sums, T target) {
+  const CrossEntropyOptions& o = rows.options;
+  if (!o.any()) return sums.lse - static_cast<double>(target);
+  using W = typename Wide<T>::type;
+  auto logit = static_cast<W>(target);
+  if (o.cap > 0) logit = soft_capped(logit, static_cast<W>(o.cap));
+  const double smooth = o.smoothing > 0 ? rows.share() * sums.logits : 0;
+  return sums.lse - (1 - o.smoothing) * static_cast<double>(logit) - smooth +
+         o.z * sums.lse * sums.lse;
 }
 
 template <class T>
@@ -111,11 +155,11 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
         const int64_t last = rows.count * (block + 1) / kBlocks;
         for (int64_t r = rows.count * block / kBlocks; r < last; ++r) {
           const T* row = logits + r * rows.step;
-          const double lse = log_sum_exp(row, rows.classes);
-          store_element(to.out[2], sums, r, lse);
+          const RowSums of_row = sums_of_row(row, rows.classes, rows.options);
+          store_element(to.out[2], sums, r, of_row.lse);
           if (targets[r] == rows.ignore) continue;
           const int64_t target = std::clamp<int64_t>(targets[r], 0, rows.classes - 1);
-          sum += lse - static_cast<double>(row[target]);
+          sum += loss_of_row(rows, of_row, row[target]);
           count += 1;
         }
         partial[2 * block] = sum;

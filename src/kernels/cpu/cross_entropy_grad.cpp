@@ -27,6 +27,64 @@ void scaled_softmax(double* y, const double* x, int64_t n, double lse, double sc
   for (int64_t i = 0; i < n; ++i) y[i] = scale * std::exp(x[i] - lse);
 }
 
+// What a row's options make of its gradient, a block at a time.
+template <class W>
+struct BlockGradient {
+  W lse, scale, share, cap;  // share and cap: 0 for none
+};
+ADJOINT_SIMD void finish_block(float* y, const float* u, int64_t n,
+                               const BlockGradient<float>& row) {
+  const float less = row.scale * row.share, per_cap = row.cap > 0 ? 1.0f / row.cap : 0.0f;
+  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) {
+    const float bend = u[i] * per_cap;
+    y[i] = (y[i] - less) * (1.0f - bend * bend);
+  }
+}
+void finish_block(double* y, const double* u, int64_t n, const BlockGradient<double>& row) {
+  const double per_cap = row.cap > 0 ? 1 / row.cap : 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double bend = u[i] * per_cap;
+    y[i] = (y[i] - row.scale * row.share) * (1 - bend * bend);
+  }
+}
+
+// The gradient of a row's logits with options. The capped logits of a block are kept beside its
+// gradient, which may take the place of the logits as they came.
+template <class T>
+void write_with_options(T* y, const T* x, const CrossEntropyRows& rows, int64_t target, double lse,
+                        double scale) {
+  using W = typename Wide<T>::type;
+  const CrossEntropyOptions& o = rows.options;
+  const BlockGradient<W> row{.lse = static_cast<W>(lse),
+                             .scale = static_cast<W>(scale),
+                             .share = static_cast<W>(rows.share()),
+                             .cap = static_cast<W>(o.cap)};
+  W u[kClassBlock], made[kClassBlock];
+  for (int64_t first = 0; first < rows.classes; first += kClassBlock) {
+    const int64_t size = std::min(kClassBlock, rows.classes - first);
+    if constexpr (std::is_same_v<T, W>) {
+      std::copy_n(x + first, size, u);
+    } else {
+      gather_any(u, x, kNarrow<T>, first, 1, size);
+    }
+    if (o.cap > 0) soft_cap(u, u, size, row.cap);
+    const double grown = 1 + 2 * o.z * lse;
+    scaled_softmax(made, u, size, row.lse, static_cast<W>(scale * grown));
+    if (const int64_t at = target - first; at >= 0 && at < size) {
+      // Near certainty p - 1 must be taken before anything is rounded.
+      const double above = static_cast<double>(u[at]) - lse;
+      const double hit = std::expm1(above) + 2 * o.z * lse * std::exp(above) + o.smoothing;
+      made[at] = static_cast<W>(scale * hit);
+    }
+    if (o.smoothing > 0 || o.cap > 0) finish_block(made, u, size, row);
+    if constexpr (std::is_same_v<T, W>) {
+      std::copy_n(made, size, y + first);
+    } else {
+      scatter_any(y, kNarrow<T>, made, first, 1, size);
+    }
+  }
+}
+
 template <class T>
 Launch prepare(const KernelCall& k, const Pointers& at) {
   const CrossEntropyRows rows(k.call, k.in_strides[0]);
@@ -48,6 +106,10 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
         const T* x = logits + r * rows.step;
         const int64_t target = std::clamp<int64_t>(targets[r], 0, rows.classes - 1);
         const double row_lse = load_element(lse, lse_dtype, r);
+        if (rows.options.any()) {
+          write_with_options(y, x, rows, target, row_lse, scale);
+          continue;
+        }
         // In 16 bits, p - 1 must be computed before p is rounded, or nothing would be left of it
         // near 1.
         const double hit = scale * (std::exp(static_cast<double>(x[target]) - row_lse) - 1);

@@ -6,18 +6,19 @@ namespace adjoint {
 
 namespace {
 
-template <class T, class W = typename Wide<T>::type>
+template <class T, bool kOptions, class W = typename Wide<T>::type>
 __global__ void __launch_bounds__(kMostRowThreads)
-    row_losses(LogitRows rows, const T* logits, const int32_t* targets, W* lse, W* losses) {
+    row_losses(LogitRows rows, RowOptions<W> options, const T* logits, const int32_t* targets,
+               W* lse, W* losses) {
   // Rows that share a block are a warp each, so none is waited for below.
   const int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (r >= rows.count) return;
   const T* row = logits + r * rows.step;
-  const LogSum<W> total = row_log_sum(row, static_cast<int>(rows.classes));
+  const auto total = row_log_sum<kOptions>(row, static_cast<int>(rows.classes), options);
   if (threadIdx.x > 0) return;
   lse[r] = total.lse();
   if (targets[r] == rows.ignore) return;
-  losses[r] = total.loss(widen(row[clamp_id(targets[r], rows.classes)]));
+  losses[r] = total.loss(widen(row[clamp_id(targets[r], rows.classes)]), options);
 }
 
 constexpr int kAdders = 1024;
@@ -50,15 +51,17 @@ template <class T>
 Launch prepare(const KernelCall& k, const Pointers& at) {
   using W = typename Wide<T>::type;
   const LogitRows rows(k);
+  const RowOptions<W> options(k);
   const auto* logits = static_cast<const T*>(at.in[0]);
   const auto* targets = static_cast<const int32_t*>(at.in[1]);
   auto *sum = static_cast<W*>(at.out[0]), *count = static_cast<W*>(at.out[1]);
   auto *lse = static_cast<W*>(at.out[2]), *losses = static_cast<W*>(at.workspace);
   const Tiles tiles = row_blocks(rows, kPackSize<T>);
   const cudaStream_t stream = as_stream(at.stream);
+  const auto kernel = options.any ? row_losses<T, true> : row_losses<T, false>;
   return [=] {
     if (rows.count > 0) {
-      row_losses<T><<<tiles.grid, tiles.block, 0, stream>>>(rows, logits, targets, lse, losses);
+      kernel<<<tiles.grid, tiles.block, 0, stream>>>(rows, options, logits, targets, lse, losses);
     }
     add_losses(rows, targets, losses, sum, count, stream);
     check_launch("cross_entropy");

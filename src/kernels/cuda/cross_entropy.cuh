@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/cuda/elements.cuh"
 #include "kernels/kernel.h"
+#include "ops/cross_entropy.h"
 
 namespace adjoint {
 
@@ -28,6 +29,32 @@ __device__ inline float exp_of(float x) {
   return y;
 }
 __device__ inline double exp_of(double x) { return ::exp(x); }
+
+// Rounded by itself, whatever is done with it: aligned rows and others must round alike, and one
+// kernel as another.
+__device__ inline float product(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline double product(double a, double b) { return __dmul_rn(a, b); }
+
+// A loss's options, in a kernel's numbers. Kernels without options are compiled by themselves and
+// read none of this.
+template <class W>
+struct RowOptions {
+  explicit RowOptions(const KernelCall& k) {
+    const CrossEntropyOptions o = cross_entropy_options(k.call);
+    smoothing = static_cast<W>(o.smoothing);
+    share = static_cast<W>(o.smoothing / static_cast<double>(k.call.inputs[0].dim(-1)));
+    z = static_cast<W>(o.z);
+    cap = static_cast<W>(o.cap);
+    per_cap = o.cap > 0 ? static_cast<W>(1 / o.cap) : W{0};
+    any = o.any();
+  }
+  W smoothing, share, z, cap, per_cap;  // share: of the smoothing, each class's
+  bool any;
+
+  __device__ W capped(W logit) const {
+    return cap > 0 ? product(cap, ::tanh(product(logit, per_cap))) : logit;
+  }
+};
 
 inline constexpr int kPacksAtOnce = 4;  // loads of a thread that are under way together
 // Two long rows share a multiprocessor, 512 threads each; a very long one, of which two would leave

@@ -6,26 +6,27 @@ namespace adjoint {
 
 namespace {
 
-template <class T>
+template <class T, bool kOptions, class W = typename Wide<T>::type>
 __global__ void __launch_bounds__(kMostRowThreads)
-    row_gradients(LogitRows rows, const T* logits, const int32_t* targets, Floats lse, Floats dsum,
-                  T* out) {
-  using W = typename Wide<T>::type;
+    row_gradients(LogitRows rows, RowOptions<W> options, const T* logits, const int32_t* targets,
+                  Floats lse, Floats dsum, T* out) {
   const int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (r >= rows.count) return;
   const auto size = static_cast<int>(rows.classes);
   T* y = out + r * rows.step;
   if (targets[r] == rows.ignore) return clear_row(y, size);
   const T* x = logits + r * rows.step;
-  const RowGradient<W> gradient{.lse = load_float<W>(lse.data, lse.dtype, r),
-                                .scale = load_float<W>(dsum.data, dsum.dtype, 0),
-                                .target = static_cast<int>(clamp_id(targets[r], size))};
+  const RowGradient<W, kOptions> gradient{.lse = load_float<W>(lse.data, lse.dtype, r),
+                                          .scale = load_float<W>(dsum.data, dsum.dtype, 0),
+                                          .target = static_cast<int>(clamp_id(targets[r], size)),
+                                          .options = options};
   write_row<false>(gradient, x, y, size);
 }
 
 template <class T>
 Launch prepare(const KernelCall& k, const Pointers& at) {
   const LogitRows rows(k);
+  const RowOptions<typename Wide<T>::type> options(k);
   const auto* logits = static_cast<const T*>(at.in[0]);
   const auto* targets = static_cast<const int32_t*>(at.in[1]);
   const Floats lse{at.in[2], k.call.inputs[2].dtype}, dsum{at.in[3], k.call.inputs[3].dtype};
@@ -33,8 +34,9 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const Tiles tiles = row_blocks(rows, kPackSize<T>);
   const cudaStream_t stream = as_stream(at.stream);
   if (rows.count == 0) return [] {};
+  const auto kernel = options.any ? row_gradients<T, true> : row_gradients<T, false>;
   return [=] {
-    row_gradients<T><<<tiles.grid, tiles.block, 0, stream>>>(rows, logits, targets, lse, dsum, out);
+    kernel<<<tiles.grid, tiles.block, 0, stream>>>(rows, options, logits, targets, lse, dsum, out);
     check_launch("cross_entropy_grad");
   };
 }

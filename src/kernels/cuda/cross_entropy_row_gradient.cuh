@@ -19,19 +19,42 @@ struct RowParts {
 };
 
 // The gradient of one row's logits. Near certainty p - 1 must be taken before p is rounded.
-template <class W>
+template <class W, bool kOptions>
 struct RowGradient {
   W lse, scale;
   int target;
+  RowOptions<W> options;
 
-  __device__ W hit(W logit) const { return scale * ::expm1(logit - lse); }
-  __device__ W missed(W logit) const { return scale * exp_of(logit - lse); }
+  __device__ W hit(W logit) const {
+    if constexpr (!kOptions) {
+      return scale * ::expm1(logit - lse);
+    } else {
+      const W u = options.capped(logit);
+      const W certain = ::expm1(u - lse) + (options.smoothing - options.share);
+      return bent(u, ::fma(product(2 * options.z, lse), exp_of(u - lse), certain));
+    }
+  }
+  __device__ W missed(W logit) const {
+    if constexpr (!kOptions) {
+      return scale * exp_of(logit - lse);
+    } else {
+      const W u = options.capped(logit), grown = ::fma(2 * options.z, lse, W{1});
+      return bent(u, ::fma(exp_of(u - lse), grown, -options.share));
+    }
+  }
+
+ private:
+  // Through the cap, whose slope is 1 - tanh^2.
+  __device__ W bent(W u, W slope) const {
+    const W bend = product(u, options.per_cap);
+    return product(product(scale, slope), ::fma(-bend, bend, W{1}));
+  }
 };
 
 // Streamed: what is written makes room in the second-level cache before what will be read again.
 // What is kept are the first packs of a row that begins at a 16-byte boundary.
-template <bool kStreamed, class T, class W = typename Wide<T>::type>
-__device__ void write_row(const RowGradient<W>& gradient, const T* x, T* y, int size,
+template <bool kStreamed, bool kOptions, class T, class W = typename Wide<T>::type>
+__device__ void write_row(const RowGradient<W, kOptions>& gradient, const T* x, T* y, int size,
                           KeptPacks kept = {}) {
   // Both begin at the same place of 16 bytes, or neither is taken by packs.
   const bool packed = reinterpret_cast<uintptr_t>(x) % 16 == reinterpret_cast<uintptr_t>(y) % 16;

@@ -6,13 +6,10 @@
 
 namespace adjoint {
 
-// Rounded by itself, whatever is done with it: aligned rows and others must round alike.
-__device__ inline float product(float a, float b) { return __fmul_rn(a, b); }
-__device__ inline double product(double a, double b) { return __dmul_rn(a, b); }
-
-template <class W>
+template <class W, bool kOptions>
 struct LogSum {
   W highest = -INFINITY, sum = 0;
+  W logits = 0;  // their sum, for smoothed targets; without options it stays 0
 
   template <int N>
   __device__ void add(const W (&x)[N]) {
@@ -28,23 +25,44 @@ struct LogSum {
 #pragma unroll
     for (int k = 0; k < N; ++k) sums[k % 2] += exp_of(x[k] - from);
     sum += sums[0] + sums[1];
+    if constexpr (kOptions) {
+      W plain = x[0];
+#pragma unroll
+      for (int k = 1; k < N; ++k) plain += x[k];
+      logits += plain;
+    }
   }
   __device__ void add(const LogSum& other) {
     const W mine = highest;
     highest = ::max(mine, other.highest);
     // Which product is rounded by itself is said here, not left to each kernel's compilation.
     sum = ::fma(sum, exp_of(mine - shift()), product(other.sum, exp_of(other.highest - shift())));
+    if constexpr (kOptions) logits += other.logits;
   }
   // Below a row of nothing but -inf there is no highest to take away.
   __device__ W shift() const { return highest == -INFINITY ? W{0} : highest; }
 
   __device__ W lse() const { return highest + ::log(sum); }
-  __device__ W loss(W logit) const { return (highest - logit) + ::log(sum); }
+  // Of a row that counts, by the logit of its target.
+  __device__ W loss(W logit, const RowOptions<W>& options) const {
+    if constexpr (!kOptions) {
+      return (highest - logit) + ::log(sum);
+    } else {
+      const W missed = (highest - options.capped(logit)) + ::log(sum), all = lse();
+      const W smooth = options.smoothing > 0
+                           ? ::fma(options.smoothing, all, -product(options.share, logits))
+                           : W{0};
+      const W square = product(options.z, product(all, all));
+      return ::fma(1 - options.smoothing, missed, smooth) + square;
+    }
+  }
 
   __device__ void add_warp() {
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) {
-      add(LogSum{__shfl_xor_sync(~0u, highest, lanes), __shfl_xor_sync(~0u, sum, lanes)});
+      LogSum other{__shfl_xor_sync(~0u, highest, lanes), __shfl_xor_sync(~0u, sum, lanes)};
+      if constexpr (kOptions) other.logits = __shfl_xor_sync(~0u, logits, lanes);
+      add(other);
     }
   }
 };
@@ -65,10 +83,11 @@ __device__ Pack<T> load_pack(const T* from) {
 
 // One thread's share. Which thread takes which classes depends on their number alone, not on where
 // the row begins: a row gives the same bits wherever a plan or a split of the batch lays it.
-template <bool kAligned, class T, class W = typename Wide<T>::type>
-__device__ LogSum<W> log_sum(const T* row, int size, KeptPacks kept) {
+template <bool kAligned, bool kOptions, class T, class W = typename Wide<T>::type>
+__device__ LogSum<W, kOptions> log_sum(const T* row, int size, const RowOptions<W>& options,
+                                       KeptPacks kept) {
   const int step = blockDim.x, packs = size / kPackSize<T>;
-  LogSum<W> total;
+  LogSum<W, kOptions> total;
   // The next packs are on their way while these are added.
   Pack<T> loaded[kPacksAtOnce], next[kPacksAtOnce];
   const auto load = [&](int i, Pack<T>(&to)[kPacksAtOnce]) {
@@ -87,31 +106,45 @@ __device__ LogSum<W> log_sum(const T* row, int size, KeptPacks kept) {
       if (kAligned && i + p * step < kept.count) kept.at[i + p * step] = loaded[p].bits;
       W x[kPackSize<T>];
       loaded[p].widen_to(x);
+      if constexpr (kOptions) {
+#pragma unroll
+        for (int k = 0; k < kPackSize<T>; ++k) x[k] = options.capped(x[k]);
+      }
       total.add(x);
     }
 #pragma unroll
     for (int p = 0; p < kPacksAtOnce; ++p) loaded[p] = next[p];
   }
-  for (int i = packs * kPackSize<T> + threadIdx.x; i < size; i += step) total.add({widen(row[i])});
+  for (int i = packs * kPackSize<T> + threadIdx.x; i < size; i += step) {
+    const W x = widen(row[i]);
+    total.add({kOptions ? options.capped(x) : x});
+  }
   return total;
 }
 
 // All shares of the threads' row, in its first thread; the others have no use for what they get.
-template <class T, class W = typename Wide<T>::type>
-__device__ LogSum<W> row_log_sum(const T* row, int size, KeptPacks kept = {}) {
+template <bool kOptions, class T, class W = typename Wide<T>::type>
+__device__ LogSum<W, kOptions> row_log_sum(const T* row, int size, const RowOptions<W>& options,
+                                           KeptPacks kept = {}) {
   const bool aligned = reinterpret_cast<uintptr_t>(row) % 16 == 0;
-  LogSum<W> total = aligned ? log_sum<true>(row, size, kept) : log_sum<false>(row, size, {});
+  LogSum<W, kOptions> total = aligned ? log_sum<true, kOptions>(row, size, options, kept)
+                                      : log_sum<false, kOptions>(row, size, options, {});
   total.add_warp();
   if (blockDim.x == 32) return total;  // rows that share a block are a warp each
   __shared__ W highest_of[kMostRowThreads / 32], sum_of[kMostRowThreads / 32];
+  __shared__ W logits_of[kOptions ? kMostRowThreads / 32 : 1];
   if (threadIdx.x % 32 == 0) {
     highest_of[threadIdx.x / 32] = total.highest;
     sum_of[threadIdx.x / 32] = total.sum;
+    if constexpr (kOptions) logits_of[threadIdx.x / 32] = total.logits;
   }
   __syncthreads();
   if (threadIdx.x >= 32) return total;
   total = {};
-  if (threadIdx.x < blockDim.x / 32) total = {highest_of[threadIdx.x], sum_of[threadIdx.x]};
+  if (threadIdx.x < blockDim.x / 32) {
+    total = {highest_of[threadIdx.x], sum_of[threadIdx.x]};
+    if constexpr (kOptions) total.logits = logits_of[threadIdx.x];
+  }
   total.add_warp();
   return total;
 }

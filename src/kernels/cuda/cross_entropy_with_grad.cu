@@ -26,10 +26,11 @@ __device__ W from_first_thread(W x) {
   return first;
 }
 
-template <class T, class W = typename Wide<T>::type>
+template <class T, bool kOptions, class W = typename Wide<T>::type>
 __global__ void __launch_bounds__(kMostRowThreads)
-    row_losses_and_gradients(LogitRows rows, const T* logits, const int32_t* targets, Floats dsum,
-                             W* losses, T* out, int most_kept) {
+    row_losses_and_gradients(LogitRows rows, RowOptions<W> options, const T* logits,
+                             const int32_t* targets, Floats dsum, W* losses, T* out,
+                             int most_kept) {
   // Rows that share a block are a warp each, so none is waited for below.
   const int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (r >= rows.count) return;
@@ -41,11 +42,12 @@ __global__ void __launch_bounds__(kMostRowThreads)
   extern __shared__ uint4 room[];
   const bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0;
   const KeptPacks kept{.at = room, .count = aligned ? ::min(most_kept, size / kPackSize<T>) : 0};
-  const LogSum<W> total = row_log_sum(x, size, kept);
-  if (threadIdx.x == 0) losses[r] = total.loss(widen(x[target]));
-  const RowGradient<W> gradient{.lse = from_first_thread(total.lse()),
-                                .scale = load_float<W>(dsum.data, dsum.dtype, 0),
-                                .target = target};
+  const auto total = row_log_sum<kOptions>(x, size, options, kept);
+  if (threadIdx.x == 0) losses[r] = total.loss(widen(x[target]), options);
+  const RowGradient<W, kOptions> gradient{.lse = from_first_thread(total.lse()),
+                                          .scale = load_float<W>(dsum.data, dsum.dtype, 0),
+                                          .target = target,
+                                          .options = options};
   write_row<true>(gradient, x, y, size, kept);
 }
 
@@ -65,6 +67,7 @@ template <class T>
 Launch prepare(const KernelCall& k, const Pointers& at) {
   using W = typename Wide<T>::type;
   const LogitRows rows(k);
+  const RowOptions<W> options(k);
   const auto* logits = static_cast<const T*>(at.in[0]);
   const auto* targets = static_cast<const int32_t*>(at.in[1]);
   const Floats dsum{at.in[2], k.call.inputs[2].dtype};
@@ -74,7 +77,8 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const Tiles tiles = row_blocks(rows, kPackSize<T>);
   const cudaStream_t stream = as_stream(at.stream);
   // Rows that share a block are short: the caches have them.
-  const auto kernel = row_losses_and_gradients<T>;
+  const auto kernel =
+      options.any ? row_losses_and_gradients<T, true> : row_losses_and_gradients<T, false>;
   int kept = 0;
   if (tiles.block.y == 1) {
     const int64_t packs = rows.classes / kPackSize<T>, alone = shared_bytes(1);
@@ -90,8 +94,8 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   }
   return [=] {
     if (rows.count > 0) {
-      kernel<<<tiles.grid, tiles.block, kept * 16, stream>>>(rows, logits, targets, dsum, losses,
-                                                             out, kept);
+      kernel<<<tiles.grid, tiles.block, kept * 16, stream>>>(rows, options, logits, targets, dsum,
+                                                             losses, out, kept);
     }
     add_losses(rows, targets, losses, sum, count, stream);
     check_launch("cross_entropy_with_grad");
