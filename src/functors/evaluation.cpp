@@ -1,7 +1,9 @@
 #include "functors/evaluation.h"
 
+#include <algorithm>
+
 #include "base/error.h"
-#include "ops/op_def.h"
+#include "ops/cross_entropy.h"
 
 namespace adjoint {
 
@@ -29,13 +31,14 @@ Scheme without_randomness(const Scheme& forward) {
 
 Scheme logits_of(const Scheme& forward) {
   Scheme result = forward;
-  result.outputs.clear();
-  for (const Morphism& m : forward.morphisms) {
-    if (op_named(m.op).loss) result.outputs.push_back(m.inputs[0]);
+  const auto loss = std::find_if(forward.morphisms.begin(), forward.morphisms.end(),
+                                 [](const Morphism& m) { return op_named(m.op).loss; });
+  if (loss == forward.morphisms.end()) {
+    fail("a model to sample from has a cross_entropy, this one has none");
   }
-  if (result.outputs.size() != 1) {
-    fail("a model to sample from has one cross_entropy, this one has ", result.outputs.size());
-  }
+  Builder b(result);
+  b.at({loss->source.path + ".logits"}, Phase::kForward, Role::kActivation);
+  result.outputs = {softmax_operand(b, *loss)};
   return without_dead(std::move(result));
 }
 

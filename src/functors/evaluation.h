@@ -8,7 +8,8 @@ namespace adjoint {
 // of their first operand, and calls that draw random numbers beside their work draw none.
 Scheme without_randomness(const Scheme& forward);
 
-// The forward scheme without its loss, its output the logits that the loss reads.
+// The forward scheme without its loss, its output what the loss takes the softmax of: the logits,
+// soft-capped where the loss caps them. Of several losses the first one's.
 Scheme logits_of(const Scheme& forward);
 
 }  // namespace adjoint

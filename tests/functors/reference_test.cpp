@@ -184,6 +184,36 @@ TEST(LogitsOf, EndsBeforeTheLoss) {
   EXPECT_EQ(names(s, s.inputs), names(whole, whole.inputs)) << "a run binds the same inputs";
 }
 
+// What is sampled from is what the loss takes the softmax of.
+TEST(LogitsOf, AreCappedAsTheLossCapsThem) {
+  const Scheme s = logits_of(parse_scheme(R"(scheme:
+  input %0 x: f32[n=1, v=3]
+  input %1 t: i32[n=1]
+  %2 loss: f32[] metric, %3 loss.count: f32[] metric, %4 loss.lse: f32[n=1] = cross_entropy(%0, %1) {cap=2, ignore=-1, z=0.5} @loss
+  return %2, %3
+)"));
+  verify(s);
+  const Numbers got = run_scheme(s, {{-5, 0.5, 3}, {0}}, true)[0];
+  for (const auto& [i, x] : std::vector<std::pair<int, double>>{{0, -5}, {1, 0.5}, {2, 3}}) {
+    EXPECT_NEAR(got[i], 2 * std::tanh(x / 2), 1e-12);
+  }
+}
+
+TEST(LogitsOf, OfSeveralLossesTheFirst) {
+  const Scheme s = logits_of(parse_scheme(R"(scheme:
+  input %0 x: f32[n=1, v=3]
+  input %1 y: f32[n=1, v=5]
+  input %2 t: i32[n=1]
+  %3 loss: f32[] metric, %4 loss.count: f32[] metric, %5 loss.lse: f32[n=1] = cross_entropy(%0, %2) {ignore=-1} @loss
+  %6 other: f32[] metric, %7 other.count: f32[] metric, %8 other.lse: f32[n=1] = cross_entropy(%1, %2) {ignore=-1} @other
+  %9 sum: f32[] = add(%3, %6) @sum
+  return %9, %4
+)"));
+  verify(s);
+  EXPECT_EQ(s.outputs, std::vector<Value>{0});
+  EXPECT_THROW(logits_of(parse_scheme("scheme:\n  input %0 x: f32[n=1]\n  return %0\n")), Error);
+}
+
 TEST(WithoutRandomness, PassesTheFirstOperandOn) {
   const Scheme before = parse_scheme(R"(scheme:
   input %0 x: f32[n=4]
