@@ -1,17 +1,15 @@
 // Grammar, in the order of the functions below:
 //   document  = { "axes" settings | "numbers" settings | "preset" name ":" settings
 //               | "use" text | box }
-//   box       = name formal {"," formal} ":" newline { indented statement }
-//   formal    = name [dtype] [ "[" term {"," term} "]" ]
-//   statement = name {"," name} "=" value {"," value}
-// Terms and values are term.h's. A `use` has been replaced by the text that it names before a
-// document is parsed (models/library.h): of such a piece the boxes are taken, and those settings
-// that the text itself does not have.
+// Boxes are box_parser.h's, terms and values term.h's. A `use` has been replaced by the text that
+// it names before a document is parsed (models/library.h): of such a piece the boxes are taken, and
+// those settings that the text itself does not have.
 #include "scheme/document.h"
 
 #include <algorithm>
 
 #include "base/text.h"
+#include "scheme/box_parser.h"
 
 namespace adjoint {
 
@@ -94,64 +92,17 @@ class DocumentParser {
   }
 
   void box(Document& document) {
-    Box box;
-    box.at = in_.position();
-    box.name = in_.take_name("'axes', 'numbers', 'preset' or the name of a box");
+    Box box = boxes_.box("'axes', 'numbers', 'preset' or the name of a box");
     const bool is_left_out = box.at.file && box.name == "model";
     if (!is_left_out && document.box(box.name)) {
       in_.fail_at(box.at, "box '" + box.name + "' is written twice");
     }
-    do {
-      box.formals.push_back(formal());
-    } while (in_.accept(","));
-    in_.expect(":", "after the head of a box");
-    in_.expect_line_end();
-    for (in_.skip_blank_lines(); !in_.at_end() && in_.position().column > 1;
-         in_.skip_blank_lines()) {
-      box.body.push_back(statement());
-    }
-    if (box.body.empty()) in_.fail_at(box.at, "box '" + box.name + "' has no statement");
     if (!is_left_out) document.boxes.push_back(std::move(box));
-  }
-
-  Formal formal() {
-    Formal formal;
-    in_.skip_blank();
-    formal.at = in_.position();
-    formal.name = in_.take_name("the name of an object");
-    if (in_.at_name()) {
-      const Position at = in_.position();
-      const std::string word = in_.take_name("a dtype");
-      formal.dtype = dtype_named(word);
-      if (!formal.dtype) in_.fail_at(at, "wanted a dtype or '[', found '" + word + "'");
-    }
-    if (in_.accept("[")) {
-      in_.open_bracket();
-      do {
-        formal.axes.push_back(terms_.whole_term());
-      } while (in_.accept(","));
-      in_.close_bracket();
-      in_.expect("]", "after the axes of an object");
-    }
-    return formal;
-  }
-
-  Statement statement() {
-    Statement statement;
-    statement.at = in_.position();
-    do {
-      statement.names.push_back(in_.take_name("the name of a result"));
-    } while (in_.accept(","));
-    in_.expect("=", "after the names of the results");
-    do {
-      statement.values.push_back(terms_.whole_value());
-    } while (in_.accept(","));
-    in_.expect_line_end();
-    return statement;
   }
 
   Cursor in_;
   TermParser terms_{in_};
+  BoxParser boxes_{in_};
 };
 
 std::string print_settings(const std::vector<Setting>& settings) {
