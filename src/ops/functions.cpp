@@ -118,6 +118,22 @@ FUNCTION(sin, "the sine", sin(x), one_operand_samples);
 FUNCTION(abs, "the absolute value", max(x, -x), one_operand_samples);
 #undef FUNCTION
 
+extern const OpDef op_sign = {
+    .name = "sign",
+    .summary = "1 where x > 0, -1 where x < 0, else 0",
+    .params = kOfOne,
+    .body =
+        [](const OpCall& call) {
+          return body_of_one(call, [](Expr x) {
+            const Expr zero = constant(*x.body, 0);
+            return less(zero, x) - less(x, zero);
+          });
+        },
+    .differentiable = false,
+    .samples = one_operand_samples,
+    .refused = no_operand_refusal,
+};
+
 extern const OpDef op_pow = {
     .name = "pow",
     .summary = "x to the power of a number; of negative x, whole powers up to 16",
