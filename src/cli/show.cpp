@@ -16,6 +16,7 @@ namespace {
 struct ShowFlags {
   ModelFlags model;
   std::optional<std::string> stack;
+  StepOptions options;
   bool text = false, step = false, diff = false;
 };
 
@@ -43,8 +44,8 @@ int show_stack(const Scheme& forward, const ShowFlags& flags) {
   // With a stack of nothing but defaults, what they do to the plain step is the news.
   const bool named = !print(stack).empty();
   Stack plain = named ? defaults_of(stack) : Stack{};
-  const Scheme before = build_step(forward, plain, {}).scheme;
-  const BuiltStep after = build_step(forward, stack, {});
+  const Scheme before = build_step(forward, plain, flags.options).scheme;
+  const BuiltStep after = build_step(forward, stack, flags.options);
   const std::string was = named ? "the step with the defaults only" : "the plain step";
   if (!flags.diff) {
     std::cout << fmt::format("# before: {}, {} morphisms\n{}\n", was, before.morphisms.size(),
@@ -70,7 +71,7 @@ int run(const ShowFlags& flags) {
   }
   const Scheme forward = bound_model(flags.model).forward();
   if (flags.stack) return show_stack(forward, flags);
-  std::cout << print(flags.step ? training_step(forward, {}) : forward);
+  std::cout << print(flags.step ? training_step(forward, flags.options) : forward);
   return kDone;
 }
 
@@ -83,6 +84,8 @@ void add_show(CLI::App& app, Action& action) {
   flags->model.add_to(*command);
   command->add_flag("--text", flags->text, "the model as it was written");
   command->add_flag("--step", flags->step, "the training step: gradients and updates too");
+  command->add_option("--optimizer", flags->options.optimizer, run_help("optimizer"))
+      ->capture_default_str();
   command->add_option("--stack", flags->stack,
                       "the step before and after these functors, with what they matched; '' shows "
                       "what the defaults do");

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "cli/command.h"
 #include "device/parallel.h"
-#include "ops/op_def.h"
 #include "run/machine.h"
 #include "train/config.h"
 #include "train/fit_budget.h"
@@ -38,8 +36,7 @@ BoundModel bound_model(const ModelFlags& flags) {
 void StepFlags::add_to(CLI::App& command) {
   model.add_to(command);
   command.add_option("--vocab", model.vocab, "tokens of the vocabulary; 0: the model's");
-  command.add_option("--optimizer", step.optimizer, join(optimizer_names(), ", "))
-      ->capture_default_str();
+  command.add_option("--optimizer", step.optimizer, run_help("optimizer"))->capture_default_str();
   command.add_option("--clip", step.clip, "0: no clipping, so each gradient dies in its update")
       ->capture_default_str();
   command.add_option("--stack", step.stack,

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/step_flags.h"
 #include "device/parallel.h"
 #include "laws/composition.h"
-#include "ops/op_def.h"
 #include "run/machine.h"
 #include "train/late_progress.h"
 #include "train/settings_text.h"
@@ -173,7 +173,7 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_flag("--full", flags->options.full, "at the model's real size");
   command->add_option("--batch", flags->options.sizes.batch, "samples per step; 0: a few");
   command->add_option("--context", flags->options.sizes.context, "tokens per sample; 0: a few");
-  command->add_option("--optimizer", flags->options.step.optimizer, join(optimizer_names(), ", "))
+  command->add_option("--optimizer", flags->options.step.optimizer, run_help("optimizer"))
       ->capture_default_str();
   command->add_option("--clip", flags->options.step.clip, "0: no clipping")->capture_default_str();
   command->add_option("--device", flags->device, "whose kernels are checked: cpu or cuda")

@@ -6,7 +6,7 @@
 
 #include "analysis/roles.h"
 #include "base/error.h"
-#include "base/text.h"
+#include "functors/optimizer_text.h"
 #include "functors/phases.h"
 #include "ops/builder.h"
 
@@ -14,25 +14,10 @@ namespace adjoint {
 
 namespace {
 
-// The op that updates parameters, by its name.
-const OpDef& rule_named(const std::string& name) {
-  const OpDef* op = find_op(name);
-  if (op && op->update) return *op;
-  const std::vector<std::string> names = optimizer_names();
-  fail("optimizer '", name, "' is not known (there are ", join(names, ", "), ")",
-       did_you_mean(name, names));
-}
-
-Attrs attrs_for(const UpdateRule& rule, const StepOptions& options, double decay) {
-  const std::map<std::string_view, double> numbers = {{"beta1", options.beta1},
-                                                      {"beta2", options.beta2},
-                                                      {"eps", options.eps},
-                                                      {"momentum", options.momentum}};
+Attrs attrs_for(const Optimizer& optimizer, double decay) {
   Attrs attrs = {{"decay", decay}};
-  for (const std::string_view name : rule.numbers) {
-    const auto number = numbers.find(name);
-    CHECK(number != numbers.end(), "an optimizer's number is an option: " + std::string(name));
-    attrs[std::string(name)] = number->second;
+  for (const std::string_view name : optimizer.op->update->numbers) {
+    attrs[std::string(name)] = optimizer.args.number(name);
   }
   return attrs;
 }
@@ -40,6 +25,7 @@ Attrs attrs_for(const UpdateRule& rule, const StepOptions& options, double decay
 }  // namespace
 
 Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options) {
+  const Optimizer named = find_optimizer(options.optimizer, options);
   const std::vector<ParameterKind> kinds = parameter_kinds(with_gradients);
   Scheme step = with_gradients;
   const Value sum = step.outputs[0], count = step.outputs[1];
@@ -119,46 +105,69 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
     at("rate", Role::kMetric, "times." + shortest(by));
     return rates[by] = builder.emit("scale", {rate}, {{"by", by}, {"plus", 0.0}});
   };
-  const auto state = [&](const std::string& path, const OpDef& op, std::string_view facet,
-                         Type type) {
+  const auto state = [&](const std::string& path, const std::string& optimizer,
+                         std::string_view facet, Type type) {
     return step.add_input({.type = std::move(type),
-                           .source = {path, std::string(op.name) + "." + std::string(facet)},
+                           .source = {path, optimizer + "." + std::string(facet)},
                            .role = Role::kState,
                            .init = Init{}});
   };
-  std::map<const OpDef*, Value> steps;  // that each optimizer has taken
-  const auto steps_taken = [&](const OpDef& op) {
-    const auto found = steps.find(&op);
+  std::map<std::string, Value> steps;  // that each optimizer has taken
+  const auto steps_taken = [&](const std::string& optimizer) {
+    const auto found = steps.find(optimizer);
     if (found != steps.end()) return found->second;
-    const Value before = state("optimizer", op, "steps", {Dtype::kF32, {}});
-    at("optimizer", Role::kState, std::string(op.name) + ".steps");
+    const Value before = state("optimizer", optimizer, "steps", {Dtype::kF32, {}});
+    at("optimizer", Role::kState, optimizer + ".steps");
     const Value after = builder.emit("add", {before, ok});
     step.carries.push_back({before, after});
-    return steps[&op] = after;
+    return steps[optimizer] = after;
   };
+  std::optional<Roles> roles;  // only a text asks for them
   for (size_t i = 0; i < trained.size(); ++i) {
     const Value p = trained[i];
     const std::string path = step[p].source.path;
     const Type type = step[p].type;
-    const Training own = training_of(i);
-    const OpDef& op = rule_named(own.optimizer.empty() ? options.optimizer : own.optimizer);
-    const UpdateRule& rule = *op.update;
+    const Training said = training_of(i);
+    const ParameterIs is = [&](std::string_view word) {
+      if (!roles) roles.emplace(with_gradients);
+      return roles->is(p, word) || roles->is_of(p, word);
+    };
+    const Optimizer wanted =
+        said.optimizer.empty() ? named : find_optimizer(said.optimizer, options);
+    const Optimizer own = optimizer_for(wanted, type, is, options);
+    const bool decays = kinds[p] != ParameterKind::kVector;
+    const double decay = said.decay.value_or(decays ? options.weight_decay : 0);
+    const Value own_rate = rate_times(said.rate.value_or(1));
+    const Value own_factor = factors.at(said.clipped_as);
+    if (own.text) {
+      const Value ok_for_p = ok_for(i);
+      update_by_text(builder, own,
+                     {.parameter = p,
+                      .gradient = gradients[i],
+                      .rate = own_rate,
+                      .factor = own_factor,
+                      .ok = ok_for_p,
+                      .decay = decay,
+                      .is = is,
+                      .steps = [&] { return steps_taken(own.name); }});
+      continue;
+    }
+    const UpdateRule& rule = *own.op->update;
     std::optional<Value> count_of_steps;
-    if (rule.counts_steps) count_of_steps = steps_taken(op);
+    if (rule.counts_steps) count_of_steps = steps_taken(own.name);
     std::vector<Value> operands = {p, gradients[i]};
-    for (const std::string_view s : rule.states) operands.push_back(state(path, op, s, type));
+    for (const std::string_view s : rule.states) {
+      operands.push_back(state(path, own.name, s, type));
+    }
     const std::vector<Value> carried_in = [&] {
       std::vector<Value> in = {p};
       in.insert(in.end(), operands.begin() + 2, operands.end());
       return in;
     }();
-    operands.insert(operands.end(),
-                    {rate_times(own.rate.value_or(1)), factors.at(own.clipped_as), ok_for(i)});
+    operands.insert(operands.end(), {own_rate, own_factor, ok_for(i)});
     if (count_of_steps) operands.push_back(*count_of_steps);
     at(path, Role::kState);
-    const bool decays = kinds[p] != ParameterKind::kVector;
-    const double decay = own.decay.value_or(decays ? options.weight_decay : 0);
-    const auto updated = builder.emit_all(op.name, operands, attrs_for(rule, options, decay));
+    const auto updated = builder.emit_all(own.op->name, operands, attrs_for(own, decay));
     for (size_t k = 0; k < updated.size(); ++k) {
       step[updated[k]].source = step[carried_in[k]].source;
       step[updated[k]].role = step[carried_in[k]].role;

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "functors/step_options.h"
-#include "ops/op_def.h"
+#include "base/text.h"
+#include "functors/optimizer_text.h"
 #include "train/fit_budget.h"
 #include "train/option.h"
 
@@ -57,8 +57,10 @@ struct TrainConfig : OptionFields {
   // ---- the step
 
   StepOptions step = {
-      .optimizer = one_of("optimizer", kUsualStep.optimizer, optimizer_names(),
-                          "who updates the parameters"),
+      .optimizer = text("optimizer", kUsualStep.optimizer,
+                        "who updates the parameters: " + join(known_optimizers(), ", ") +
+                            ", with numbers of its own as in \"lion(beta1=0.95)\", or a file "
+                            "that ends in .optimizer"),
       .beta1 = number("beta1", kUsualStep.beta1, {0, 0.999999}, "AdamW's first moment"),
       .beta2 = number("beta2", kUsualStep.beta2, {0, 0.999999}, "AdamW's second moment"),
       // Without it a parameter whose gradient is 0 would become 0/0, and squares of gradients below

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "functors/optimizer_text.h"
 #include "functors/stack.h"
 #include "train/save.h"
 
@@ -22,6 +23,12 @@ json saved_layer(const SavePaths& paths) {
     options["stack"] =
         with_functor_files(options["stack"].get<std::string>(),
                            [&](const std::string& file) { return (paths.folder / file).string(); });
+  }
+  // So it does with an optimizer of the user's own.
+  if (options.contains("optimizer") && options["optimizer"].is_string()) {
+    options["optimizer"] = with_optimizer_file(
+        options["optimizer"].get<std::string>(),
+        [&](const std::string& file) { return (paths.folder / file).string(); });
   }
   return options;
 }

@@ -34,6 +34,7 @@ struct SavePaths {
   std::filesystem::path text() const { return folder / "model.scheme"; }
   std::filesystem::path tokenizer() const { return folder / "tokenizer.json"; }
   std::filesystem::path metrics() const { return folder / "metrics.jsonl"; }
+  std::filesystem::path rule() const { return folder / "run.optimizer"; }
   std::filesystem::path functors() const { return folder / "functors"; }
   std::filesystem::path products() const { return folder / "products.json"; }
   std::filesystem::path lock() const { return folder / ".lock"; }

@@ -166,6 +166,10 @@ Trainer::Trainer(ResolvedConfig resolved)
   }
   const Stack stack = parse_stack(config_.step.stack);
   saved_stack_ = localized_stack(config_.step.stack, functor_texts_);
+  saved_optimizer_ = with_optimizer_file(config_.step.optimizer, [&](const std::string& file) {
+    optimizer_text_ = read_file(file);
+    return paths_.rule().filename().string();
+  });
   const Scheme step = build_step(forward, stack, config_.step).scheme;
   const Plan plan = make_plan(step, planned);
   const Scheme evaluation = evaluation_scheme(forward, stack, config_.step);
@@ -265,6 +269,7 @@ void Trainer::begin_folder() {
   settings["options"]["data"] = fs::absolute(config_.data).string();
   if (!config_.init.empty()) settings["options"]["init"] = fs::absolute(config_.init).string();
   settings["options"]["stack"] = saved_stack_;
+  settings["options"]["optimizer"] = saved_optimizer_;
   if (asked_stack_) settings["asked_stack"] = *asked_stack_;
   settings["options"]["fit"] = settings["options"]["profile"] = "";  // the stack is --fit's answer
   settings["options"]["context"] = model_->context();
@@ -285,6 +290,7 @@ void Trainer::begin_folder() {
   if (!functor_texts_.empty()) fs::create_directories(paths_.functors());
   for (const auto& [name, own] : functor_texts_)
     write_file_atomically(paths_.functors() / name, own);
+  if (!optimizer_text_.empty()) write_file_atomically(paths_.rule(), optimizer_text_);
   write_file_atomically(paths_.run(), text);
 }
 

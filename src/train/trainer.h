@@ -61,7 +61,8 @@ class Trainer {
   std::unique_ptr<FolderLock> lock_;
   std::string model_print_, data_print_;
   std::optional<std::string> asked_stack_;            // before --fit chose
-  std::string saved_stack_;                           // as the run's folder keeps it
+  std::string saved_stack_, saved_optimizer_;         // as the run's folder keeps them
+  std::string optimizer_text_;                        // "": it is one of ours
   std::map<std::string, std::string> functor_texts_;  // its own functors, by file in the folder
   std::unique_ptr<Tokenizer> tokenizer_;
   Corpus corpus_;

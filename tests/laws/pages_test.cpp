@@ -7,9 +7,11 @@
 
 #include "base/file.h"
 #include "base/temp_folder.h"
+#include "device/parallel.h"
 #include "laws/verify.h"
 #include "models/test_models.h"
 #include "run/parameters.h"
+#include "train/trainer.h"
 
 namespace adjoint {
 namespace {
@@ -74,7 +76,7 @@ TEST_P(Pages, WhatTheyShowIsRun) {
     const Scheme forward =
         elaborate(parse_document(text, file), file, {.settings = {{"batch", 2}}});
     const Scheme step = training_step(forward, {});
-    Run run(step, make_plan(step, {.threads = 1}), {.poison = true});
+    adjoint::Run run(step, make_plan(step, {.threads = num_threads()}), {.poison = true});
     initialize(run, 3);
     run.set_number(input_named(step, "rate"), 1e-3);
     write_batch(run, 1);
