@@ -1,5 +1,5 @@
 // What the pages about the notations show is run: every block of docs/notation.md and of the
-// tutorial is a model that takes a step, or a functor that keeps its law.
+// tutorial is a model that takes a step, or a functor or an optimizer under which laws hold.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,6 +84,17 @@ TEST_P(Pages, WhatTheyShowIsRun) {
     const double loss = run.values(step.outputs[0])[0];
     EXPECT_TRUE(std::isfinite(loss)) << text;
     EXPECT_GT(loss, 0) << text;
+    return;
+  }
+  if (block.kind == "optimizer") {
+    const TempFolder folder;
+    const std::string path = (folder / "shown.optimizer").string();
+    write_file_atomically(path, block.text);
+    VerifyOptions options{.seeds = 1};
+    options.step.optimizer = path;
+    const Report report =
+        verify_model(find_model(test_model_file("hybrid")), parse_stack("accumulate(2)"), options);
+    EXPECT_TRUE(report.ok) << report.reason;
     return;
   }
   ASSERT_EQ(block.kind, "functor") << "a block of a kind that nothing runs";
