@@ -56,8 +56,8 @@ int run(const TrainFlags& flags) {
         "{}: {} parameters; {} tokens to train on, {} to validate, {} in the vocabulary\n"
         "batch {} x {} tokens, {} threads, memory {} (predicted){}\n",
         trainer.model().name(), with_commas(num_parameters(step)),
-        with_commas(static_cast<int64_t>(trainer.corpus().train.size())),
-        with_commas(static_cast<int64_t>(trainer.corpus().validation.size())),
+        with_commas(trainer.corpus().size(Split::kTrain)),
+        with_commas(trainer.corpus().size(Split::kValidation)),
         with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),
         num_threads(), human(trainer.run().plan().arena),
         copied.count > 0 ? ", and " + human(copied) + " to copy what a save writes" : "");

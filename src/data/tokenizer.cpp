@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <unordered_map>
 #include <utility>
 
@@ -217,6 +219,41 @@ class WordTokenizer : public Tokenizer {
   std::unordered_map<std::string_view, int32_t> token_of_;  // views of vocab_
 };
 
+class IdsTokenizer : public Tokenizer {
+ public:
+  explicit IdsTokenizer(int64_t size) : size_(size) {}
+  std::string kind() const override { return "ids"; }
+  int64_t vocab_size() const override { return size_; }
+  std::optional<int64_t> vocab_of_model() const override { return std::nullopt; }
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int32_t> tokens;
+    std::istringstream words{std::string(text)};
+    for (std::string word; words >> word;) {
+      int32_t id = -1;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+      if (error != std::errc() || end != word.data() + word.size() || id < 0 || id >= size_) {
+        fail("this model was trained on ids without a tokenizer: wanted ids from 0 to ", size_ - 1,
+             " with blanks between them, found '", word, "'");
+      }
+      tokens.push_back(id);
+    }
+    return tokens;
+  }
+  // With a blank before each, so that it can follow other ids.
+  std::string decode(std::span<const int32_t> tokens) const override {
+    std::string text;
+    for (const int32_t token : tokens) {
+      if (token < 0 || token >= size_) fail("token ", token, " is not an id below ", size_);
+      text += fmt::format(" {}", token);
+    }
+    return text;
+  }
+  json to_json() const override { return {{"kind", "ids"}, {"size", size_}}; }
+
+ private:
+  int64_t size_;
+};
+
 [[noreturn]] void fail_unknown_kind(const std::string& kind) {
   const std::vector<std::string> kinds = {"byte", "char", "word"};
   fail("there is no tokenizer '", kind, "', only ", join(kinds, ", "), did_you_mean(kind, kinds));
@@ -227,6 +264,14 @@ std::unique_ptr<Tokenizer> from_json(const json& parsed) {
   const auto kind = parsed.find("kind");
   if (kind == parsed.end() || !kind->is_string()) fail("it does not say its \"kind\"");
   if (*kind == "byte") return std::make_unique<ByteTokenizer>();
+  if (*kind == "ids") {
+    const auto size = parsed.find("size");
+    if (size == parsed.end() || !size->is_number_unsigned() || size->get<uint64_t>() > INT32_MAX ||
+        size->get<uint64_t>() < 1) {
+      fail("its \"size\" is not a whole number from 1 to 2^31 - 1");
+    }
+    return make_ids_tokenizer(size->get<int64_t>());
+  }
   if (*kind != "char" && *kind != "word") fail_unknown_kind(*kind);
 
   const auto vocab = parsed.find("vocab");
@@ -247,6 +292,10 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view kind, std::string_vie
   if (kind != "char" && kind != "word") fail_unknown_kind(std::string(kind));
   if (text.empty()) fail("the text is empty, so there is no ", kind, " vocabulary to learn");
   return kind == "char" ? CharTokenizer::learn(text) : WordTokenizer::learn(text, max_vocab);
+}
+
+std::unique_ptr<Tokenizer> make_ids_tokenizer(int64_t vocab_size) {
+  return std::make_unique<IdsTokenizer>(vocab_size);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file) {

@@ -2,12 +2,14 @@
 //   byte  256 tokens, takes anything
 //   char  one token per distinct Unicode code point
 //   word  one token per frequent word or mark; the rest becomes <unk>
-// decode(encode(text)) == text, except where a word tokenizer wrote <unk>.
+//   ids   none of these: the data were tokens already, and a text is their ids with blanks between
+// decode(encode(text)) == text, except where a word tokenizer wrote <unk>, and for blanks of ids.
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +26,10 @@ class Tokenizer {
 
   virtual std::string kind() const = 0;
   virtual int64_t vocab_size() const = 0;
+  // The vocabulary that a model is made for; none where the ids are the model's own.
+  virtual std::optional<int64_t> vocab_of_model() const { return vocab_size(); }
+  // The token that ends a document, if there is one.
+  virtual std::optional<int32_t> end_of_text() const { return std::nullopt; }
   // Throws an Error that says which symbol the vocabulary lacks, or where the text is not valid
   // UTF-8.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
@@ -41,6 +47,9 @@ inline constexpr int64_t kDefaultMaxWords = 8192;
 // limit.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view kind, std::string_view text,
                                           int64_t max_vocab = kDefaultMaxWords);
+
+// Of a model that is trained on ids below this.
+std::unique_ptr<Tokenizer> make_ids_tokenizer(int64_t vocab_size);
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file);
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& file);

@@ -245,39 +245,6 @@ void Tracer::note_choice(Value out) {
   next += size;
 }
 
-InputRanges input_ranges(const Scheme& forward) {
-  // Per object: the inputs that it is made from without floating-point arithmetic.
-  std::vector<std::set<Value>> from(forward.objects.size());
-  for (const Value in : forward.inputs) {
-    if (forward[in].role == Role::kInput) from[in] = {in};
-  }
-  std::map<Value, InputRange> ranges;
-  const auto bound = [&](Value ids, int64_t below, std::optional<int64_t> ignored) {
-    for (const Value in : from[ids]) {
-      const auto [found, fresh] = ranges.emplace(in, InputRange{below, ignored});
-      if (fresh) continue;
-      found->second.below = std::min(found->second.below, below);
-      // An input that a table is indexed by must hold valid ids everywhere.
-      if (!ignored) found->second.ignored.reset();
-    }
-  };
-  for (const Morphism& m : forward.morphisms) {
-    const OpDef& op = op_named(m.op);
-    if (op.table >= 0) bound(m.inputs[0], forward[m.inputs[op.table]].type.dim(0), std::nullopt);
-    if (op.loss) {
-      bound(m.inputs[op.targets], forward[m.inputs[0]].type.dim(-1),
-            ignored_target(call_of(forward, m)));
-    }
-    for (const Value out : m.outputs) {
-      if (is_float(forward[out].type.dtype)) continue;
-      for (const Value in : m.inputs) from[out].insert(from[in].begin(), from[in].end());
-    }
-  }
-  InputRanges by_path;
-  for (const auto& [in, range] : ranges) by_path[forward[in].source.path] = range;
-  return by_path;
-}
-
 std::string to_string(const TensorKey& key) {
   switch (key.kind) {
     case TensorKey::Kind::kMetric:

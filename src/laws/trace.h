@@ -7,21 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "analysis/input_ranges.h"
 #include "run/initial_values.h"
 #include "run/run.h"
 
 namespace adjoint {
 
 using Numbers = std::vector<double>;
-
-// The values that a model's integer inputs may have, derived from their readers: ids below the rows
-// of every table and the width of every loss; targets may also be the id that the loss ignores.
-struct InputRange {
-  int64_t below = 2;
-  std::optional<int64_t> ignored = {};
-};
-using InputRanges = std::map<std::string, InputRange>;  // by path
-InputRanges input_ranges(const Scheme& forward);
 
 // Identifies a tensor of a trace by kind, source and step. State is read after the last step.
 struct TensorKey {

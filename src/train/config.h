@@ -23,7 +23,10 @@ struct TrainConfig : OptionFields {
   std::string model =
       text("model", "char", "a preset (char, ref, gpt2, llama3.2-1b, ...) or a .scheme file",
            {.makes_model = true});
-  std::string data = text("data", "", "a text file to train on");
+  std::string data = text(
+      "data", "",
+      "a text to train on, or a .safetensors file of fields with one entry per token: tokens "
+      "[n], and by name whatever else the model's inputs are (targets [n], teacher [n, vocab])");
   std::string tokenizer = one_of("tokenizer", "char", {"byte", "char", "word"},
                                  "how the text becomes tokens", {.makes_model = true});
   std::string out = text("out", "", "the folder to save to (default: runs/MODEL)");

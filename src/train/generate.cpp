@@ -13,8 +13,9 @@
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
 #include "scheme/elements.h"
+#include "train/fed_inputs.h"
+#include "train/resolve_config.h"
 #include "train/save.h"
-#include "train/trainer.h"
 
 namespace adjoint {
 
@@ -73,11 +74,11 @@ Generator::Generator(const std::filesystem::path& folder, const PlanOptions& opt
   }
   auto [config, text, data, given] = saved_config(folder);
   tokenizer_ = load_tokenizer(paths.tokenizer());
-  model_ =
-      std::make_unique<BoundModel>(std::move(text), ModelSizes{.batch = 1,
-                                                               .context = config.context,
-                                                               .vocab = tokenizer_->vocab_size(),
-                                                               .settings = config.settings});
+  model_ = std::make_unique<BoundModel>(std::move(text),
+                                        ModelSizes{.batch = 1,
+                                                   .context = config.context,
+                                                   .vocab = tokenizer_->vocab_of_model(),
+                                                   .settings = config.settings});
   config.step.target = options.target;
   const Scheme scheme =
       evaluation_scheme(logits_of(model_->forward()), parse_stack(config.step.stack), config.step);
@@ -102,6 +103,11 @@ std::string Generator::generate(const std::string& prompt, const SampleOptions& 
     const int64_t have = std::min<int64_t>(context, static_cast<int64_t>(tokens.size()));
     std::vector<int32_t> window(tokens.end() - have, tokens.end());
     window.resize(context);
+    // What else a model is fed is the data's, and nothing here: no segment but the first, no
+    // teacher.
+    for (const Value in : s.inputs) {
+      if (s[in].role == Role::kInput && in != input) run_->clear(in);
+    }
     run_->write(input, window.data());
     run_->step();
     // The model may have more rows than the tokenizer has tokens.

@@ -372,10 +372,11 @@ MergeResult merge_run(const fs::path& run, const fs::path& out) {
   check_unheld(to);
   const ResolvedConfig resolved = saved_config(run);
   const TrainConfig& config = resolved.config;
-  const BoundModel model(resolved.text, {.batch = 1,
-                                         .context = config.context,
-                                         .vocab = load_tokenizer(from.tokenizer())->vocab_size(),
-                                         .settings = config.settings});
+  const BoundModel model(resolved.text,
+                         {.batch = 1,
+                          .context = config.context,
+                          .vocab = load_tokenizer(from.tokenizer())->vocab_of_model(),
+                          .settings = config.settings});
   const Scheme forward = model.forward();
   const Stack stack = parse_stack(config.step.stack);
   const Scheme plain = without_randomness(forward);

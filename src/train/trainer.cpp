@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "analysis/input_ranges.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -15,6 +16,7 @@
 #include "ops/builder.h"
 #include "run/machine.h"
 #include "run/parameters.h"
+#include "run/random_steps.h"
 #include "train/late_progress.h"
 
 namespace adjoint {
@@ -24,19 +26,23 @@ using nlohmann::json;
 
 namespace {
 
+// Where the parameters come from, if they are not new: they were trained with that tokenizer's ids.
+std::optional<SavePaths> trained_before(const TrainConfig& config, const SavePaths& paths) {
+  if (config.resume) return paths;
+  if (!config.init.empty()) return SavePaths(config.init);
+  return std::nullopt;
+}
+
 std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePaths& paths,
                                          const std::string& text) {
-  // The parameters were trained with that tokenizer's ids.
-  if (config.resume || !config.init.empty()) {
-    const SavePaths from = config.resume ? paths : SavePaths(config.init);
-    auto tokenizer = load_tokenizer(from.tokenizer());
-    if (tokenizer->kind() != config.tokenizer) {
-      fail(from.folder.string(), ": this run has the tokenizer '", tokenizer->kind(), "', not '",
-           config.tokenizer, "'");
-    }
-    return tokenizer;
+  const auto from = trained_before(config, paths);
+  if (!from) return make_tokenizer(config.tokenizer, text, config.max_vocab);
+  auto tokenizer = load_tokenizer(from->tokenizer());
+  if (tokenizer->kind() != config.tokenizer) {
+    fail(from->folder.string(), ": this run has the tokenizer '", tokenizer->kind(), "', not '",
+         config.tokenizer, "'");
   }
-  return make_tokenizer(config.tokenizer, text, config.max_vocab);
+  return tokenizer;
 }
 
 // Removes the lines of steps after `step`, which the resumed run repeats.
@@ -66,7 +72,7 @@ std::string localized_stack(const std::string& stack, std::map<std::string, std:
   });
 }
 
-// Checks that the model's inputs are tokens and targets.
+// Checks that a text has what the model asks for.
 void check_takes_text(const Scheme& forward, const std::string& file) {
   for (const char* name : {"tokens", "targets"}) {
     const Value v = input_named(forward, name);
@@ -74,12 +80,6 @@ void check_takes_text(const Scheme& forward, const std::string& file) {
       fail(file,
            ": a model that is trained on text takes tokens[batch, seq] and targets[batch, seq]");
     }
-  }
-  for (const Value in : forward.inputs) {
-    const Object& object = forward[in];
-    const std::string& path = object.source.path;
-    if (object.role != Role::kInput || path == "tokens" || path == "targets") continue;
-    fail(file, ": '", path, "' is given by nobody: a text has tokens and targets only");
   }
 }
 
@@ -106,13 +106,6 @@ bool is_print_of(const std::string& print, const std::string& text) {
 
 }  // namespace
 
-Value input_named(const Scheme& scheme, std::string_view path) {
-  for (const Value in : scheme.inputs) {
-    if (scheme[in].source.path == path && scheme[in].source.facet.empty()) return in;
-  }
-  return -1;
-}
-
 Trainer::~Trainer() = default;
 
 Trainer::Trainer(ResolvedConfig resolved)
@@ -120,34 +113,35 @@ Trainer::Trainer(ResolvedConfig resolved)
   if (config_.data.empty()) fail("which text to train on? Say --data FILE");
   check_folder();
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
-  const std::string text = load_text(config_.data);
-  data_print_ = hash_text(hash_of(text));
-  if (config_.resume && !resolved.data_given && !is_print_of(resolved.data_print, text)) {
-    fail(config_.data,
-         ": this text has changed since the run began; say --data FILE to go on anyway");
+  const bool fields = holds_fields(config_.data);
+  const bool must_be_same = config_.resume && !resolved.data_given;
+  if (fields) {
+    read_fields(must_be_same ? resolved.data_print : "");
+  } else {
+    read_text(must_be_same ? std::optional(resolved.data_print) : std::nullopt);
   }
-  tokenizer_ = tokenizer_for(config_, paths_, text);
-  std::vector<int32_t> tokens;
-  try {
-    tokens = tokenizer_->encode(text);
-  } catch (const Error& e) {
-    fail(config_.data, ": ", e.what());
-  }
-  corpus_ = split_corpus(std::move(tokens), config_.val_fraction);
+  const std::optional<int64_t> vocab =
+      tokenizer_ ? tokenizer_->vocab_of_model() : std::optional<int64_t>();
   model_ = std::make_unique<BoundModel>(std::move(resolved.text),
                                         ModelSizes{.batch = config_.batch,
                                                    .context = config_.context,
-                                                   .vocab = tokenizer_->vocab_size(),
+                                                   .vocab = vocab,
                                                    .settings = config_.settings});
-  const int64_t context = model_->context();
-  batches_ =
-      std::make_unique<Batches>(corpus_.train, config_.batch, context, config_.seed, "train");
-  val_batches_ = std::make_unique<Batches>(corpus_.validation, config_.batch, context, config_.seed,
-                                           "validation");
-
   const Scheme forward = model_->forward();
-  check_takes_text(forward, model_->text().file);
-  check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
+  if (!fields) {
+    check_takes_text(forward, model_->text().file);
+    check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
+  }
+  if (!tokenizer_) tokenizer_ = make_ids_tokenizer(ids_below(forward));
+  const std::vector<FieldWish> wishes = wished_fields(forward, model_->text().file);
+  const auto batches_in = [&](Split split) {
+    return std::make_unique<Batches>(
+        batches_of(corpus_, wishes, split, config_.batch, model_->context(), config_.seed));
+  };
+  batches_ = batches_in(Split::kTrain);
+  val_batches_ = batches_in(Split::kValidation);
+  check_entries(corpus_, wishes, forward);
+  ignored_ = ignored_values(forward);
   model_print_ = fingerprint(without_randomness(model_->forward(1, model_->context())));
   DeviceSheet sheet = sheet_here(target_named(config_.device));
   if (!config_.workspace.empty()) sheet.workspace = workspace_of(config_.workspace);
@@ -208,6 +202,38 @@ Trainer::Trainer(ResolvedConfig resolved)
     if (!config_.init.empty()) load_base();
   }
   begin_folder();
+}
+
+void Trainer::read_text(const std::optional<std::string>& wanted_print) {
+  const std::string text = load_text(config_.data);
+  data_print_ = hash_text(hash_of(text));
+  if (wanted_print && !is_print_of(*wanted_print, text)) {
+    fail(config_.data,
+         ": this text has changed since the run began; say --data FILE to go on anyway");
+  }
+  tokenizer_ = tokenizer_for(config_, paths_, text);
+  std::vector<int32_t> tokens;
+  try {
+    tokens = tokenizer_->encode(text);
+  } catch (const Error& e) {
+    fail(config_.data, ": ", e.what());
+  }
+  corpus_ =
+      Corpus(config_.data, std::move(tokens), config_.val_fraction, tokenizer_->end_of_text());
+}
+
+// Ids come without a tokenizer. A run that goes on, or starts from another's parameters, keeps what
+// those were trained with, to sample by.
+void Trainer::read_fields(const std::string& wanted_print) {
+  corpus_ = Corpus(config_.data, config_.val_fraction);
+  data_print_ = hash_text(corpus_.hash());
+  if (!wanted_print.empty() && wanted_print != data_print_) {
+    fail(config_.data,
+         ": these data have changed since the run began; say --data FILE to go on anyway");
+  }
+  if (const auto from = trained_before(config_, paths_)) {
+    tokenizer_ = load_tokenizer(from->tokenizer());
+  }
 }
 
 // A resumed run holds the folder's lock from its first read. A new run takes the lock when it

@@ -9,6 +9,7 @@
 #include "data/corpus.h"
 #include "data/tokenizer.h"
 #include "train/bound_model.h"
+#include "train/fed_inputs.h"
 #include "train/resolve_config.h"
 #include "train/save.h"
 #include "train/schedule.h"
@@ -50,6 +51,9 @@ class Trainer {
  private:
   void fit_stack(const Scheme& forward);  // sets the config's stack
   void check_folder();
+  // The data, and the tokenizer where they have one; refused unless they are those of this print.
+  void read_text(const std::optional<std::string>& wanted_print);
+  void read_fields(const std::string& wanted_print);
   void take_lock();
   void check_unheld() const;
   void load_base();
@@ -68,6 +72,7 @@ class Trainer {
   Corpus corpus_;
   std::unique_ptr<BoundModel> model_;
   std::unique_ptr<Batches> batches_, val_batches_;
+  std::map<std::string, int64_t> ignored_;  // by input: the value of rows that count for nothing
   std::unique_ptr<Run> run_, eval_;
   Schedule schedule_;
   Bytes workspace_cap_ = kNoCap;  // saved with the run, because the bits of products depend on it
@@ -75,8 +80,5 @@ class Trainer {
   int64_t first_step_ = 0;
   Value rate_ = -1, counter_ = -1;
 };
-
-// Where a scheme's input of this path is; -1 when it has none.
-Value input_named(const Scheme& scheme, std::string_view path);
 
 }  // namespace adjoint

@@ -29,14 +29,6 @@ std::string shown(const std::optional<double>& loss) {
 }
 json json_of(const std::optional<double>& loss) { return loss ? json(*loss) : json(); }
 
-// The id that the loss does not count.
-int32_t ignored_id(const Scheme& forward) {
-  for (const Morphism& m : forward.morphisms) {
-    if (op_named(m.op).loss) return static_cast<int32_t>(ignored_target(call_of(forward, m)));
-  }
-  return -1;
-}
-
 }  // namespace
 
 void Trainer::set_control(int64_t step) {
@@ -49,13 +41,10 @@ void Trainer::set_control(int64_t step) {
 
 std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   const Scheme& s = eval_->scheme();
-  const Value tokens_in = input_named(s, "tokens"), targets_in = input_named(s, "targets");
-  const int64_t batch = config_.batch, context = model_->context();
-  std::vector<int32_t> tokens(batch * context), targets(batch * context);
+  Batch data(*val_batches_);
   double sum = 0, count = 0;
   const auto add = [&] {
-    eval_->write(tokens_in, tokens.data());
-    eval_->write(targets_in, targets.data());
+    feed(*eval_, *val_batches_, data);
     eval_->step();
     sum += eval_->number(s.outputs[0]);
     count += eval_->number(s.outputs[1]);
@@ -63,24 +52,26 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   if (config_.eval_batches > 0) {
     for (int64_t i = 0; i < config_.eval_batches; ++i) {
       if (stop) return std::nullopt;
-      val_batches_->fill(i, tokens.data(), targets.data());
+      val_batches_->fill(i, data.to);
       add();
     }
     return mean(sum, count);
   }
   // Once through, window by window; what does not fill a window is left out, and rows of the last
   // batch that have no window count for nothing.
-  const std::vector<int32_t>& all = corpus_.validation;
-  const int64_t windows = (static_cast<int64_t>(all.size()) - 1) / context;
-  const int32_t ignored = ignored_id(s);
+  const int64_t batch = config_.batch, context = model_->context();
+  const int64_t windows = (corpus_.size(Split::kValidation) - 1) / context;
   for (int64_t first = 0; first < windows; first += batch) {
     if (stop) return std::nullopt;
     for (int64_t row = 0; row < batch; ++row) {
       const int64_t window = std::min(first + row, windows - 1);
-      for (int64_t i = 0; i < context; ++i) {
-        tokens[row * context + i] = all[window * context + i];
-        targets[row * context + i] =
-            first + row < windows ? all[window * context + i + 1] : ignored;
+      val_batches_->fill_crop(window * context, row, data.to);
+      if (first + row < windows) continue;
+      for (size_t i = 0; i < data.to.size(); ++i) {
+        const auto ignored = ignored_.find(val_batches_->fields()[i].name);
+        if (ignored == ignored_.end()) continue;
+        auto* ids = static_cast<int32_t*>(data.to[i]);
+        std::fill_n(ids + row * context, context, static_cast<int32_t>(ignored->second));
       }
     }
     add();
@@ -90,7 +81,6 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const Scheme& s = run_->scheme();
-  const Value tokens = input_named(s, "tokens"), targets = input_named(s, "targets");
   const int64_t last =
       config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
   TrainResult result{.step = first_step_, .predicted = run_->plan().arena};
@@ -110,8 +100,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   for (int64_t step = first_step_; step < last && !stop; ++step) {
     saver.check();
     const Batch& batch = data.next();
-    run_->write(tokens, batch.tokens.data());
-    run_->write(targets, batch.targets.data());
+    feed(*run_, *batches_, batch);
     set_control(step);
     run_->step();
     result.step = step + 1;

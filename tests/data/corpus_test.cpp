@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "base/error_text.h"
 #include "base/file.h"
+#include "base/half.h"
 #include "base/temp_folder.h"
 
 namespace adjoint {
@@ -18,35 +20,189 @@ std::vector<int32_t> count_to(size_t n) {
   return tokens;
 }
 
+std::vector<int32_t> crop_of(const Field& field, int64_t start, int64_t count) {
+  std::vector<int32_t> ids(count * field.width);
+  copy_crop(field, start, count, ids.data());
+  return ids;
+}
+
+std::vector<int32_t> tokens_in(const Corpus& corpus, Split split) {
+  return crop_of(corpus.field({.name = "tokens"}, split), 0, corpus.size(split));
+}
+
 TEST(Corpus, TheFirstPartTrainsAndTheRestValidates) {
-  const Corpus corpus = split_corpus(count_to(10), 0.25);  // 7.5 rounds down
-  EXPECT_EQ(corpus.train, std::vector<int32_t>({0, 1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(corpus.validation, std::vector<int32_t>({7, 8, 9}));
+  const Corpus corpus("text", count_to(10), 0.25);  // 7.5 rounds down
+  EXPECT_EQ(tokens_in(corpus, Split::kTrain), std::vector<int32_t>({0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(tokens_in(corpus, Split::kValidation), std::vector<int32_t>({7, 8, 9}));
 }
 
 TEST(Corpus, SplitsTinyShakespeareAsNanoGptDoes) {
   // The sizes that nanoGPT's data/shakespeare_char/prepare.py states.
-  const Corpus corpus = split_corpus(count_to(1'115'394), 0.1);
-  EXPECT_EQ(corpus.train.size(), 1'003'854u);
-  EXPECT_EQ(corpus.validation.size(), 111'540u);
+  const Corpus corpus("text", count_to(1'115'394), 0.1);
+  EXPECT_EQ(corpus.size(Split::kTrain), 1'003'854);
+  EXPECT_EQ(corpus.size(Split::kValidation), 111'540);
 }
 
 TEST(Corpus, NothingIsLostAtAnyFraction) {
   for (const size_t size : {0, 1, 2, 7, 100}) {
     for (const double fraction : {0.0, 0.1, 1.0 / 3, 0.5, 0.999}) {
-      const Corpus corpus = split_corpus(count_to(size), fraction);
-      std::vector<int32_t> all = corpus.train;
-      all.insert(all.end(), corpus.validation.begin(), corpus.validation.end());
+      const Corpus corpus("text", count_to(size), fraction);
+      std::vector<int32_t> all = tokens_in(corpus, Split::kTrain);
+      const std::vector<int32_t> rest = tokens_in(corpus, Split::kValidation);
+      all.insert(all.end(), rest.begin(), rest.end());
       EXPECT_EQ(all, count_to(size));
-      EXPECT_TRUE(fraction > 0 || corpus.validation.empty());
+      EXPECT_TRUE(fraction > 0 || rest.empty());
     }
   }
 }
 
 TEST(Corpus, RefusesAFractionThatLeavesNothingToTrain) {
   for (const double fraction : {-0.1, 1.0, 1.5, std::nan(""), HUGE_VAL}) {
-    EXPECT_TRUE(has(error_text([&] { split_corpus(count_to(10), fraction); }), "fraction"));
+    EXPECT_TRUE(has(error_text([&] { Corpus("text", count_to(10), fraction); }), "fraction"));
   }
+}
+
+// A document ends with its border, and what a crop begins with is document 0.
+TEST(Corpus, SegmentsOfATextAreCountedInTheCrop) {
+  const Corpus corpus("text", {5, 0, 6, 7, 0, 0, 8, 9}, 0, 0);
+  const Field segments = corpus.field({.name = "segments"}, Split::kTrain);
+  EXPECT_EQ(crop_of(segments, 0, 8), std::vector<int32_t>({0, 0, 1, 1, 1, 2, 3, 3}));
+  EXPECT_EQ(crop_of(segments, 3, 4), std::vector<int32_t>({0, 0, 1, 2}));
+  const Corpus plain("book.txt", count_to(8), 0);
+  EXPECT_EQ(error_text([&] { plain.field({.name = "segments"}, Split::kTrain); }),
+            "book.txt: 'segments' cannot be told: the tokenizer has no token that ends a document; "
+            "a .safetensors file may have a field 'segments' beside its tokens");
+  EXPECT_TRUE(has(error_text([&] { plain.field({.name = "teacher"}, Split::kTrain); }),
+                  "'teacher' is given by nobody: a text has tokens and targets only"));
+}
+
+// Writes fields to a file of its own.
+class FieldsFile {
+ public:
+  template <class T>
+  FieldsFile& add(const std::string& name, const std::string& dtype, std::vector<int64_t> shape,
+                  const std::vector<T>& values) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    const int64_t size = static_cast<int64_t>(values.size() * sizeof(T));
+    bytes_.push_back(std::make_unique<std::vector<std::byte>>(bytes, bytes + size));
+    views_.push_back({.name = name,
+                      .dtype = dtype,
+                      .shape = std::move(shape),
+                      .data = bytes_.back()->data(),
+                      .size = {size}});
+    return *this;
+  }
+  std::filesystem::path write() {
+    AtomicFile file(folder_ / "data.safetensors");
+    write_safetensors(file, views_, {});
+    file.commit();
+    return folder_ / "data.safetensors";
+  }
+
+ private:
+  TempFolder folder_;
+  std::vector<std::unique_ptr<std::vector<std::byte>>> bytes_;
+  std::vector<SafetensorView> views_;
+};
+
+std::vector<float> floats_of(const Field& field, int64_t start, int64_t count) {
+  std::vector<float> numbers(count * field.width);
+  copy_crop(field, start, count, numbers.data());
+  return numbers;
+}
+
+TEST(Corpus, FieldsAreReadInAnyDtype) {
+  std::vector<BFloat16> teacher;
+  std::vector<Float16> halves;
+  for (int i = 0; i < 12; ++i) {
+    teacher.emplace_back(0.5f * static_cast<float>(i));
+    halves.emplace_back(-0.25f * static_cast<float>(i));
+  }
+  FieldsFile file;
+  file.add<uint16_t>("tokens", "U16", {6}, {3, 65535, 4, 1, 5, 9})
+      .add<int64_t>("segments", "I64", {6}, {0, 0, 1, 1, -1, 2})
+      .add<uint8_t>("odd", "U8", {6}, {1, 2, 3, 4, 5, 6})
+      .add<double>("weights", "F64", {6}, {0, 0.5, 1, 1.5, 2, 2.5})
+      .add("teacher", "BF16", {6, 2}, teacher)
+      .add("halves", "F16", {6, 2, 1}, halves);
+  const Corpus corpus(file.write(), 0.5);
+  ASSERT_EQ(corpus.size(Split::kTrain), 3);
+  const auto at = [&](FieldWish wish) { return corpus.field(wish, Split::kValidation); };
+  using Ids = std::vector<int32_t>;
+  using Floats = std::vector<float>;
+  EXPECT_EQ(crop_of(corpus.field({.name = "tokens"}, Split::kTrain), 0, 3), Ids({3, 65535, 4}));
+  EXPECT_EQ(crop_of(at({.name = "tokens"}), 1, 2), Ids({5, 9}));
+  EXPECT_EQ(crop_of(at({.name = "targets"}), 0, 2), Ids({5, 9})) << "the next token";
+  EXPECT_EQ(crop_of(at({.name = "segments"}), 0, 3), Ids({1, -1, 2}));
+  EXPECT_EQ(crop_of(at({.name = "odd"}), 1, 2), Ids({5, 6}));
+  EXPECT_EQ(floats_of(at({.name = "weights", .floating = true}), 0, 2), Floats({1.5, 2}));
+  EXPECT_EQ(floats_of(at({.name = "teacher", .row = {2}, .floating = true}), 1, 2),
+            Floats({4, 4.5, 5, 5.5}));
+  EXPECT_EQ(floats_of(at({.name = "halves", .row = {2, 1}, .floating = true}), 0, 1),
+            Floats({-1.5, -1.75}));
+}
+
+TEST(Corpus, TargetsOfAFileAreItsOwn) {
+  FieldsFile file;
+  file.add<int32_t>("tokens", "I32", {4}, {1, 2, 3, 4})
+      .add<int32_t>("targets", "I32", {4}, {9, 8, -1, 7});
+  const Corpus corpus(file.write(), 0);
+  EXPECT_EQ(crop_of(corpus.field({.name = "targets"}, Split::kTrain), 1, 3),
+            std::vector<int32_t>({8, -1, 7}));
+}
+
+TEST(Corpus, RefusesFieldsByNameWithWantedAndFound) {
+  FieldsFile file;
+  file.add<int32_t>("tokens", "I32", {4}, {1, 2, 3, 4})
+      .add<float>("teacher", "F32", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})
+      .add<int64_t>("ids", "I64", {4}, {0, 3000000000, -1, 2});
+  const std::filesystem::path path = file.write();
+  const Corpus corpus(path, 0);
+  const auto error = [&](const FieldWish& wish) {
+    const std::string text = error_text([&] { corpus.field(wish, Split::kTrain); });
+    EXPECT_TRUE(text.starts_with(path.string() + ": ")) << text;
+    return text.substr(std::min(text.size(), path.string().size() + 2));
+  };
+  EXPECT_EQ(error({.name = "techer", .row = {2}, .floating = true}),
+            "there is no field 'techer', wanted as floating numbers [4,2]; there are ids, tokens, "
+            "teacher; did you mean 'teacher'?");
+  EXPECT_EQ(error({.name = "teacher", .row = {3}, .floating = true}),
+            "field 'teacher' is wanted as floating numbers [4,3], found F32[4,2]");
+  EXPECT_EQ(error({.name = "teacher", .row = {2}}),
+            "field 'teacher' is wanted as whole numbers [4,2], found F32[4,2]");
+  const auto entries = [&](const std::string& name, std::optional<int64_t> below,
+                           std::optional<int64_t> also = {}) {
+    const std::string text = error_text([&] { corpus.check_entries({.name = name}, below, also); });
+    return text.substr(std::min(text.size(), path.string().size() + 2));
+  };
+  EXPECT_EQ(entries("tokens", 5), "");
+  EXPECT_EQ(entries("tokens", 4), "field 'tokens' holds 4 at token 3, wanted 0 to 3");
+  EXPECT_EQ(entries("tokens", 4, 4), "") << "it is ignored";
+  EXPECT_EQ(entries("targets", 4, -1),
+            "field 'targets' holds 4 at token 3, wanted 0 to 3, or -1 to ignore it");
+  EXPECT_EQ(entries("ids", {}),
+            "field 'ids' holds 3000000000 at token 1, wanted -2147483648 to 2147483647");
+}
+
+TEST(Corpus, AFileOfFieldsHasTokens) {
+  FieldsFile none, wrong;
+  none.add<float>("x", "F32", {1}, {1});
+  const std::string missing = error_text([&] { Corpus(none.write(), 0); });
+  EXPECT_TRUE(has(missing, "a field 'tokens', found x")) << missing;
+  wrong.add<float>("tokens", "F32", {1}, {1});
+  const std::string floats = error_text([&] { Corpus(wrong.write(), 0); });
+  EXPECT_TRUE(has(floats, "whole numbers with one axis, found F32[1]")) << floats;
+}
+
+TEST(Corpus, AHashTellsFilesApart) {
+  const auto hash = [](const std::string& name, std::vector<int32_t> extra) {
+    FieldsFile file;
+    file.add<int32_t>("tokens", "I32", {2}, {1, 2}).add(name, "I32", {2}, extra);
+    return Corpus(file.write(), 0).hash();
+  };
+  EXPECT_EQ(hash("a", {5, 6}), hash("a", {5, 6}));
+  EXPECT_NE(hash("a", {5, 6}), hash("b", {5, 6}));
+  EXPECT_NE(hash("a", {5, 6}), hash("a", {5, 7}));
 }
 
 TEST(LoadText, GivesTheFile) {

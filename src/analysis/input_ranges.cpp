@@ -1,0 +1,67 @@
+#include "analysis/input_ranges.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+// Per object: the inputs that it is made from without floating-point arithmetic.
+std::vector<std::set<Value>> inputs_behind(const Scheme& forward) {
+  std::vector<std::set<Value>> from(forward.objects.size());
+  for (const Value in : forward.inputs) {
+    if (forward[in].role == Role::kInput) from[in] = {in};
+  }
+  for (const Morphism& m : forward.morphisms) {
+    for (const Value out : m.outputs) {
+      if (is_float(forward[out].type.dtype)) continue;
+      for (const Value in : m.inputs) from[out].insert(from[in].begin(), from[in].end());
+    }
+  }
+  return from;
+}
+
+}  // namespace
+
+InputRanges input_ranges(const Scheme& forward) {
+  const std::vector<std::set<Value>> from = inputs_behind(forward);
+  std::map<Value, InputRange> ranges;
+  const auto bound = [&](Value ids, int64_t below, std::optional<int64_t> ignored) {
+    for (const Value in : from[ids]) {
+      const auto [found, fresh] = ranges.emplace(in, InputRange{below, ignored});
+      if (fresh) continue;
+      found->second.below = std::min(found->second.below, below);
+      // An input that a table is indexed by must hold valid ids everywhere.
+      if (!ignored) found->second.ignored.reset();
+    }
+  };
+  for (const Morphism& m : forward.morphisms) {
+    const OpDef& op = op_named(m.op);
+    if (op.table >= 0) bound(m.inputs[0], forward[m.inputs[op.table]].type.dim(0), std::nullopt);
+    if (op.loss) {
+      bound(m.inputs[op.targets], forward[m.inputs[0]].type.dim(-1),
+            ignored_target(call_of(forward, m)));
+    }
+  }
+  InputRanges by_path;
+  for (const auto& [in, range] : ranges) by_path[forward[in].source.path] = range;
+  return by_path;
+}
+
+std::map<std::string, int64_t> ignored_values(const Scheme& forward) {
+  const std::vector<std::set<Value>> from = inputs_behind(forward);
+  std::map<std::string, int64_t> values;
+  for (const Morphism& m : forward.morphisms) {
+    const OpDef& op = op_named(m.op);
+    if (op.counted_by.empty() || static_cast<int>(m.inputs.size()) <= op.targets) continue;
+    for (const Value in : from[m.inputs[op.targets]]) {
+      values.emplace(forward[in].source.path, ignored_target(call_of(forward, m)));
+    }
+  }
+  return values;
+}
+
+}  // namespace adjoint

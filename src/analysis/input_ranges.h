@@ -1,0 +1,24 @@
+// What the whole numbers that a model is fed may be, and mean.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+
+#include "scheme/scheme.h"
+
+namespace adjoint {
+
+// The values that a model's integer inputs may have, derived from their readers: ids below the rows
+// of every table and the width of every loss; targets may also be the id that the loss ignores.
+struct InputRange {
+  int64_t below = 2;
+  std::optional<int64_t> ignored = {};
+};
+using InputRanges = std::map<std::string, InputRange>;  // by path
+InputRanges input_ranges(const Scheme& forward);
+
+// By path: the value of an input that says that a row counts for nothing, where the terms of the
+// loss count by it.
+std::map<std::string, int64_t> ignored_values(const Scheme& forward);
+
+}  // namespace adjoint

@@ -1,0 +1,82 @@
+#include "train/fed_inputs.h"
+
+#include <algorithm>
+
+#include "analysis/input_ranges.h"
+#include "base/error.h"
+
+namespace adjoint {
+
+Value input_named(const Scheme& scheme, std::string_view path) {
+  for (const Value in : scheme.inputs) {
+    if (scheme[in].source.path == path && scheme[in].source.facet.empty()) return in;
+  }
+  return -1;
+}
+
+std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& file) {
+  const Value tokens = input_named(forward, "tokens");
+  const auto is_ids = [](const Type& type) {
+    return type.dtype == Dtype::kI32 && type.rank() == 2;
+  };
+  if (tokens < 0 || !is_ids(forward[tokens].type)) {
+    fail(file, ": a model that is trained takes tokens[batch, seq]");
+  }
+  const Type& crop = forward[tokens].type;
+  std::vector<FieldWish> wishes;
+  for (const Value in : forward.inputs) {
+    const Object& object = forward[in];
+    if (object.role != Role::kInput) continue;
+    const Type& type = object.type;
+    const std::string& path = object.source.path;
+    if (path == "targets" && !is_ids(type)) {
+      fail(file, ": targets are targets[batch, seq], found ", to_string(type));
+    }
+    if (type.rank() < 2 || type.dim(0) != crop.dim(0) || type.dim(1) != crop.dim(1) ||
+        (type.dtype != Dtype::kI32 && type.dtype != Dtype::kF32)) {
+      fail(file, ": an input is fed from the data's field of its name, i32 or f32 and [batch, seq]",
+           " or [batch, seq, ...]; '", path, "' is ", to_string(type));
+    }
+    FieldWish wish{.name = path, .floating = type.dtype == Dtype::kF32};
+    for (int axis = 2; axis < type.rank(); ++axis) wish.row.push_back(type.dim(axis));
+    wishes.push_back(std::move(wish));
+  }
+  return wishes;
+}
+
+void check_entries(const Corpus& corpus, const std::vector<FieldWish>& wishes,
+                   const Scheme& forward) {
+  const InputRanges ranges = input_ranges(forward);
+  for (const FieldWish& wish : wishes) {
+    const auto range = ranges.find(wish.name);
+    if (range == ranges.end()) {
+      corpus.check_entries(wish, std::nullopt, std::nullopt);
+    } else {
+      corpus.check_entries(wish, range->second.below, range->second.ignored);
+    }
+  }
+}
+
+Batches batches_of(const Corpus& corpus, const std::vector<FieldWish>& wishes, Split split,
+                   int64_t batch, int64_t context, uint64_t seed) {
+  std::vector<Field> fields;
+  for (const FieldWish& wish : wishes) fields.push_back(corpus.field(wish, split));
+  return {std::move(fields),
+          corpus.size(split),
+          batch,
+          context,
+          seed,
+          split == Split::kTrain ? "train" : "validation"};
+}
+
+void feed(Run& run, const Batches& batches, const Batch& batch) {
+  for (size_t i = 0; i < batch.fields.size(); ++i) {
+    const Value in = input_named(run.scheme(), batches.fields()[i].name);
+    CHECK(in >= 0, "a step has the model's inputs");
+    CHECK(run.scheme()[in].type.bytes().count == static_cast<int64_t>(batch.fields[i].size()),
+          "an input is as large as its field: " + batches.fields()[i].name);
+    run.write(in, batch.fields[i].data());
+  }
+}
+
+}  // namespace adjoint

@@ -1,0 +1,28 @@
+// The inputs of a model as data give them: each is the field of its name.
+#pragma once
+#include "data/batches.h"
+#include "data/corpus.h"
+#include "run/run.h"
+
+namespace adjoint {
+
+// What the model's inputs ask for, in their order: i32 or f32[batch, seq, ...]. `file` is the
+// model's, for complaints.
+std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& file);
+
+// Refuses ids that no table or row of logits has, and whole numbers that do not fit i32. Reads
+// such fields of a file once; takes no memory.
+void check_entries(const Corpus& corpus, const std::vector<FieldWish>& wishes,
+                   const Scheme& forward);
+
+// One part of the data, in batches.
+Batches batches_of(const Corpus& corpus, const std::vector<FieldWish>& wishes, Split split,
+                   int64_t batch, int64_t context, uint64_t seed);
+
+// Writes a batch's fields to the run's inputs of their names.
+void feed(Run& run, const Batches& batches, const Batch& batch);
+
+// Where a scheme's input of this path is; -1 when it has none.
+Value input_named(const Scheme& scheme, std::string_view path);
+
+}  // namespace adjoint
