@@ -65,7 +65,7 @@ constexpr Word kValues[] = {
     {"f16", "precision"},   {"f32", "precision"},
     {"tf32", "precision"},  {"host", "tier"},
     {"device", "tier"},     {"frozen", "frozen"},
-    {"trained", "frozen"},
+    {"trained", "frozen"},  {"dyn8", "precision"},
 };
 
 class FunctorParser {

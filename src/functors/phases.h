@@ -16,6 +16,7 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
 // once, gives every attribute to what it creates, and leaves a scheme without its attribute as it
 // was.
 Scheme realize_precision(Scheme scheme);
+Scheme realize_state(Scheme scheme);  // the precision of the optimizer's state, as a part of it
 Scheme realize_placement(Scheme scheme);
 Scheme realize_time(const Scheme& scheme);
 Scheme realize_residence(Scheme scheme);

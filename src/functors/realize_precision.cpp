@@ -83,7 +83,8 @@ class Realization {
     const Object& object = before_[m.outputs[k]];
     if (is_stochastic(object)) return Dtype::kBF16;
     const auto said = fixed_[m.outputs[k]] ? std::nullopt : said_dtype(object);
-    if (said && *said != object.type.dtype && carried_[m.outputs[k]]) {
+    if (said && *said != object.type.dtype && carried_[m.outputs[k]] &&
+        object.role != Role::kState) {
       refuse(object, "it is carried on, and state keeps its type");
     }
     // Concats and views of frozen parameters that are held in 16 bits have 16 bits, too.
@@ -109,7 +110,7 @@ class Realization {
       after_[v].type.dtype = Dtype::kBF16;
     } else if (const auto dtype = said_dtype(object)) {
       if (!is_float(object.type.dtype)) refuse(object, "it holds whole numbers");
-      if (*dtype != object.type.dtype && carried_[v]) {
+      if (*dtype != object.type.dtype && carried_[v] && object.role != Role::kState) {
         refuse(object, "it is carried on, and state keeps its type");
       }
       after_[v].type.dtype = *dtype;
@@ -341,6 +342,7 @@ class Realization {
 }  // namespace
 
 Scheme realize_precision(Scheme scheme) {
+  scheme = realize_state(std::move(scheme));
   for (const Object& object : scheme.objects) {
     if (!object.attributes.precision.empty()) return Realization(scheme).run();
   }

@@ -185,7 +185,7 @@ class Clock {
 };
 
 // Objects that could be recomputed, of one kind: the same in every block.
-struct Choice {
+struct CheapChoice {
   Residence residence = Residence::kRecomputed;
   std::vector<Value> values = {};
   double freed = 0, cost = 0;  // bytes, and time; below 0: it saves time
@@ -196,15 +196,15 @@ class Choices {
   Choices(const Scheme& scheme, Target target)
       : scheme_(scheme), clock_(scheme, target), graph_(scheme) {}
 
-  std::vector<Choice> found() {
+  std::vector<CheapChoice> found() {
     Cheap cheap(scheme_);
     for (const Value v : cheap.marks()) add(v, cheap.with_way(v), Residence::kRecomputed);
     for (const Value v : cheap.marks_apart()) add(v, {v}, Residence::kApart);
     add_parameters();
     add_joined();
-    std::vector<Choice> list;
+    std::vector<CheapChoice> list;
     for (auto& [kind, choice] : by_kind_) list.push_back(std::move(choice));
-    std::stable_sort(list.begin(), list.end(), [](const Choice& a, const Choice& b) {
+    std::stable_sort(list.begin(), list.end(), [](const CheapChoice& a, const CheapChoice& b) {
       return a.cost * b.freed < b.cost * a.freed;
     });
     return list;
@@ -212,8 +212,8 @@ class Choices {
   double step() const { return clock_.step(); }
 
  private:
-  Choice& of_kind(const std::string& kind, Residence residence) {
-    Choice& choice = by_kind_[kind + (residence == Residence::kApart ? " apart" : "")];
+  CheapChoice& of_kind(const std::string& kind, Residence residence) {
+    CheapChoice& choice = by_kind_[kind + (residence == Residence::kApart ? " apart" : "")];
     choice.residence = residence;
     return choice;
   }
@@ -222,7 +222,7 @@ class Choices {
     const Morphism& maker = graph_.call(graph_.maker(v));
     std::string kind = maker.op;
     for (const Value in : maker.inputs) kind += " " + to_string(scheme_[in].type);
-    Choice& choice = of_kind(kind, residence);
+    CheapChoice& choice = of_kind(kind, residence);
     choice.freed += clock_.bytes(v);
     choice.values.insert(choice.values.end(), way.begin(), way.end());
     if (residence == Residence::kRecomputed && way.size() == 1 && is_joined_back(v)) {
@@ -309,7 +309,7 @@ class Choices {
       const Object& object = scheme_[in];
       if (object.role != Role::kParameter || code_format(object.attributes.precision)) continue;
       if (object.attributes.residence != Residence::kUnsaid) continue;
-      Choice& choice = of_kind("parameter " + to_string(object.type), Residence::kRecomputed);
+      CheapChoice& choice = of_kind("parameter " + to_string(object.type), Residence::kRecomputed);
       const double elements = static_cast<double>(object.type.num_elements());
       choice.values.push_back(in);
       choice.freed += 2 * elements;
@@ -326,7 +326,7 @@ class Choices {
       });
       const Value joined = m.outputs[0];
       if (!away || scheme_[joined].attributes.residence != Residence::kUnsaid) continue;
-      Choice& choice = of_kind("joined", Residence::kRecomputed);
+      CheapChoice& choice = of_kind("joined", Residence::kRecomputed);
       choice.values.push_back(joined);
       choice.freed += clock_.bytes(joined);
     }
@@ -335,14 +335,14 @@ class Choices {
   const Scheme& scheme_;
   Clock clock_;
   Graph graph_;
-  std::map<std::string, Choice> by_kind_;
+  std::map<std::string, CheapChoice> by_kind_;
 };
 
 Scheme mark_cheap(Scheme scheme, Application& application) {
   Choices choices(scheme, application.options.target);
   const double share = application.args.number("within");
   double left = share * choices.step();
-  for (const Choice& choice : choices.found()) {
+  for (const CheapChoice& choice : choices.found()) {
     if (share < 1 && choice.cost > left) continue;
     left -= std::max(choice.cost, 0.0);  // a choice that saves time does not raise the limit
     for (const Value v : choice.values) {

@@ -1,4 +1,5 @@
 // The CUDA kernels that are functions of their own in .cu files.
+#include "kernels/cuda/block_codes.h"
 #include "kernels/cuda/kernels.h"
 
 namespace adjoint {
@@ -7,6 +8,8 @@ extern const Kernel cuda_balance_loss = {
     .op = "balance_loss", .prepare = balance_loss_cuda, .workspace = balance_loss_cuda_workspace};
 extern const Kernel cuda_balance_loss_grad = {.op = "balance_loss_grad",
                                               .prepare = balance_loss_grad_cuda};
+extern const Kernel cuda_block_decode = {.op = "block_decode", .prepare = block_decode_cuda};
+extern const Kernel cuda_block_encode = {.op = "block_encode", .prepare = block_encode_cuda};
 extern const Kernel cuda_cross_entropy = {.op = "cross_entropy",
                                           .prepare = cross_entropy_cuda,
                                           .workspace = cross_entropy_cuda_workspace};

@@ -1,6 +1,7 @@
 // For a binary without CUDA: opening the GPU fails before any of these can be called.
 #include "base/error.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/block_codes.h"
 #include "kernels/cuda/cublaslt/product.h"
 #include "kernels/cuda/kernels.h"
 
@@ -14,6 +15,8 @@ namespace {
   Launch kernel(const KernelCall&, const Pointers&) { refuse(); }
 REFUSED(balance_loss_cuda)
 REFUSED(balance_loss_grad_cuda)
+REFUSED(block_decode_cuda)
+REFUSED(block_encode_cuda)
 REFUSED(cross_entropy_cuda)
 REFUSED(cross_entropy_grad_cuda)
 REFUSED(cross_entropy_with_grad_cuda)
