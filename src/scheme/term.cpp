@@ -137,7 +137,7 @@ Term TermParser::unnested_factor() {
     in_.expect("]", "to close the list");
     return list;
   }
-  if (in_.accept("-")) {
+  if (!in_.looking_at("->") && in_.accept("-")) {
     Term negated{.kind = Term::Kind::kNegate, .at = at};
     negated.args.push_back(factor());
     return negated;
