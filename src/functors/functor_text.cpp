@@ -22,6 +22,14 @@ int strength_of(const Condition& c) {
 
 }  // namespace
 
+bool mentions(const Term& term, std::string_view name) {
+  const auto in = [&](const Term& part) { return mentions(part, name); };
+  return (term.kind == Term::Kind::kName && term.word == name) ||
+         std::any_of(term.args.begin(), term.args.end(), in) ||
+         std::any_of(term.keywords.begin(), term.keywords.end(),
+                     [&](const auto& keyword) { return in(keyword.second); });
+}
+
 std::string print(const Condition& c) {
   const int own = c.kind == Condition::Kind::kNot ? 3 : strength_of(c);
   std::vector<std::string> parts;
@@ -619,11 +627,65 @@ class FunctorParser {
     }
     begin_rule();
     rule.when = when();
+    statements(rule, names);
     arrow();
-    rule.replacement = terms_.whole_term();
+    rule.replacement = terms_.whole_value();
     note_blocks(rule.replacement, names);
+    check_statements_are_used(rule);
     rule.by_block = end_rule();
     result_.morphisms.push_back(std::move(rule));
+  }
+
+  // Lines `V = W + ...` between the head of a rule and its arrow.
+  void statements(MorphismRule& rule, std::vector<std::string>& names) {
+    if (in_.looking_at("->") || !in_.at_line_end()) return;
+    for (in_.skip_blank_lines(); at_statement(); in_.skip_blank_lines()) {
+      Statement statement{.names = {}, .values = {}, .at = in_.position()};
+      do {
+        in_.skip_blank();
+        const Position where = in_.position();
+        statement.names.push_back(in_.take_name("the name of a result"));
+        std::vector<std::string> taken = known_names();
+        taken.insert(taken.end(), names.begin(), names.end());
+        taken.insert(taken.end(), statement.names.begin(), statement.names.end() - 1);
+        if (std::find(taken.begin(), taken.end(), statement.names.back()) != taken.end()) {
+          in_.fail_at(where, "'" + statement.names.back() + "' is already the name of something");
+        }
+      } while (in_.accept(","));
+      in_.expect("=", "after the names of the results");
+      do {
+        statement.values.push_back(terms_.whole_value());
+        note_blocks(statement.values.back(), names);
+      } while (in_.accept(","));
+      in_.expect_line_end();
+      names.insert(names.end(), statement.names.begin(), statement.names.end());
+      rule.statements.push_back(std::move(statement));
+    }
+  }
+
+  // A name and `=`, or a name and `,`.
+  bool at_statement() const {
+    size_t ahead = 0;
+    const auto in_name = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+    };
+    if (!in_name(in_.peek()) || in_.position().column == 1) return false;
+    while (in_name(in_.peek(ahead))) ++ahead;
+    while (in_.peek(ahead) == ' ') ++ahead;
+    return in_.peek(ahead) == ',' || (in_.peek(ahead) == '=' && in_.peek(ahead + 1) != '=');
+  }
+
+  // A parameter that nothing reads could not be trained.
+  void check_statements_are_used(const MorphismRule& rule) const {
+    for (size_t i = 0; i < rule.statements.size(); ++i) {
+      for (const std::string& name : rule.statements[i].names) {
+        bool used = mentions(rule.replacement, name);
+        for (size_t k = i + 1; k < rule.statements.size(); ++k) {
+          for (const Term& value : rule.statements[k].values) used = used || mentions(value, name);
+        }
+        if (!used) in_.fail_at(rule.statements[i].at, "nothing below uses '" + name + "'");
+      }
+    }
   }
 
   // Does a right side speak of the block? Its names are the rule's own variables first.

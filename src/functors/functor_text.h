@@ -12,10 +12,12 @@
 //     object parameter inside chain -> frozen when l < L/2 and not l in keep
 //     object parameter made here as lora_b -> rate 16 and decay 0
 //     morphism y = linear(x, W) where parameter(W), inside chain, on when l >= L - last
-//       -> y + scale * linear(linear(x, rank, bias=no, name=a), width(y), bias=no, name=b,
-//       init=zeros)
+//       A = param(rank, width(x), init=uniform(1/sqrt(width(x))))
+//       B = param(width(y), rank)
+//       -> y(x, W + scale * contract(B, A, "or,ri->oi"))
 #pragma once
 #include "functors/functor.h"
+#include "scheme/document.h"
 
 namespace adjoint {
 
@@ -70,9 +72,13 @@ struct MorphismRule {
   std::vector<Clause> where = {};
   Condition when = {};
   bool by_block = false;  // it speaks of l, the block in which the use is
+  std::vector<Statement> statements = {};
   Term replacement;
   Position at = {};
 };
+
+// Whether an object or a number of this name is in a term.
+bool mentions(const Term& term, std::string_view name);
 
 struct Let {
   std::string name;

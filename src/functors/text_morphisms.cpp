@@ -1,7 +1,11 @@
 // Morphism rules of a functor's text: `morphism y = linear(x, W) -> y + ...`. A use that a rule
-// asks for is rewritten into a term of the models' own notation, which is elaborated as a small
-// scheme of its own and set in the place of the use.
+// asks for is rewritten into statements and a term of the models' own notation, which are
+// elaborated as a small scheme of their own and set in the place of the use. Of several rules about
+// one op the one that names most of a use's operands has it, and of those that name as many the
+// first.
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 
 #include "functors/text_rules.h"
@@ -15,6 +19,29 @@ class MorphismRules : TextRules {
  public:
   using TextRules::TextRules;
 
+  Scheme rewrite_all(Scheme scheme) {
+    std::set<std::string> ops;
+    for (const MorphismRule& first : text_.morphisms) {
+      if (!ops.insert(first.op).second) continue;
+      std::vector<const MorphismRule*> rules;
+      for (const MorphismRule& rule : text_.morphisms) {
+        if (rule.op == first.op) rules.push_back(&rule);
+      }
+      std::stable_sort(rules.begin(), rules.end(), [](const auto* a, const auto* b) {
+        return a->operands.size() > b->operands.size();
+      });
+      const int64_t before = application_.matches;
+      for (const MorphismRule* rule : rules) scheme = rewrite(scheme, *rule);
+      if (application_.matches == before) {
+        application_.refuse("no '", first.op, "' is what its rule",
+                            rules.size() > 1 ? "s ask" : " asks", " for; this scheme has ",
+                            Roles(scheme).describe());
+      }
+    }
+    return scheme;
+  }
+
+ private:
   Scheme rewrite(const Scheme& before, const MorphismRule& rule) {
     const Roles roles(before);
     Names names = names_for(roles.chain().length());
@@ -22,11 +49,11 @@ class MorphismRules : TextRules {
     after.morphisms.clear();
     std::vector<Value> renamed(before.objects.size());
     for (size_t v = 0; v < renamed.size(); ++v) renamed[v] = static_cast<Value>(v);
-    int64_t matches = 0;
     for (size_t i = 0; i < before.morphisms.size(); ++i) {
       Morphism m = before.morphisms[i];
       for (Value& in : m.inputs) in = renamed[in];
       after.morphisms.push_back(m);
+      if (rewritten_.count(to_string(m.source))) continue;
       if (!morphism_matches(before, roles, names, static_cast<int>(i), rule)) continue;
       if (rule.by_block) {
         const int block = roles.chain().block_of_morphism[i];
@@ -38,7 +65,8 @@ class MorphismRules : TextRules {
         application_.note(branch + " left alone", to_string(m.source));
         continue;
       }
-      ++matches;
+      ++application_.matches;
+      rewritten_.insert(to_string(m.source));
       for (const std::string& way : names.ways(rule.when)) {
         application_.note(way.empty() ? branch : branch + " when " + way, to_string(m.source));
       }
@@ -46,15 +74,9 @@ class MorphismRules : TextRules {
       renamed[before.morphisms[i].outputs[0]] = graft(after, m, rule, names);
     }
     for (Value& out : after.outputs) out = renamed[out];
-    application_.matches += matches;
-    if (matches == 0) {
-      application_.refuse("no '", rule.op, "' is what its rule asks for; this scheme has ",
-                          roles.describe());
-    }
     return without_dead(std::move(after));
   }
 
- private:
   bool morphism_matches(const Scheme& scheme, const Roles& roles, const Names& names, int i,
                         const MorphismRule& rule) const {
     const Morphism& m = scheme.morphisms[i];
@@ -74,18 +96,43 @@ class MorphismRules : TextRules {
     });
   }
 
-  // width(y): the size of the last axis of an operand.
-  Term with_widths(Term term, const std::set<std::string>& variables) const {
-    if (term.kind == Term::Kind::kCall && term.word == "width" && term.args.size() == 1) {
+  // What the axis of a variable is called while its rule is elaborated.
+  static std::string axis_of(const std::string& variable, int axis, int rank) {
+    return variable + (axis + 1 == rank ? "_width" : "_" + std::to_string(axis));
+  }
+
+  // size(y, 1): the size of an axis of the result or an operand; width(y) is that of the last.
+  Term with_sizes(Term term, const std::map<std::string, int>& ranks) const {
+    const bool is_size = term.word == "size" && term.args.size() == 2;
+    if (term.kind == Term::Kind::kCall && (is_size || term.word == "width") &&
+        term.keywords.empty() && !term.args.empty()) {
       const std::string& variable = term.args[0].word;
-      if (!variables.count(variable)) {
-        fail_at(text_.file, term.at, "width wants the result or an operand of this rule, found '",
-                print(term.args[0]), "'");
+      const auto found = ranks.find(variable);
+      if (found == ranks.end() || (!is_size && term.args.size() > 1)) {
+        fail_at(text_.file, term.at, term.word,
+                " wants the result or an operand of this rule, found '", print(term.args[0]), "'");
       }
-      return {.kind = Term::Kind::kName, .word = variable + "_width", .at = term.at};
+      const int rank = found->second;
+      double axis = rank - 1;
+      if (is_size) {
+        const Term& said = term.args[1];
+        const bool behind = said.kind == Term::Kind::kNegate;
+        const Term& literal = behind ? said.args[0] : said;
+        axis = behind ? rank - literal.number : literal.number;
+        if (literal.kind != Term::Kind::kNumber || axis != std::floor(axis)) axis = -1;
+      }
+      if (axis < 0 || axis >= rank) {
+        fail_at(text_.file, is_size ? term.args[1].at : term.at, "'", variable, "' has ", rank,
+                " axes: wanted the number of one, ",
+                rank ? join_parts("from ", -rank, " to ", rank - 1, ", ") : "", "found ",
+                print(term));
+      }
+      return {.kind = Term::Kind::kName,
+              .word = axis_of(variable, static_cast<int>(axis), rank),
+              .at = term.at};
     }
-    for (Term& t : term.args) t = with_widths(std::move(t), variables);
-    for (auto& [word, t] : term.keywords) t = with_widths(std::move(t), variables);
+    for (Term& t : term.args) t = with_sizes(std::move(t), ranks);
+    for (auto& [word, t] : term.keywords) t = with_sizes(std::move(t), ranks);
     return term;
   }
 
@@ -94,22 +141,37 @@ class MorphismRules : TextRules {
                   const Names& names, std::map<std::string, std::string>& labels) const {
     Document document;
     Box box{.name = "model", .at = rule.at};
-    std::set<std::string> variables;
+    std::map<std::string, int> ranks;
     const auto bind = [&](const std::string& variable, Value v) {
       const Type& type = scheme[v].type;
       Formal formal{.name = variable, .dtype = type.dtype, .at = rule.at};
       for (int a = 0; a < type.rank(); ++a) {
-        const std::string axis =
-            variable + (a + 1 == type.rank() ? "_width" : "_" + std::to_string(a));
+        const std::string axis = axis_of(variable, a, type.rank());
         labels[axis] = type.axes[a].name;
         document.axes.push_back(
             {axis, {.number = static_cast<double>(type.dim(a)), .at = rule.at}, rule.at});
         formal.axes.push_back({.kind = Term::Kind::kName, .word = axis, .at = rule.at});
       }
       box.formals.push_back(std::move(formal));
-      variables.insert(variable);
+      ranks[variable] = type.rank();
     };
-    for (size_t k = 0; k < rule.operands.size(); ++k) bind(rule.operands[k], m.inputs[k]);
+    KnownUse use{.op = m.op, .attrs = m.attrs, .named = rule.operands.size()};
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      const Object& o = scheme[m.inputs[k]];
+      if (o.role == Role::kControl) {
+        if (k < use.named) {
+          fail_at(text_.file, rule.at, "'", rule.operands[k], "' of ", m.op,
+                  " is what the run says, '", o.source.path, "': a rule does not name it");
+        }
+        use.operands.push_back(o.source.path);
+        use.controls[o.source.path] = o.type;
+        continue;
+      }
+      // What the rule does not name has a name that nobody can write.
+      use.operands.push_back(k < use.named ? rule.operands[k]
+                                           : rule.result + "." + std::to_string(k));
+      bind(use.operands[k], m.inputs[k]);
+    }
     bind(rule.result, m.outputs[0]);
     std::set<std::string> set;
     const auto number = [&](const std::string& name, double value) {
@@ -119,9 +181,19 @@ class MorphismRules : TextRules {
     for (const FunctorParam& p : text_.params) {
       if (p.words.empty() && !p.list) number(p.name, names.number(application_.args.term(p.name)));
     }
-    box.body.push_back({{"result"}, {with_widths(rule.replacement, variables)}, rule.at});
+    // The use's own constants go by their names.
+    for (const auto& [name, value] : m.attrs) {
+      if (const auto* whole = std::get_if<int64_t>(&value))
+        number(name, static_cast<double>(*whole));
+      if (const auto* real = std::get_if<double>(&value)) number(name, *real);
+    }
+    for (Statement statement : rule.statements) {
+      for (Term& value : statement.values) value = with_sizes(std::move(value), ranks);
+      box.body.push_back(std::move(statement));
+    }
+    box.body.push_back({{"result"}, {with_sizes(rule.replacement, ranks)}, rule.at});
     document.boxes.push_back(std::move(box));
-    return elaborate(document, text_.file, {});
+    return elaborate(document, text_.file, {}, {{rule.result, use}});
   }
 
   // Where the piece's own things go: under the use that they stand beside. Two functors at one use
@@ -151,8 +223,11 @@ class MorphismRules : TextRules {
     std::map<std::string, std::string> labels;
     Scheme piece = fragment(into, m, rule, names, labels);
     std::vector<Value> known(piece.objects.size(), -1);
-    for (size_t k = 0; k < rule.operands.size(); ++k) known[piece.inputs[k]] = m.inputs[k];
-    known[piece.inputs[rule.operands.size()]] = m.outputs[0];
+    size_t next = 0;
+    for (const Value in : m.inputs) {
+      if (into[in].role != Role::kControl) known[piece.inputs[next++]] = in;
+    }
+    known[piece.inputs[next]] = m.outputs[0];
     const std::string prefix = prefix_for(into, m, piece, known);
     const Attributes attributes = into[m.outputs[0]].attributes;
     for (size_t v = 0; v < piece.objects.size(); ++v) {
@@ -196,13 +271,14 @@ class MorphismRules : TextRules {
     }
     return out;
   }
+
+  std::set<std::string> rewritten_;  // by source: a use is rewritten once
 };
 
 }  // namespace
 
-Scheme rewrite_uses(const FunctorText& text, Application& application, const Scheme& before,
-                    const MorphismRule& rule) {
-  return MorphismRules(text, application).rewrite(before, rule);
+Scheme rewrite_uses(const FunctorText& text, Application& application, Scheme scheme) {
+  return MorphismRules(text, application).rewrite_all(std::move(scheme));
 }
 
 }  // namespace adjoint

@@ -71,9 +71,7 @@ namespace {
 
 Scheme apply(const FunctorText& text, Application& application, Scheme scheme, FunctorPhase phase) {
   if (phase == FunctorPhase::kMorphisms) {
-    for (const MorphismRule& rule : text.morphisms) {
-      scheme = rewrite_uses(text, application, scheme, rule);
-    }
+    scheme = rewrite_uses(text, application, std::move(scheme));
   }
   const int64_t rewritten = application.matches;
   say_attributes(text, application, scheme, phase);

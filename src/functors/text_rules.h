@@ -47,10 +47,9 @@ class TextRules {
 // the optimizer is, and the rest of the whole step.
 FunctorPhase phase_of(const AttributeValue& value);
 
-// The object rules of a phase (text_objects.cpp) and one morphism rule (text_morphisms.cpp).
+// The object rules of a phase (text_objects.cpp) and all morphism rules (text_morphisms.cpp).
 void say_attributes(const FunctorText& text, Application& application, Scheme& scheme,
                     FunctorPhase phase);
-Scheme rewrite_uses(const FunctorText& text, Application& application, const Scheme& before,
-                    const MorphismRule& rule);
+Scheme rewrite_uses(const FunctorText& text, Application& application, Scheme scheme);
 
 }  // namespace adjoint

@@ -36,11 +36,13 @@ std::string axis_label(const Term& term) {
   return text;
 }
 
-Elaborator::Elaborator(const Document& document, std::string_view file, const ModelConfig& config)
+Elaborator::Elaborator(const Document& document, std::string_view file, const ModelConfig& config,
+                       const KnownUses& uses)
     : document_(document),
       file_(file),
       name_(config.preset.empty() ? "model" : config.preset),
       settings_(resolve_settings(document, file, config)),
+      uses_(uses),
       builder_(scheme_) {}
 
 Scheme Elaborator::run() {
@@ -334,6 +336,9 @@ Elaborator::Meaning Elaborator::combine_losses(const Term& binary, const Meaning
 }
 
 Elaborator::Meaning Elaborator::call(Scope& scope, const Term& call) {
+  if (const auto use = uses_.find(call.word); use != uses_.end()) {
+    return call_again(scope, call, use->second);
+  }
   if (const Box* box = document_.box(call.word)) return call_box(scope, call, *box);
   if (auto found = call_word(scope, call)) return *std::move(found);
   const OpDef* op = find_op(call.word);
@@ -530,8 +535,9 @@ void Elaborator::accept_objects(Value first, std::string_view maker, Position at
   }
 }
 
-Scheme elaborate(const Document& document, std::string_view file, const ModelConfig& config) {
-  return Elaborator(document, file, config).run();
+Scheme elaborate(const Document& document, std::string_view file, const ModelConfig& config,
+                 const KnownUses& uses) {
+  return Elaborator(document, file, config, uses).run();
 }
 
 }  // namespace adjoint

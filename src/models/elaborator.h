@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "models/settings.h"
+#include "models/elaborate.h"
 #include "ops/surface.h"
 
 namespace adjoint {
@@ -20,7 +20,8 @@ std::string axis_label(const Term& size);
 
 class Elaborator {
  public:
-  Elaborator(const Document& document, std::string_view file, const ModelConfig& config);
+  Elaborator(const Document& document, std::string_view file, const ModelConfig& config,
+             const KnownUses& uses);
   Scheme run();
 
  private:
@@ -97,6 +98,7 @@ class Elaborator {
   SurfaceCall surface_call(const Scope& scope, std::string path);
   using Arguments = std::map<std::string, SurfaceCall::Argument, std::less<>>;
   Meaning call_op(Scope& scope, const Term& call, const OpDef& op);
+  Meaning call_again(Scope& scope, const Term& call, const KnownUse& use);
   Objects emit(const OpDef& op, SurfaceCall& call, Position at);
   Objects emit_infix(Scope& scope, const Term& term, std::string_view op, Arguments arguments);
   std::vector<std::pair<const Param*, const Term*>> bind(Scope& scope, const Term& call,
@@ -123,6 +125,7 @@ class Elaborator {
   std::string file_;
   std::string name_;
   Settings settings_;
+  const KnownUses& uses_;
   Scheme scheme_;
   Builder builder_;
   std::vector<const Box*> open_boxes_;

@@ -60,6 +60,58 @@ Elaborator::Meaning Elaborator::call_op(Scope& scope, const Term& call, const Op
   return made;
 }
 
+// y(x): a use that the text was told of, with its own constants and, where none are given, its own
+// operands.
+Elaborator::Meaning Elaborator::call_again(Scope& scope, const Term& call, const KnownUse& use) {
+  if (!call.repeat.empty()) fail_here(call.at, call.word, ": only a box can be repeated");
+  const std::vector<std::string> names(use.operands.begin(),
+                                       use.operands.begin() + static_cast<int64_t>(use.named));
+  std::vector<const Term*> given(use.operands.size(), nullptr);
+  if (call.args.size() > names.size()) {
+    fail_here(call.at, call.word, ": too many operands; it takes ", join(names, ", "));
+  }
+  for (size_t k = 0; k < call.args.size(); ++k) given[k] = &call.args[k];
+  for (const auto& [word, value] : call.keywords) {
+    if (word == "name") continue;
+    const auto found = std::find(names.begin(), names.end(), word);
+    if (found == names.end()) {
+      fail_here(call.at, call.word, ": there is no operand '", word, "'; it takes ",
+                join(names, ", "), ", and name", did_you_mean(word, names));
+    }
+    const Term*& operand = given[static_cast<size_t>(found - names.begin())];
+    if (operand) fail_here(call.at, call.word, ": '", word, "' is given twice");
+    operand = &value;
+  }
+  Objects operands;
+  for (size_t k = 0; k < given.size(); ++k) {
+    const auto control = use.controls.find(use.operands[k]);
+    if (control != use.controls.end()) {
+      operands.push_back(builder_.control(control->first, control->second));
+      continue;
+    }
+    const Term own{.kind = Term::Kind::kName, .word = use.operands[k], .at = call.at};
+    operands.push_back(
+        one_object(scope, given[k] ? *given[k] : own, call.word + ": '" + use.operands[k] + "'"));
+  }
+  const OpDef& op = op_named(use.op);
+  const std::string path = call_path(scope, call, op.name, false);
+  Attrs attrs = use.attrs;
+  // Random bits are keyed by path.
+  if (const auto key = attrs.find("key"); key != attrs.end()) key->second = path;
+  count_call(call.at);
+  const Value first = static_cast<Value>(scheme_.objects.size());
+  builder_.at({path}, Phase::kForward, Role::kActivation);
+  Objects made;
+  try {
+    made = builder_.emit_all(op.name, std::move(operands), std::move(attrs));
+  } catch (const Error& error) {
+    fail_here(call.at, error.what());
+  }
+  accept_objects(first, op.name, call.at);
+  if (!op.counted_by.empty()) return Loss{{1.0, made[0], made[1]}};
+  return Objects{made[0]};
+}
+
 // linear(x, hidden, frozen=yes): what the call makes is not trained.
 bool Elaborator::is_frozen(const Scope& scope, const Term& call) {
   for (const auto& [word, value] : call.keywords) {

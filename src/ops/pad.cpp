@@ -5,6 +5,7 @@
 #include "ops/axes.h"
 #include "ops/builder.h"
 #include "ops/samples.h"
+#include "ops/surface.h"
 
 namespace adjoint {
 
@@ -29,6 +30,17 @@ std::vector<Type> infer(const OpCall& call) {
 extern const OpDef op_pad = {
     .name = "pad",
     .summary = "zeros around an axis (the last, unless said), the operand at `start`",
+    .params = {{"x"},
+               {"start", Param::Kind::kSize},
+               {"size", Param::Kind::kSize},
+               {"axis", Param::Kind::kAxis, "-1"}},
+    .surface =
+        [](SurfaceCall& call) {
+          const int rank = call.type("x").rank(), axis = static_cast<int>(call.size("axis"));
+          return std::vector<Value>{
+              call.builder.emit("pad", {call.tensor("x")},
+                                slice_attrs(rank, axis, call.size("start"), call.size("size")))};
+        },
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
