@@ -245,6 +245,7 @@ class FunctorParser {
     std::vector<std::string> names = {"L"};
     if (!index_.empty()) names.push_back(index_);
     if (knows_block_) names.emplace_back(kBlockNumber);
+    if (knows_training_) names.emplace_back(kTraining);
     for (const FunctorParam& p : result_.params) names.push_back(p.name);
     for (const Let& l : result_.lets) names.push_back(l.name);
     return names;
@@ -417,6 +418,12 @@ class FunctorParser {
       c.terms = {left.args[0]};
       return c;
     }
+    if (knows_training_ && left.kind == Term::Kind::kName && left.word == kTraining &&
+        !at_relation()) {
+      c.relation = "!=";
+      c.terms.push_back({.kind = Term::Kind::kNumber, .number = 0, .at = at});
+      return c;
+    }
     if (in_.accept_word("in")) {
       c.kind = Condition::Kind::kIn;
     } else {
@@ -429,6 +436,11 @@ class FunctorParser {
     }
     c.terms.push_back(number_term());
     return c;
+  }
+
+  bool at_relation() {
+    return in_.looking_at("=") || in_.looking_at("!") || in_.looking_at("<") ||
+           in_.looking_at(">") || in_.looking_at("in ");
   }
 
   // A word of a vocabulary, or the name of a parameter whose values are words of it.
@@ -626,7 +638,9 @@ class FunctorParser {
       } while (in_.accept(","));
     }
     begin_rule();
+    knows_training_ = true;
     rule.when = when();
+    knows_training_ = false;
     statements(rule, names);
     arrow();
     rule.replacement = terms_.whole_value();
@@ -727,7 +741,7 @@ class FunctorParser {
   std::string_view whole_;
   TermParser terms_{in_};
   std::string index_;  // l, in a rule about x_l
-  bool knows_block_ = false, speaks_of_block_ = false;
+  bool knows_block_ = false, speaks_of_block_ = false, knows_training_ = false;
   int nesting_ = 0;
   FunctorText result_;
 };

@@ -105,6 +105,8 @@ struct FunctorText {
 
 // The block in which an object or a use is, in rules that have no other number of this name.
 constexpr std::string_view kBlockNumber = "l";
+// 1 where a scheme is trained, 0 where it is evaluated, in conditions of rules that rewrite uses.
+constexpr std::string_view kTraining = "training";
 
 FunctorText parse_functor_text(std::string_view text, std::string_view file);
 

@@ -32,7 +32,8 @@ class MorphismRules : TextRules {
       });
       const int64_t before = application_.matches;
       for (const MorphismRule* rule : rules) scheme = rewrite(scheme, *rule);
-      if (application_.matches == before) {
+      // A model that is sampled from has no loss, and what is evaluated is not trained.
+      if (application_.matches == before && application_.training) {
         application_.refuse("no '", first.op, "' is what its rule",
                             rules.size() > 1 ? "s ask" : " asks", " for; this scheme has ",
                             Roles(scheme).describe());
@@ -45,6 +46,10 @@ class MorphismRules : TextRules {
   Scheme rewrite(const Scheme& before, const MorphismRule& rule) {
     const Roles roles(before);
     Names names = names_for(roles.chain().length());
+    const std::string training(kTraining);
+    if (!names.is_param(training) && !names.numbers().count(training)) {
+      names.set(training, application_.training);
+    }
     Scheme after = before;
     after.morphisms.clear();
     std::vector<Value> renamed(before.objects.size());
@@ -71,7 +76,10 @@ class MorphismRules : TextRules {
         application_.note(way.empty() ? branch : branch + " when " + way, to_string(m.source));
       }
       ++application_.counts[std::string(name(roles.use_of(static_cast<int>(i))))];
-      renamed[before.morphisms[i].outputs[0]] = graft(after, m, rule, names);
+      const bool alone = std::equal(before.outputs.begin(), before.outputs.end(), m.outputs.begin(),
+                                    m.outputs.begin() + std::min<int64_t>(2, m.outputs.size()));
+      const std::vector<Value> made = graft(after, m, rule, names, alone);
+      for (size_t k = 0; k < made.size(); ++k) renamed[m.outputs[k]] = made[k];
     }
     for (Value& out : after.outputs) out = renamed[out];
     return without_dead(std::move(after));
@@ -136,9 +144,30 @@ class MorphismRules : TextRules {
     return term;
   }
 
+  // A term of the model's loss: its first two results are the pair (sum, count).
+  static bool is_loss(const Morphism& m) { return !op_named(m.op).counted_by.empty(); }
+
+  // Whether a piece that stands for a loss counts the targets that the loss did.
+  static bool counts_the_same(const Scheme& piece, const std::vector<Value>& known,
+                              const Morphism& loss) {
+    const auto counted = [](const Morphism& m) {
+      const auto ignore = m.attrs.find("ignore");
+      return std::pair(op_named(m.op).counted_by,
+                       ignore == m.attrs.end() ? Attr{} : ignore->second);
+    };
+    for (const Morphism& m : piece.morphisms) {
+      if (m.outputs.size() < 2 || m.outputs[1] != piece.outputs[1] || !is_loss(m)) continue;
+      const int mine = op_named(m.op).targets, its = op_named(loss.op).targets;
+      return counted(m) == counted(loss) && mine < static_cast<int>(m.inputs.size()) &&
+             its < static_cast<int>(loss.inputs.size()) &&
+             known[m.inputs[mine]] == loss.inputs[its];
+    }
+    return false;
+  }
+
   // The rule's right side as a scheme of its own whose inputs are the rule's variables.
   Scheme fragment(const Scheme& scheme, const Morphism& m, const MorphismRule& rule,
-                  const Names& names, std::map<std::string, std::string>& labels) const {
+                  const Names& names, Labels& labels) const {
     Document document;
     Box box{.name = "model", .at = rule.at};
     std::map<std::string, int> ranks;
@@ -172,7 +201,19 @@ class MorphismRules : TextRules {
                                            : rule.result + "." + std::to_string(k));
       bind(use.operands[k], m.inputs[k]);
     }
-    bind(rule.result, m.outputs[0]);
+    // A loss is made again, because what it counts is found in how it is made.
+    bool speaks_of_result = mentions(rule.replacement, rule.result);
+    for (const Statement& statement : rule.statements) {
+      for (const Term& value : statement.values) {
+        speaks_of_result = speaks_of_result || mentions(value, rule.result);
+      }
+    }
+    if (!is_loss(m)) {
+      bind(rule.result, m.outputs[0]);
+    } else if (speaks_of_result) {
+      const Term again{.kind = Term::Kind::kCall, .word = rule.result, .at = rule.at};
+      box.body.push_back({{rule.result}, {again}, rule.at});
+    }
     std::set<std::string> set;
     const auto number = [&](const std::string& name, double value) {
       if (set.insert(name).second) document.numbers.push_back({name, {.number = value}, rule.at});
@@ -219,15 +260,19 @@ class MorphismRules : TextRules {
     return own;
   }
 
-  Value graft(Scheme& into, const Morphism& m, const MorphismRule& rule, const Names& names) {
-    std::map<std::string, std::string> labels;
+  // What stands for the use's first result, or for the pair of a loss; `alone` is one that is all
+  // of the model's loss.
+  std::vector<Value> graft(Scheme& into, const Morphism& m, const MorphismRule& rule,
+                           const Names& names, bool alone) {
+    Labels labels;
     Scheme piece = fragment(into, m, rule, names, labels);
     std::vector<Value> known(piece.objects.size(), -1);
     size_t next = 0;
     for (const Value in : m.inputs) {
       if (into[in].role != Role::kControl) known[piece.inputs[next++]] = in;
     }
-    known[piece.inputs[next]] = m.outputs[0];
+    if (!is_loss(m)) known[piece.inputs[next]] = m.outputs[0];
+    if (is_loss(m)) check_loss(piece, known, labels, m, rule, alone);
     const std::string prefix = prefix_for(into, m, piece, known);
     const Attributes attributes = into[m.outputs[0]].attributes;
     for (size_t v = 0; v < piece.objects.size(); ++v) {
@@ -243,11 +288,7 @@ class MorphismRules : TextRules {
         o.source.path = prefix + o.source.path;
         o.attributes = attributes;
       }
-      for (Axis& axis : o.type.axes) {
-        if (const auto label = labels.find(axis.name); label != labels.end()) {
-          axis.name = label->second;
-        }
-      }
+      o.type = relabelled(std::move(o.type), labels);
       if (o.role == Role::kParameter) note_made(o.source.path);
       const bool input = std::count(piece.inputs.begin(), piece.inputs.end(), v) > 0;
       known[v] = input ? into.add_input(std::move(o)) : into.add(std::move(o));
@@ -264,12 +305,29 @@ class MorphismRules : TextRules {
       into.morphisms.push_back(std::move(made));
     }
     const Value out = known[piece.outputs[0]];
+    if (is_loss(m)) return {out, known[piece.outputs[1]]};
     if (piece.outputs.size() != 1 || into[out].type.rank() != into[m.outputs[0]].type.rank() ||
         !same_shape(into[out].type, into[m.outputs[0]].type)) {
       fail_at(text_.file, rule.at, "what replaces '", rule.result, "' must have its shape ",
               shape_string(into[m.outputs[0]].type), ", found ", shape_string(into[out].type));
     }
-    return out;
+    return {out};
+  }
+
+  void check_loss(const Scheme& piece, const std::vector<Value>& known, const Labels& labels,
+                  const Morphism& m, const MorphismRule& rule, bool alone) const {
+    if (piece.outputs.size() != 2 || piece[piece.outputs[0]].type.rank() != 0) {
+      fail_at(text_.file, rule.at, "what replaces '", rule.result,
+              "' must be a loss, as cross_entropy and average give it, found ",
+              piece.outputs.size() == 1
+                  ? "an object " + shape_string(relabelled(piece[piece.outputs[0]].type, labels))
+                  : "several objects");
+    }
+    if (alone || counts_the_same(piece, known, m)) return;
+    fail_at(
+        text_.file, rule.at, "this rule changes which targets '", m.source.path,
+        "' counts, which is one term of several in the model's loss: the others are weighted by "
+        "the count that it had");
   }
 
   std::set<std::string> rewritten_;  // by source: a use is rewritten once

@@ -2,6 +2,7 @@
 // morphism rules rewrite a use into a term of the models' own notation. Here is what both need:
 // the selectors of a text, and what is told to whoever asks what acted.
 #pragma once
+#include <map>
 #include <string>
 
 #include "analysis/roles.h"
@@ -31,6 +32,17 @@ class TextRules {
 
   bool object_matches(const Scheme& scheme, const Roles& roles, const Names& names, Value v,
                       const Clause& c) const;
+
+  // A type of such a piece, its axes called as in the scheme that it is set in.
+  using Labels = std::map<std::string, std::string>;
+  static Type relabelled(Type type, const Labels& labels) {
+    for (Axis& axis : type.axes) {
+      if (const auto found = labels.find(axis.name); found != labels.end()) {
+        axis.name = found->second;
+      }
+    }
+    return type;
+  }
 
   std::string place(Position at) const { return text_.file + ":" + std::to_string(at.line) + ": "; }
 
