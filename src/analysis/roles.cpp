@@ -53,9 +53,11 @@ std::vector<ParameterKind> parameter_kinds(const Scheme& scheme) {
       const Value v = m.inputs[k];
       if (!alone[v] || kinds[v] == ParameterKind::kMatrix) continue;
       // A cast, a view or a join of parameters is what its readers make of it. A vector that scales
-      // or shifts a matrix stays one.
-      const bool computes = alone[m.outputs[0]] && !op_named(m.op).view;
-      if (computes && scheme[v].type.rank() < scheme[m.outputs[0]].type.rank()) continue;
+      // or shifts a matrix stays one, whether it has one axis or is stretched along others.
+      const OpDef& def = op_named(m.op);
+      const Type &type = scheme[v].type, &made = scheme[m.outputs[0]].type;
+      const bool stretched = def.body && type.num_elements() < made.num_elements();
+      if (alone[m.outputs[0]] && !def.view && (type.rank() < made.rank() || stretched)) continue;
       const ParameterKind kind = alone[m.outputs[0]]
                                      ? kinds[m.outputs[0]]
                                      : kind_of_use(index_map_of(call_of(scheme, m)), k);

@@ -19,10 +19,12 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> table = {
       {"accumulate", {"accumulate(4)"}},
       {"checkpoint", {"checkpoint(every=2)"}},
+      {"dora", {"dora(rank=4)"}},
       {"freeze", {"freeze(attention)"}},
       {"lora", {"lora(rank=4)"}},
       {"lora_plus", {"lora_plus(rank=4)"}},
       {"pad_rows", {"pad_rows(least=16)"}},
+      {"prompt", {"prompt(n=3)"}},
       {"offload", {"offload(optimizer)", "offload(activations)", "offload(parameters)"}},
       {"qlora", {"qlora(rank=4, group=8)"}},
       {"quantize", {"quantize(int8, group=8)"}},

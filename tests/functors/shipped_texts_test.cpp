@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "analysis/roles.h"
 #include "base/error_text.h"
 #include "functors/becomes.h"
 #include "functors/pipeline.h"
@@ -189,6 +190,102 @@ TEST(Recompute, WhatItNamesInEverySoManyBlocks) {
             print(said(llama(), "checkpoint(selective)")));
   EXPECT_TRUE(
       has(refusal(gpt2(), "recompute(norm, every=5)"), "every=5 is more than the 4 blocks"));
+}
+
+TEST(Ia3, ScalesWhatAttentionsAndFeedForwardsAreGiven) {
+  const Scheme two = llama(), one = gpt2();
+  EXPECT_EQ(trained(said(two, "ia3")).size(), 4 * 4u) << "queries, keys, values, and down";
+  EXPECT_EQ(trained(said(one, "ia3(feed_forward)")),
+            (Names{"block[0].down.gain", "block[1].down.gain", "block[2].down.gain",
+                   "block[3].down.gain"}));
+  EXPECT_EQ(
+      trained(said(one, "ia3(attention_in)")),
+      (Names{"block[0].qkv.gain", "block[1].qkv.gain", "block[2].qkv.gain", "block[3].qkv.gain"}));
+  const Scheme step = said(one, "ia3");
+  EXPECT_EQ(object_at(step, "block[0].qkv.gain").type.num_elements(), 3 * 8);
+  EXPECT_EQ(object_at(step, "block[0].down.gain").type.num_elements(), 4 * 8);
+  EXPECT_EQ(object_at(step, "block[0].down.gain").init->kind, Init::Kind::kOnes);
+  const Morphism down = call_at(step, "block[1].down.linear#1");
+  EXPECT_EQ(to_string(step[down.inputs[0]].source), "block[1].down.mul#1");
+  EXPECT_EQ(to_string(step[down.inputs[2]].source), "block[1].down.bias");
+}
+
+// A map of its own matrix, to whose rows lengths were given: with lengths of one, and nothing added
+// yet, that is the matrix itself.
+TEST(Dora, BeginsAsTheModel) {
+  const Scheme before = parse_scheme(kTwoMaps), after = apply_functor("dora(rank=2)", before);
+  EXPECT_EQ(trained(after), (Names{"up.dora_a", "up.dora_b", "up.length", "down.dora_a",
+                                   "down.dora_b", "down.length"}));
+  std::vector<Numbers> x = numbers_for(before);
+  const auto wanted = run_scheme(before, x, false);
+  for (size_t k = x.size(); k < after.inputs.size(); ++k) {
+    const Object& o = after[after.inputs[k]];
+    const double at = o.source.path.ends_with("length") ? 1
+                      : o.source.path.ends_with("_a")   ? 0.3
+                                                        : 0;
+    EXPECT_EQ(o.init->kind, at == 1     ? Init::Kind::kOnes
+                            : at == 0.3 ? Init::Kind::kUniform
+                                        : Init::Kind::kZeros);
+    x.emplace_back(o.type.num_elements(), at);
+  }
+  const auto made = run_scheme(after, x, false);
+  EXPECT_NEAR(made[0][0], wanted[0][0], 1e-5);
+  // Rows of twice the length, in another direction: only what is added to the matrix turns them.
+  for (size_t k = 0; k < x.size(); ++k) {
+    if (after[after.inputs[k]].source.path == "up.dora_b") x[k].assign(x[k].size(), 0.5);
+  }
+  EXPECT_GT(std::abs(run_scheme(after, x, false)[0][0] - wanted[0][0]), 1e-3);
+}
+
+// The lengths are vectors, which do not decay, and the thin matrices are matrices.
+TEST(Dora, LengthsAreVectors) {
+  const Scheme step = said(llama(), "dora(rank=2)");
+  EXPECT_EQ(trained(step).size(), 4 * 7 * 3u);
+  const std::vector<ParameterKind> kinds = parameter_kinds(step);
+  const auto kind = [&](const std::string& path) { return kinds[*step.find({path})]; };
+  EXPECT_EQ(kind("block[1].up.length"), ParameterKind::kVector);
+  EXPECT_EQ(kind("block[1].up.dora_a"), ParameterKind::kMatrix);
+  EXPECT_EQ(kind("block[1].up.dora_b"), ParameterKind::kMatrix);
+  EXPECT_EQ(kind("block[1].up.weight"), ParameterKind::kMatrix);
+  EXPECT_TRUE(has(refusal(llama(), "dora(alpha=0)"), "alpha must be more than 0"));
+}
+
+constexpr const char* kTokens = R"(scheme model:
+  input %0 x: i32[b=2, s=4]
+  input %1 t: i32[b=2, s=4]
+  parameter %2 table.weight: f32[v=3, h=3]
+  %3 table: f32[b=2, s=4, h=3] = embed(%0, %2) @table
+  %4 loss: f32[] metric, %5 loss.count: f32[] metric, %6 loss.lse: f32[b=2, s=4] = cross_entropy(%3, %1) {ignore=-1} @loss
+  return %4, %5
+)";
+
+// The first n positions have the prompt's rows, whatever is there, and all of them but the last
+// predict nothing that counts.
+TEST(Prompt, StandsInTheFirstPositions) {
+  const Scheme before = parse_scheme(kTokens), after = apply_functor("prompt(n=2)", before);
+  EXPECT_EQ(trained(after), Names{"table.prompt"});
+  std::vector<Numbers> x = numbers_for(before);
+  x.push_back({0.5, -1, 2, 1, 1, -3});
+  double wanted = 0;
+  for (int64_t i = 0; i < 8; ++i) {
+    const int64_t at = i % 4;
+    if (at == 0) continue;
+    const Numbers& from = at < 2 ? x[3] : x[2];
+    const int64_t row = at < 2 ? at : static_cast<int64_t>(x[0][i]);
+    double sum = 0;
+    for (int64_t c = 0; c < 3; ++c) sum += std::exp(from[row * 3 + c]);
+    wanted += std::log(sum) - from[row * 3 + static_cast<int64_t>(x[1][i])];
+  }
+  const auto made = run_scheme(after, x, false);
+  EXPECT_NEAR(made[0][0], wanted, 1e-5);
+  EXPECT_EQ(made[1][0], 6);
+}
+
+TEST(Prompt, KnowsTokensFromPositions) {
+  EXPECT_EQ(trained(said(gpt2(), "prompt(n=3)")), Names{"wte.prompt"});
+  EXPECT_EQ(trained(said(llama(), "prompt(n=4)")), Names{"wte.prompt"});
+  EXPECT_TRUE(has(refusal(llama(), "prompt(n=5)"), "pad: n=5 at 0 is not inside 4"))
+      << refusal(llama(), "prompt(n=5)");
 }
 
 TEST(Qlora, IsFourKnownFunctors) {
