@@ -14,7 +14,7 @@ namespace adjoint {
 namespace {
 
 struct GenerateFlags {
-  std::string model, prompt;
+  std::string model, prompt, weights;
   SampleOptions sample;
   int64_t seed = 1, threads = 0;
   DeviceFlags device;
@@ -31,7 +31,7 @@ int run(const GenerateFlags& flags) {
   }
   if (flags.sample.top_k < 0) fail("--top-k: wanted 0 or more, found ", flags.sample.top_k);
   use_threads(flags.threads);
-  Generator generator(flags.model, flags.device.plan_options());
+  Generator generator(flags.model, flags.device.plan_options(), flags.weights);
   SampleOptions sample = flags.sample;
   sample.seed = static_cast<uint64_t>(flags.seed);
   if (flags.json) {
@@ -53,6 +53,8 @@ void add_generate(CLI::App& app, Action& action) {
   auto flags = std::make_shared<GenerateFlags>();
   command->add_option("--model", flags->model, "the --out folder of a training run")->required();
   command->add_option("--prompt", flags->prompt, "the text to go on from");
+  command->add_option("--weights", flags->weights,
+                      "a state that follows parameters, in their place: ema.average");
   command->add_option("--tokens", flags->sample.tokens, "how many tokens to add")
       ->capture_default_str();
   command->add_option("--temperature", flags->sample.temperature, "0: always the likeliest token")

@@ -16,6 +16,7 @@ namespace adjoint {
 enum class FunctorPhase : uint8_t {
   kMorphisms,    // rules that rewrite uses: adapters, joined projections; what is frozen
   kAdjoint,      // how parameters are trained; then reverse mode, and the optimizer: the whole step
+  kStates,       // what follows parameters from step to step, beside the optimizer's own
   kStepRules,    // loss scaling; attributes of objects, by role
   kBitChanging,  // fusions whose sums differ: epilogues
   kRealize,      // precision, placement, time, residence and tier last

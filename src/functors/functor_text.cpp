@@ -106,15 +106,17 @@ class FunctorParser {
         object_rule(at);
       } else if (in_.accept_word("morphism")) {
         morphism_rule(at);
+      } else if (in_.accept_word("state")) {
+        state_rule(at);
       } else {
-        in_.fail_wanted("law, default, let, require, object or morphism");
+        in_.fail_wanted("law, default, let, require, object, morphism or state");
       }
       in_.expect_line_end();
     }
     if (!result_.says_law)
       in_.fail_wanted("a line 'law exact', 'law reassociating' or 'law approximating'");
-    if (result_.objects.empty() && result_.morphisms.empty()) {
-      in_.fail_wanted("a rule: a line that begins with 'object' or 'morphism'");
+    if (result_.objects.empty() && result_.morphisms.empty() && result_.states.empty()) {
+      in_.fail_wanted("a rule: a line that begins with 'object', 'morphism' or 'state'");
     }
     return std::move(result_);
   }
@@ -641,18 +643,49 @@ class FunctorParser {
     knows_training_ = true;
     rule.when = when();
     knows_training_ = false;
-    statements(rule, names);
+    rule.statements = statements(names);
     arrow();
     rule.replacement = terms_.whole_value();
     note_blocks(rule.replacement, names);
-    check_statements_are_used(rule);
+    check_statements_are_used(rule.statements, rule.replacement);
     rule.by_block = end_rule();
     result_.morphisms.push_back(std::move(rule));
   }
 
+  // state average of trained, inside chain -> d*average + (1 - d)*parameter
+  void state_rule(Position at) {
+    StateRule rule{.name = {}, .at = at};
+    begin_rule();
+    in_.skip_blank();
+    const Position where = in_.position();
+    rule.name = in_.take_name("the name of the state");
+    std::vector<std::string> names = {std::string(kParameterAfter), std::string(kStepsTaken)};
+    std::vector<std::string> taken = known_names();
+    taken.insert(taken.end(), names.begin(), names.end());
+    for (const StateRule& earlier : result_.states) taken.push_back(earlier.name);
+    if (std::find(taken.begin(), taken.end(), rule.name) != taken.end()) {
+      in_.fail_at(where, "'" + rule.name + "' is already the name of something");
+    }
+    names.push_back(rule.name);
+    if (!in_.accept_word("of")) in_.fail_wanted("'of' and which parameters it follows");
+    while (rule.selector.empty() || !(in_.looking_at("->") || in_.at_line_end())) {
+      if (!rule.selector.empty()) in_.accept(",");
+      rule.selector.push_back(clause("which parameters it follows"));
+      check_clause(rule.selector.back(), object_words(), "what an object is");
+    }
+    rule.statements = statements(names);
+    arrow();
+    rule.value = terms_.whole_value();
+    note_blocks(rule.value, names);
+    check_statements_are_used(rule.statements, rule.value);
+    rule.by_block = end_rule();
+    result_.states.push_back(std::move(rule));
+  }
+
   // Lines `V = W + ...` between the head of a rule and its arrow.
-  void statements(MorphismRule& rule, std::vector<std::string>& names) {
-    if (in_.looking_at("->") || !in_.at_line_end()) return;
+  std::vector<Statement> statements(std::vector<std::string>& names) {
+    std::vector<Statement> all;
+    if (in_.looking_at("->") || !in_.at_line_end()) return all;
     for (in_.skip_blank_lines(); at_statement(); in_.skip_blank_lines()) {
       Statement statement{.names = {}, .values = {}, .at = in_.position()};
       do {
@@ -673,8 +706,9 @@ class FunctorParser {
       } while (in_.accept(","));
       in_.expect_line_end();
       names.insert(names.end(), statement.names.begin(), statement.names.end());
-      rule.statements.push_back(std::move(statement));
+      all.push_back(std::move(statement));
     }
+    return all;
   }
 
   // A name and `=`, or a name and `,`.
@@ -690,14 +724,14 @@ class FunctorParser {
   }
 
   // A parameter that nothing reads could not be trained.
-  void check_statements_are_used(const MorphismRule& rule) const {
-    for (size_t i = 0; i < rule.statements.size(); ++i) {
-      for (const std::string& name : rule.statements[i].names) {
-        bool used = mentions(rule.replacement, name);
-        for (size_t k = i + 1; k < rule.statements.size(); ++k) {
-          for (const Term& value : rule.statements[k].values) used = used || mentions(value, name);
+  void check_statements_are_used(const std::vector<Statement>& all, const Term& result) const {
+    for (size_t i = 0; i < all.size(); ++i) {
+      for (const std::string& name : all[i].names) {
+        bool used = mentions(result, name);
+        for (size_t k = i + 1; k < all.size(); ++k) {
+          for (const Term& value : all[k].values) used = used || mentions(value, name);
         }
-        if (!used) in_.fail_at(rule.statements[i].at, "nothing below uses '" + name + "'");
+        if (!used) in_.fail_at(all[i].at, "nothing below uses '" + name + "'");
       }
     }
   }

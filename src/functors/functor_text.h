@@ -80,6 +80,16 @@ struct MorphismRule {
 // Whether an object or a number of this name is in a term.
 bool mentions(const Term& term, std::string_view name);
 
+// state average of trained -> d*average + (1 - d)*parameter: carried from step to step.
+struct StateRule {
+  std::string name;
+  std::vector<Clause> selector = {};
+  bool by_block = false;
+  std::vector<Statement> statements = {};
+  Term value = {};
+  Position at = {};
+};
+
 struct Let {
   std::string name;
   std::vector<std::pair<Term, Condition>> choices;
@@ -101,12 +111,15 @@ struct FunctorText {
   std::vector<Requirement> requirements = {};
   std::vector<ObjectRule> objects = {};
   std::vector<MorphismRule> morphisms = {};
+  std::vector<StateRule> states = {};
 };
 
 // The block in which an object or a use is, in rules that have no other number of this name.
 constexpr std::string_view kBlockNumber = "l";
 // 1 where a scheme is trained, 0 where it is evaluated, in conditions of rules that rewrite uses.
 constexpr std::string_view kTraining = "training";
+// In rules about states: the parameter after its update, and how many steps were taken before.
+constexpr std::string_view kParameterAfter = "parameter", kStepsTaken = "steps";
 
 FunctorText parse_functor_text(std::string_view text, std::string_view file);
 

@@ -77,6 +77,8 @@ class Pipeline {
   }
 
   const Scheme& say() {
+    // Updates are there to be followed; attributes are said of what follows them, too.
+    if (training_) apply(FunctorPhase::kStates);
     // Step rules and object rules see every object that the step has.
     apply(FunctorPhase::kStepRules);
     return result_.scheme;

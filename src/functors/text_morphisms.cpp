@@ -214,14 +214,13 @@ class MorphismRules : TextRules {
       const Term again{.kind = Term::Kind::kCall, .word = rule.result, .at = rule.at};
       box.body.push_back({{rule.result}, {again}, rule.at});
     }
-    std::set<std::string> set;
+    document.numbers = numbers_of(names, rule.at);
     const auto number = [&](const std::string& name, double value) {
-      if (set.insert(name).second) document.numbers.push_back({name, {.number = value}, rule.at});
+      const auto has_name = [&](const Setting& setting) { return setting.name == name; };
+      if (std::none_of(document.numbers.begin(), document.numbers.end(), has_name)) {
+        document.numbers.push_back({name, {.number = value}, rule.at});
+      }
     };
-    for (const auto& [name, value] : names.numbers()) number(name, value);
-    for (const FunctorParam& p : text_.params) {
-      if (p.words.empty() && !p.list) number(p.name, names.number(application_.args.term(p.name)));
-    }
     // The use's own constants go by their names.
     for (const auto& [name, value] : m.attrs) {
       if (const auto* whole = std::get_if<int64_t>(&value))

@@ -13,6 +13,16 @@ Names TextRules::names_for(int chain_length) const {
   return names;
 }
 
+std::vector<Setting> TextRules::numbers_of(const Names& names, Position at) const {
+  std::vector<Setting> all;
+  for (const auto& [name, value] : names.numbers()) all.push_back({name, {.number = value}, at});
+  for (const FunctorParam& p : text_.params) {
+    if (!p.words.empty() || p.list || names.numbers().count(p.name)) continue;
+    all.push_back({p.name, {.number = names.number(application_.args.term(p.name))}, at});
+  }
+  return all;
+}
+
 FunctorPhase phase_of(const AttributeValue& value) {
   if (value.attribute == "frozen") return FunctorPhase::kMorphisms;
   for (const char* training : {"rate", "decay", "optimizer", "clipped"}) {
@@ -73,6 +83,7 @@ Scheme apply(const FunctorText& text, Application& application, Scheme scheme, F
   if (phase == FunctorPhase::kMorphisms) {
     scheme = rewrite_uses(text, application, std::move(scheme));
   }
+  if (phase == FunctorPhase::kStates) return add_states(text, application, std::move(scheme));
   const int64_t rewritten = application.matches;
   say_attributes(text, application, scheme, phase);
   // What a rewriting functor matched are the uses that it rewrote.
@@ -110,9 +121,9 @@ Functor functor_of(FunctorText text) {
   if (!shared->morphisms.empty() || says_in(FunctorPhase::kMorphisms)) {
     rule_for(FunctorPhase::kMorphisms);
   }
-  for (const FunctorPhase phase : {FunctorPhase::kAdjoint, FunctorPhase::kStepRules}) {
-    if (says_in(phase)) rule_for(phase);
-  }
+  if (says_in(FunctorPhase::kAdjoint)) rule_for(FunctorPhase::kAdjoint);
+  if (!shared->states.empty()) rule_for(FunctorPhase::kStates);
+  if (says_in(FunctorPhase::kStepRules)) rule_for(FunctorPhase::kStepRules);
   return functor;
 }
 

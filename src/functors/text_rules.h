@@ -33,6 +33,9 @@ class TextRules {
   bool object_matches(const Scheme& scheme, const Roles& roles, const Names& names, Value v,
                       const Clause& c) const;
 
+  // All numbers of a text, for a piece of the models' notation that may name them.
+  std::vector<Setting> numbers_of(const Names& names, Position at) const;
+
   // A type of such a piece, its axes called as in the scheme that it is set in.
   using Labels = std::map<std::string, std::string>;
   static Type relabelled(Type type, const Labels& labels) {
@@ -59,9 +62,11 @@ class TextRules {
 // the optimizer is, and the rest of the whole step.
 FunctorPhase phase_of(const AttributeValue& value);
 
-// The object rules of a phase (text_objects.cpp) and all morphism rules (text_morphisms.cpp).
+// The object rules of a phase (text_objects.cpp), all morphism rules (text_morphisms.cpp) and all
+// state rules (text_states.cpp).
 void say_attributes(const FunctorText& text, Application& application, Scheme& scheme,
                     FunctorPhase phase);
 Scheme rewrite_uses(const FunctorText& text, Application& application, Scheme scheme);
+Scheme add_states(const FunctorText& text, Application& application, Scheme scheme);
 
 }  // namespace adjoint

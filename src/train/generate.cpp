@@ -66,7 +66,8 @@ std::vector<double> row_of(const Run& run, Value v, int64_t row, int64_t count) 
 
 }  // namespace
 
-Generator::Generator(const std::filesystem::path& folder, const PlanOptions& options) {
+Generator::Generator(const std::filesystem::path& folder, const PlanOptions& options,
+                     const std::string& weights) {
   const SavePaths paths(folder);
   if (!std::filesystem::is_directory(folder)) {
     fail(folder.string(),
@@ -84,7 +85,7 @@ Generator::Generator(const std::filesystem::path& folder, const PlanOptions& opt
       evaluation_scheme(logits_of(model_->forward()), parse_stack(config.step.stack), config.step);
   run_ = std::make_unique<Run>(scheme, make_plan(scheme, options));
   const std::string print = fingerprint(without_randomness(model_->forward(1, model_->context())));
-  load_state(paths, *run_, false, print);
+  load_state(paths, *run_, false, print, weights);
 }
 
 std::string Generator::generate(const std::string& prompt, const SampleOptions& options,

@@ -20,8 +20,10 @@ struct SampleOptions {
 
 class Generator {
  public:
-  // Runs on the target in `options`, whatever the run was trained on.
-  Generator(const std::filesystem::path& run_folder, const PlanOptions& options);
+  // Runs on the target in `options`, whatever the run was trained on; with the parameters, or,
+  // where `weights` names one, with a state that follows them, `ema.average`.
+  Generator(const std::filesystem::path& run_folder, const PlanOptions& options,
+            const std::string& weights = "");
 
   // The text that follows the prompt; `on_text` sees the prompt, then the text as it grows.
   std::string generate(const std::string& prompt, const SampleOptions& options,

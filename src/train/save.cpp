@@ -5,11 +5,14 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/philox.h"
+#include "base/text.h"
 #include "data/safetensors.h"
 #include "device/parallel.h"
 #include "kernels/cuda/cublaslt/product_table.h"
@@ -169,10 +172,14 @@ void check_finite(std::span<const SafetensorView> tensors) {
   }
 }
 
-void copy_in(const SafetensorsFile& file, Run& run, Role role) {
+// The tensors of a file, or those in `instead`, by the same names.
+void copy_in(const SafetensorsFile& file, Run& run, Role role,
+             const std::map<std::string, const SafetensorView*>& instead = {}) {
   for (const Value v : inputs_of(run.scheme(), role)) {
     const Object& object = run.scheme()[v];
-    const SafetensorView& have = *file.find(to_string(object.source));
+    const auto other = instead.find(to_string(object.source));
+    const SafetensorView& have =
+        other != instead.end() ? *other->second : *file.find(to_string(object.source));
     const Dtype dtype = object.type.dtype;
     if (have.dtype == format_name(dtype)) {
       run.write(v, have.data);
@@ -305,9 +312,45 @@ std::vector<float> SavedModel::floats(const std::string& name) const {
   return numbers;
 }
 
+namespace {
+void check_same_step(const OpenSave& save, const SavePaths& paths) {
+  const int64_t other = step_of(*save.optimizer, paths.optimizer());
+  if (other == save.step) return;
+  fail(paths.optimizer().string(), ": this is the state of step ", other,
+       ", but the parameters are of step ", save.step);
+}
+
+// By the name of each parameter: the state that follows it under this name.
+std::map<std::string, const SafetensorView*> following(const OpenSave& save, const SavePaths& paths,
+                                                       const Scheme& scheme,
+                                                       const std::string& state) {
+  std::map<std::string, const SafetensorView*> found;
+  if (state.empty()) return found;
+  std::set<std::string> known;
+  const std::string path = save.optimizer ? paths.optimizer().string() : paths.folder.string();
+  for (const SafetensorView& want : views(scheme, Role::kParameter, nullptr)) {
+    if (!save.optimizer || !float_named(want.dtype)) continue;
+    for (const SafetensorView& have : save.optimizer->tensors()) {
+      if (!have.name.starts_with(want.name + ":") || have.shape != want.shape) continue;
+      const std::string facet = have.name.substr(want.name.size() + 1);
+      known.insert(facet);
+      if (facet == state) found[want.name] = &have;
+    }
+  }
+  if (found.empty()) {
+    const std::vector<std::string> names(known.begin(), known.end());
+    fail(path, ": no parameter has a state '", state, "'",
+         names.empty() ? "" : " (there are " + join(names, ", ") + ")", did_you_mean(state, names));
+  }
+  check_whole(*save.optimizer, paths.optimizer());
+  check_same_step(save, paths);
+  return found;
+}
+}  // namespace
+
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
-                   const std::string& model_print) {
-  const OpenSave save = open_save(paths, with_optimizer);
+                   const std::string& model_print, const std::string& weights) {
+  const OpenSave save = open_save(paths, with_optimizer || !weights.empty());
   check_parameters(*save.model, paths.model(), run.scheme());
   check_model(*save.model, paths.model(), model_print);
   for (const SafetensorView& want : views(run.scheme(), Role::kParameter, nullptr)) {
@@ -315,6 +358,7 @@ int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
     const SafetensorView& have = *save.model->find(want.name);
     if (to && want.dtype != have.dtype) check_narrows(have, *to, paths.model());
   }
+  const auto instead = following(save, paths, run.scheme(), weights);
   if (with_optimizer) {
     if (!save.optimizer) {
       fail(paths.folder.string(),
@@ -325,14 +369,10 @@ int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
     check_fits(*save.optimizer, paths.optimizer(), views(run.scheme(), Role::kState, nullptr),
                /*other_widths=*/false);
     check_whole(*save.optimizer, paths.optimizer());
-    const int64_t other = step_of(*save.optimizer, paths.optimizer());
-    if (other != save.step) {
-      fail(paths.optimizer().string(), ": this is the state of step ", other,
-           ", but the parameters are of step ", save.step);
-    }
+    check_same_step(save, paths);
     copy_in(*save.optimizer, run, Role::kState);
   }
-  copy_in(*save.model, run, Role::kParameter);
+  copy_in(*save.model, run, Role::kParameter, instead);
   return save.step;
 }
 

@@ -37,8 +37,10 @@ class StateCopy {
 
 // Loads the run's parameters and, if wanted, the optimizer's state; returns the step. A damaged
 // save (by its checksum) and a save of another model are refused, and nothing is changed then. To
-// load the optimizer, the caller must hold the folder's lock.
-int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer, const std::string& model);
+// load the optimizer, the caller must hold the folder's lock. Where `weights` names a state that
+// follows parameters, `ema.average`, those that have it are what it says instead.
+int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer, const std::string& model,
+                   const std::string& weights = "");
 
 // The parameters of a save, mapped into memory.
 class SavedModel {

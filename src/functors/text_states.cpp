@@ -1,0 +1,161 @@
+// State rules of a functor's text: `state average of trained -> d*average + (1 - d)*parameter`.
+// What follows a parameter from step to step is carried like a moment of the optimizer: zeros at
+// first, then what the rule makes of it and of the parameter after its update. A step that is not
+// taken leaves it.
+#include <algorithm>
+
+#include "functors/text_rules.h"
+#include "models/elaborate.h"
+#include "ops/builder.h"
+
+namespace adjoint {
+
+namespace {
+
+class StateRules : TextRules {
+ public:
+  using TextRules::TextRules;
+
+  Scheme add_states(Scheme scheme) {
+    const Scheme before = scheme;
+    const Roles roles(before);
+    Names names = names_for(roles.chain().length());
+    std::map<Value, Value> updated;  // parameter -> what it is after the step
+    for (const Carry& c : before.carries) updated[c.in] = c.out;
+    const Value taken = verdict_of(before);
+    for (const StateRule& rule : text_.states) {
+      for (const Value v : before.inputs) {
+        const auto matches = [&](const Clause& c) {
+          return object_matches(before, roles, names, v, c);
+        };
+        const bool trained = before[v].role == Role::kParameter && updated.count(v);
+        if (!trained || !std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
+        if (rule.by_block) {
+          const int block = roles.chain().block_of[v];
+          if (block < 0) continue;
+          names.set(std::string(kBlockNumber), block);
+        }
+        add_state(scheme, rule, names, v, updated[v], taken);
+        application_.note(place(rule.at) + "state " + rule.name, to_string(before[v].source));
+        ++application_.matches;
+        ++application_.counts[rule.name];
+      }
+    }
+    return scheme;
+  }
+
+ private:
+  // Whether the step is taken at all: what the norm of all gradients says.
+  static Value verdict_of(const Scheme& step) {
+    for (const Morphism& m : step.morphisms) {
+      const int verdict = op_named(m.op).verdict;
+      const auto is_result = [&](Value v) {
+        return std::count(step.outputs.begin(), step.outputs.end(), v) > 0;
+      };
+      if (verdict >= 0 && std::any_of(m.outputs.begin(), m.outputs.end(), is_result)) {
+        return m.outputs[verdict];
+      }
+    }
+    CHECK(false, "a step tells its gradient's norm");
+  }
+
+  // How many steps were taken before this one.
+  Value steps(Scheme& into, Value taken) {
+    if (steps_) return *steps_;
+    const Source source{"optimizer", application_.functor + ".steps"};
+    // There already where the functor is twice in the stack, for other parameters.
+    if ((steps_ = into.find(source))) return *steps_;
+    steps_ = into.add_input(
+        {.type = {Dtype::kF32, {}}, .source = source, .role = Role::kState, .init = Init{}});
+    Builder builder(into);
+    builder.at(source, Phase::kUpdate, Role::kState);
+    into.carries.push_back({*steps_, builder.emit("add", {*steps_, taken})});
+    return *steps_;
+  }
+
+  // The rule as a scheme of its own, whose inputs are the state, the parameter and the steps.
+  Scheme fragment(const StateRule& rule, const Names& names, const Type& type,
+                  Labels& labels) const {
+    Document document;
+    Box box{.name = "model", .at = rule.at};
+    Formal whole{.name = rule.name, .dtype = type.dtype, .at = rule.at};
+    for (int a = 0; a < type.rank(); ++a) {
+      const std::string axis = "parameter_" + std::to_string(a);
+      labels[axis] = type.axes[a].name;
+      document.axes.push_back(
+          {axis, {.number = static_cast<double>(type.dim(a)), .at = rule.at}, rule.at});
+      whole.axes.push_back({.kind = Term::Kind::kName, .word = axis, .at = rule.at});
+    }
+    box.formals.push_back(whole);
+    whole.name = kParameterAfter;
+    box.formals.push_back(whole);
+    box.formals.push_back(
+        {.name = std::string(kStepsTaken), .dtype = Dtype::kF32, .axes = {}, .at = rule.at});
+    document.numbers = numbers_of(names, rule.at);
+    box.body = rule.statements;
+    box.body.push_back({{"result"}, {rule.value}, rule.at});
+    document.boxes.push_back(std::move(box));
+    return elaborate(document, text_.file, {});
+  }
+
+  void add_state(Scheme& into, const StateRule& rule, const Names& names, Value parameter,
+                 Value after, Value taken) {
+    const Type type = into[parameter].type;
+    Labels labels;
+    const Scheme piece = fragment(rule, names, type, labels);
+    if (piece.inputs.size() != 3) {
+      fail_at(text_.file, rule.at,
+              "a state is made of itself, the parameter and numbers; this "
+              "rule makes '",
+              to_string(piece[piece.inputs[3]].source), "', ", name(piece[piece.inputs[3]].role));
+    }
+    const Value out = piece.outputs[0];
+    if (piece.outputs.size() != 1 || piece[out].type.dtype != type.dtype ||
+        !same_shape(piece[out].type, type)) {
+      fail_at(text_.file, rule.at, "the state '", rule.name, "' of '", into[parameter].source.path,
+              "' must stay ", to_string(type), ", found ",
+              to_string(relabelled(piece[out].type, labels)));
+    }
+    const std::string prefix = application_.functor + ".";
+    const Source source{into[parameter].source.path, prefix + rule.name};
+    if (into.find(source)) application_.refuse("it is in the stack twice; name it once");
+    const Value count = steps(into, taken);
+    const Value state =
+        into.add_input({.type = type, .source = source, .role = Role::kState, .init = Init{}});
+    std::vector<Value> known(piece.objects.size(), -1);
+    known[piece.inputs[0]] = state;
+    known[piece.inputs[1]] = after;
+    known[piece.inputs[2]] = count;
+    const auto placed = [&](const Source& at) {
+      return Source{source.path, prefix + rule.name + "." + at.path};
+    };
+    for (size_t v = 0; v < piece.objects.size(); ++v) {
+      if (known[v] >= 0) continue;
+      Object o = piece.objects[v];
+      o.source = placed(o.source);
+      o.role = Role::kMetric;  // of the step, and no activation of the model's
+      o.type = relabelled(std::move(o.type), labels);
+      known[v] = into.add(std::move(o));
+    }
+    for (Morphism m : piece.morphisms) {
+      for (Value& in : m.inputs) in = known[in];
+      for (Value& made : m.outputs) made = known[made];
+      m.source = placed(m.source);
+      m.phase = Phase::kUpdate;
+      into.morphisms.push_back(std::move(m));
+    }
+    Builder builder(into);
+    builder.at(source, Phase::kUpdate, Role::kState);
+    into.carries.push_back({state, builder.emit("where", {taken, known[out], state})});
+  }
+
+  std::optional<Value> steps_;
+};
+
+}  // namespace
+
+Scheme add_states(const FunctorText& text, Application& application, Scheme scheme) {
+  return StateRules(text, application).add_states(std::move(scheme));
+}
+
+}  // namespace adjoint
