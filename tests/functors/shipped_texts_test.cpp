@@ -2,6 +2,7 @@
 // where and what is recomputed. Their laws are in docs/composition.md, which laws_test recomputes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -248,6 +249,48 @@ TEST(Dora, LengthsAreVectors) {
   EXPECT_EQ(kind("block[1].up.dora_b"), ParameterKind::kMatrix);
   EXPECT_EQ(kind("block[1].up.weight"), ParameterKind::kMatrix);
   EXPECT_TRUE(has(refusal(llama(), "dora(alpha=0)"), "alpha must be more than 0"));
+}
+
+// Of every four weights of a row two are used, and only these have gradients.
+TEST(Sparse24, UsesTheTwoLargestOfFour) {
+  const Scheme before = parse_scheme(R"(scheme model:
+  input %0 x: f32[b=1, h=8]
+  input %1 t: i32[b=1]
+  parameter %2 a.weight: f32[h=8, h=8]
+  parameter %3 b.weight: f32[h=8, h=8]
+  %4 a: f32[b=1, h=8] = linear(%0, %2) @a
+  %5 u: f32[b=1, h=8] = relu(%4) @u
+  %6 b: f32[b=1, h=8] = linear(%5, %3) @b
+  %7 v: f32[b=1, h=8] = relu(%6) @v
+  %8 loss: f32[] metric, %9 loss.count: f32[] metric, %10 loss.lse: f32[b=1] = cross_entropy(%7, %1) {ignore=-1} @loss
+  return %8, %9
+)");
+  const Scheme after = apply_functor("sparse24", before);
+  const std::vector<Numbers> x = numbers_for(before);
+  Numbers rows = x[0];
+  for (const Numbers& matrix : {x[2], x[3]}) {
+    const Numbers from = rows;
+    for (int64_t o = 0; o < 8; ++o) {
+      rows[o] = 0;
+      for (int64_t four = 0; four < 8; four += 4) {
+        std::vector<int64_t> order = {0, 1, 2, 3};
+        const double* row = &matrix[o * 8 + four];
+        std::sort(order.begin(), order.end(),
+                  [&](int64_t i, int64_t j) { return std::abs(row[i]) > std::abs(row[j]); });
+        for (int k = 0; k < 2; ++k) rows[o] += row[order[k]] * from[four + order[k]];
+      }
+      rows[o] = std::max(rows[o], 0.0);
+    }
+  }
+  double sum = 0;
+  for (const double v : rows) sum += std::exp(v);
+  const double wanted = std::log(sum) - rows[static_cast<size_t>(x[1][0])];
+  EXPECT_NEAR(run_scheme(after, x, false)[0][0], wanted, 1e-5);
+  EXPECT_GT(std::abs(run_scheme(before, x, false)[0][0] - wanted), 1e-3);
+  EXPECT_TRUE(
+      has(refusal(elaborate_preset("llama-tiny", {{"layers", 2}, {"ffn", 30}, {"batch", 2}}),
+                  "sparse24"),
+          "must be a whole number"));
 }
 
 constexpr const char* kTokens = R"(scheme model:

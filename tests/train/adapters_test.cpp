@@ -161,6 +161,22 @@ TEST_F(Adapters, AFunctorOfTheUsersIsMergedToo) {
   EXPECT_EQ(greedy("merged"), greedy("own"));
 }
 
+// Rules that make the use again, with another matrix or another operand.
+TEST_F(Adapters, AMapThatIsMadeAgainIsMergedToo) {
+  train(options("base"));
+  for (const std::string stack : {"dora(rank=2)", "ia3", "sparse24"}) {
+    const std::string run = stack.substr(0, stack.find('('));
+    train(tuned(run, stack));
+    merge_run(out(run), out(run + "_merged"));
+    EXPECT_EQ(tensors(run + "_merged").size(), tensors("base").size());
+    EXPECT_EQ(greedy(run + "_merged"), greedy(run)) << run;
+    EXPECT_NE(tensors(run + "_merged"), tensors("base")) << run;
+  }
+  train(tuned("prompt", "prompt(n=3)"));
+  const std::string said = merge_error("prompt", "prompt_merged");
+  EXPECT_NE(said.find("its stack 'prompt(n=3)' rewrites no linear map"), std::string::npos) << said;
+}
+
 TEST_F(Adapters, AQuantizedBaseIsMergedAsWhatItsCodesStandFor) {
   train(options("base"));
   train(tuned("codes", "quantize(int8, per=channel) | lora(rank=2)"));
