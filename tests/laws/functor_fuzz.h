@@ -34,7 +34,11 @@ class FunctorWriter {
     has_count_ = chance(30), has_words_ = chance(20);
     std::string rules;
     for (size_t n = 1 + below(3); n > 0; --n) rules += object_rule();
-    if (chance(15)) rules = morphism_rule() + (chance(50) ? rules : "");
+    if (chance(15)) {
+      rules = morphism_rule() + (chance(30) ? morphism_rule() : "") + (chance(50) ? rules : "");
+    }
+    if (chance(6)) rules = loss_rule() + (chance(50) ? rules : "");
+    if (chance(8)) rules = state_rule() + (chance(50) ? rules : "");
     std::string params;
     if (has_count_) params = "k = " + std::to_string(1 + below(3));
     if (has_words_) {
@@ -251,9 +255,39 @@ class FunctorWriter {
         "rms_norm(y)",
         "y + 0 * linear(x, width(y), bias=no, name=beside)",
         "y + 0.5 * linear(x, width(y), name=beside)",
-        "y * sigmoid(linear(linear(x, 4, bias=no, name=a), width(y), bias=no, name=b))"};
+        "y * sigmoid(linear(linear(x, 4, bias=no, name=a), width(y), bias=no, name=b))",
+        "y(0.5 * x)",
+        "y(x, name=again) - 0.5 * y(x=0.1 * x)",
+        "y / size(y, 0)",
+        "where(index(y, 1) < 2, 0, y)"};
+    static const std::vector<std::string> statements = {
+        "    gain = param(width(y), init=ones)\n    -> y * gain\n",
+        "    a = param(2, width(y), init=normal(0.1))\n    -> y + pad(a, 0, size(y, 1), axis=0)\n",
+        "    a, b = 0.5 * y, param(width(y))\n    c = a + b\n    -> c * a\n",
+        "    small = sum(y * y, keep) < width(y)\n    -> where(small, y, 0.5 * y)\n"};
     const std::string when = chance(40) ? " when " + condition(chance(80)) : "";
-    return "  morphism " + one_of(rewritten) + when + "\n    -> " + one_of(terms) + "\n";
+    const std::string head = "  morphism " + one_of(rewritten) + when + "\n";
+    return chance(30) ? head + one_of(statements) : head + "    -> " + one_of(terms) + "\n";
+  }
+
+  std::string loss_rule() {
+    weaken(Law::kApproximating);
+    static const std::vector<std::string> terms = {
+        "0.5 * y", "y + 0.1*average(mean(logits * logits), targets, ignore=ignore)",
+        "y(tanh(logits)) - 0.25 * y", "y(logits, where(index(targets, 1) < 2, ignore, targets))",
+        "average(max(logits), targets)"};
+    return "  morphism y = cross_entropy(logits, targets)" +
+           std::string(chance(40) ? " when training" : "") + "\n    -> " + one_of(terms) + "\n";
+  }
+
+  std::string state_rule() {
+    static const std::vector<std::string> whose = {"trained", "matrix", "parameter inside chain",
+                                                   "trained of norm", "table, not of readout"};
+    static const std::vector<std::string> bodies = {
+        " -> 0.5 * held + 0.5 * parameter\n",
+        "\n    old = minimum(steps/(steps + 1), 0.9)\n    -> old*held + (1 - old)*parameter\n",
+        " -> where(held < parameter, parameter, held)\n", " -> parameter * (l + 1)/L\n"};
+    return "  state held of " + one_of(whose) + one_of(bodies);
   }
 
   std::mt19937 random_;
