@@ -1,4 +1,4 @@
-// frozen matrix W  ->  W as int8 or nf4 codes with scales, dequantized where it is read.
+// frozen matrix W  ->  W as int8, int4 or nf4 codes with scales, dequantized where it is read.
 // Memory of frozen weights falls from 32 bits an element to 8 or 4 and the scales' share; each
 // phase that reads a matrix spends one pass over it.
 #include "ops/quantize.h"
@@ -14,7 +14,7 @@ namespace {
 
 CodeFormat format_of(const Arguments& args) {
   CodeFormat format;
-  if (args.word("format") == "nf4") format.kind = CodeFormat::Kind::kNF4;
+  format.kind = code_kind(args.word("format")).value();
   const std::string per = args.word("per");
   if (per == "channel") format.per = CodeFormat::Per::kChannel;
   if (per == "group") {
@@ -44,8 +44,8 @@ Scheme apply(Scheme scheme, Application& application) {
     const int64_t row = object.type.dim(-1);
     if (!fits(row, format)) {
       if (row % codes_per_byte(format.kind)) {
-        application.refuse("'", to_string(object.source), "' has rows of ", row,
-                           ", and nf4 packs two codes a byte; use int8");
+        application.refuse("'", to_string(object.source), "' has rows of ", row, ", and ",
+                           name(format.kind), " packs two codes a byte; use int8");
       }
       application.refuse("groups of ", format.group, " do not divide the rows of '",
                          to_string(object.source), "', which are ", row,
@@ -62,11 +62,12 @@ Scheme apply(Scheme scheme, Application& application) {
 
 extern const Functor functor_quantize = {
     .name = "quantize",
-    .summary = "frozen matrices as int8 or nf4 codes with scales",
+    .summary = "frozen matrices as int8, int4 or nf4 codes with scales",
     .law = Law::kApproximating,
     .params = {{.name = "format",
-                .summary = "8 bits an element, or 4 at quantiles of a normal distribution",
-                .words = {"int8", "nf4"},
+                .summary = "8 or 4 bits an element; nf4 has its 16 levels at quantiles of a normal "
+                           "distribution",
+                .words = {"int8", "int4", "nf4"},
                 .least = 1,
                 .most = 0},
                {.name = "per",

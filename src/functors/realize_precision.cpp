@@ -115,7 +115,8 @@ class Realization {
       }
       after_[v].type.dtype = *dtype;
     } else if (!precision.empty() && precision != "tf32") {
-      refuse(object, "wanted bf16, f16, f32, tf32, int8/tensor, int8/channel, int8/64 or nf4/64");
+      refuse(object,
+             "wanted bf16, f16, f32, tf32, int8/tensor, int8/channel, int8/64, int4/64 or nf4/64");
     }
   }
 

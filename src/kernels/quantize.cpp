@@ -16,21 +16,44 @@ float largest(const float* x, int64_t n) {
   return all;
 }
 
-int8_t int8_code(float x, float scale) {
+int whole_code(float x, float scale, float most) {
   if (scale == 0) return 0;
-  return static_cast<int8_t>(std::clamp(std::nearbyint(x / scale), -127.0f, 127.0f));
+  return static_cast<int>(std::clamp(std::nearbyint(x / scale), -most, most));
 }
 
-uint8_t nf4_code(float x, float scale) {
+}  // namespace
+
+int code_of(float x, float scale, CodeFormat::Kind kind) {
+  if (kind == CodeFormat::Kind::kInt8) return whole_code(x, scale, largest_level(kind));
+  if (kind == CodeFormat::Kind::kInt4) return whole_code(x, scale, largest_level(kind)) + 8;
   const float y = scale == 0 ? 0 : x / scale;
   size_t best = 0;
   for (size_t i = 1; i < kNormalLevels.size(); ++i) {
     if (std::abs(kNormalLevels[i] - y) < std::abs(kNormalLevels[best] - y)) best = i;
   }
-  return best;
+  return static_cast<int>(best);
 }
 
-}  // namespace
+float level_of(int code, CodeFormat::Kind kind) {
+  return codes_per_byte(kind) == 1 ? static_cast<float>(code) : levels(kind)[code];
+}
+
+void store_code(void* codes, int64_t at, int code, CodeFormat::Kind kind) {
+  auto* const bytes = static_cast<uint8_t*>(codes);
+  if (codes_per_byte(kind) == 1) {
+    bytes[at] = static_cast<uint8_t>(code);
+  } else if (at % 2 == 0) {
+    bytes[at / 2] = static_cast<uint8_t>(code);
+  } else {
+    bytes[at / 2] = static_cast<uint8_t>(bytes[at / 2] | code << 4);
+  }
+}
+
+int load_code(const void* codes, int64_t at, CodeFormat::Kind kind) {
+  const auto* const bytes = static_cast<const uint8_t*>(codes);
+  if (codes_per_byte(kind) == 1) return static_cast<int8_t>(bytes[at]);
+  return at % 2 ? bytes[at / 2] >> 4 : bytes[at / 2] & 15;
+}
 
 void quantize(const float* matrix, const Type& type, const CodeFormat& format, void* codes,
               float* scales) {
@@ -39,20 +62,12 @@ void quantize(const float* matrix, const Type& type, const CodeFormat& format, v
   const int64_t run = format.per == CodeFormat::Per::kTensor    ? count
                       : format.per == CodeFormat::Per::kChannel ? row
                                                                 : format.group;
-  const bool packed = format.kind == CodeFormat::Kind::kNF4;
-  auto* bytes = static_cast<uint8_t*>(codes);
   parallel_for(count / run, 64, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const float* x = matrix + i * run;
-      scales[i] = packed ? largest(x, run) : largest(x, run) / 127;
+      scales[i] = largest(x, run) / largest_level(format.kind);
       for (int64_t k = 0; k < run; ++k) {
-        const int64_t at = i * run + k;
-        if (!packed) {
-          bytes[at] = static_cast<uint8_t>(int8_code(x[k], scales[i]));
-        } else if (k % 2 == 0) {
-          const int high = nf4_code(x[k + 1], scales[i]);
-          bytes[at / 2] = static_cast<uint8_t>(nf4_code(x[k], scales[i]) | high << 4);
-        }
+        store_code(codes, i * run + k, code_of(x[k], scales[i], format.kind), format.kind);
       }
     }
   });

@@ -8,4 +8,12 @@ namespace adjoint {
 void quantize(const float* matrix, const Type& type, const CodeFormat& format, void* codes,
               float* scales);
 
+// The code of the level nearest to x; of whole numbers the even one at ties. Where two codes share
+// a byte they are 0..15, else -127..127.
+int code_of(float x, float scale, CodeFormat::Kind kind);
+float level_of(int code, CodeFormat::Kind kind);  // what the code stands for, before the scale
+// The code of element `at`. Of two in a byte the even one must be stored first.
+void store_code(void* codes, int64_t at, int code, CodeFormat::Kind kind);
+int load_code(const void* codes, int64_t at, CodeFormat::Kind kind);
+
 }  // namespace adjoint

@@ -12,10 +12,9 @@ CodeShape code_shape(const OpCall& call) {
   if (call.inputs.size() != 2) fail("dequantize: wants codes and scales");
   const Type &codes = call.inputs[0], &scales = call.inputs[1];
   const std::string format = call.text("format");
-  if (format != "int8" && format != "nf4") {
-    fail("dequantize: the format must be int8 or nf4, found '", format, "'");
-  }
-  CodeShape s{.packed = format == "nf4"};
+  const auto kind = code_kind(format);
+  if (!kind) fail("dequantize: the format must be int8, int4 or nf4, found '", format, "'");
+  CodeShape s{.kind = *kind, .packed = codes_per_byte(*kind) > 1};
   const Dtype wanted = s.packed ? Dtype::kU8 : Dtype::kI8;
   if (codes.dtype != wanted || codes.rank() < 1 || !is_float(scales.dtype)) {
     fail("dequantize: codes of ", format, " are ", name(wanted), " and scales are floating, found ",
@@ -67,7 +66,7 @@ IndexMap index_map(const OpCall& call) {
 }
 
 Sample sample(const char* format, std::vector<int64_t> codes, std::vector<int64_t> scales) {
-  const bool packed = std::string_view(format) == "nf4";
+  const bool packed = std::string_view(format) != "int8";
   return {.inputs = {of(std::move(codes), packed ? Dtype::kU8 : Dtype::kI8), of(std::move(scales))},
           .attrs = {{"format", std::string(format)}},
           .fills = {Sample::Fill::kIds, Sample::Fill::kPositive},
@@ -78,7 +77,7 @@ Sample sample(const char* format, std::vector<int64_t> codes, std::vector<int64_
 
 extern const OpDef op_dequantize = {
     .name = "dequantize",
-    .summary = "the matrix that int8 or nf4 codes and their scales stand for",
+    .summary = "the matrix that int8, int4 or nf4 codes and their scales stand for",
     .infer = infer,
     .index_map = index_map,
     .flops =
@@ -93,10 +92,11 @@ extern const OpDef op_dequantize = {
     .samples =
         [] {
           return std::vector<Sample>{
-              sample("int8", {6, 8}, {}),     sample("int8", {6, 8}, {6}),
-              sample("int8", {6, 8}, {6, 2}), sample("int8", {3, 2, 5}, {3, 2}),
-              sample("nf4", {6, 8}, {}),      sample("nf4", {6, 8}, {6}),
-              sample("nf4", {40, 8}, {40, 4})};
+              sample("int8", {6, 8}, {}),      sample("int8", {6, 8}, {6}),
+              sample("int8", {6, 8}, {6, 2}),  sample("int8", {3, 2, 5}, {3, 2}),
+              sample("nf4", {6, 8}, {}),       sample("nf4", {6, 8}, {6}),
+              sample("nf4", {40, 8}, {40, 4}), sample("int4", {6, 8}, {6}),
+              sample("int4", {40, 8}, {40, 4})};
         },
     .refused =
         [] {

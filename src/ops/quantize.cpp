@@ -8,8 +8,16 @@
 
 namespace adjoint {
 
-std::string_view name(CodeFormat::Kind kind) {
-  return kind == CodeFormat::Kind::kNF4 ? "nf4" : "int8";
+namespace {
+constexpr std::string_view kKinds[] = {"int8", "int4", "nf4"};
+}
+
+std::string_view name(CodeFormat::Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
+
+std::optional<CodeFormat::Kind> code_kind(std::string_view name) {
+  const auto* const found = std::find(std::begin(kKinds), std::end(kKinds), name);
+  if (found == std::end(kKinds)) return std::nullopt;
+  return static_cast<CodeFormat::Kind>(found - std::begin(kKinds));
 }
 
 std::string to_string(const CodeFormat& format) {
@@ -30,11 +38,9 @@ std::optional<CodeFormat> code_format(std::string_view text) {
   const size_t slash = text.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
   const std::string_view kind = text.substr(0, slash), per = text.substr(slash + 1);
-  if (kind == "nf4") {
-    format.kind = CodeFormat::Kind::kNF4;
-  } else if (kind != "int8") {
-    return std::nullopt;
-  }
+  const auto known = code_kind(kind);
+  if (!known) return std::nullopt;
+  format.kind = *known;
   if (per == "tensor") return format;
   format.per = CodeFormat::Per::kChannel;
   if (per == "channel") return format;

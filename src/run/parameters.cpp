@@ -14,16 +14,6 @@
 
 namespace adjoint {
 
-namespace {
-
-// A parameter that is held as codes: what it stands for, and how.
-struct Encoded {
-  Value codes, scales;
-  Source source;  // of the matrix
-  Type type;
-  CodeFormat format;
-};
-
 std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
   std::vector<Encoded> all;
   std::set<Value> seen;
@@ -40,8 +30,7 @@ std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
     std::string& facet = e.source.facet;
     const size_t dot = facet.rfind('.');
     facet.resize(dot == std::string::npos ? 0 : dot);
-    const auto format = std::get<std::string>(m.attrs.at("format"));
-    if (format == "nf4") e.format.kind = CodeFormat::Kind::kNF4;
+    e.format.kind = code_kind(std::get<std::string>(m.attrs.at("format"))).value();
     const Type& scales = scheme[e.scales].type;
     if (scales.rank() + 1 == e.type.rank()) e.format.per = CodeFormat::Per::kChannel;
     if (scales.rank() == e.type.rank()) {
@@ -52,6 +41,8 @@ std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
   }
   return all;
 }
+
+namespace {
 
 void write_codes(Run& run, const Encoded& e, const float* matrix) {
   std::vector<std::byte> codes(run.scheme()[e.codes].type.bytes().count);

@@ -3,9 +3,19 @@
 #include <cstdint>
 #include <span>
 
+#include "ops/quantize.h"
 #include "run/run.h"
 
 namespace adjoint {
+
+// A parameter that is held as codes: what it stands for, and how.
+struct Encoded {
+  Value codes, scales;
+  Source source;  // of the matrix
+  Type type;
+  CodeFormat format;
+};
+std::vector<Encoded> encoded_parameters(const Scheme& scheme);
 
 // Begins every parameter and state as the scheme says: random values keyed by seed and source path.
 // One that is held as codes gets those of the values that it would begin with. Whoever begins many

@@ -26,6 +26,8 @@ TEST(Quantize, SaysThePrecisionOfFrozenMatrices) {
             model(" frozen precision=\"int8/channel\""));
   EXPECT_EQ(applied("quantize(int8, tensor)", model(" frozen")),
             model(" frozen precision=\"int8/tensor\""));
+  EXPECT_EQ(applied("quantize(int4, group=2)", model(" frozen")),
+            model(" frozen precision=\"int4/2\""));
   EXPECT_EQ(applied("quantize(int8)", model(" frozen", "", 64)),
             model(" frozen precision=\"int8/64\"", "", 64));
 }
@@ -41,7 +43,9 @@ TEST(Quantize, RefusesWhatItCannotDo) {
             "group that fits every matrix is 48");
   EXPECT_EQ(complaint("quantize(nf4, per=tensor)", model(" frozen", "", 5)),
             "quantize: 'w' has rows of 5, and nf4 packs two codes a byte; use int8");
-  EXPECT_TRUE(has(complaint("quantize(int4)", model(" frozen")), "int4"));
+  EXPECT_EQ(complaint("quantize(int4, per=tensor)", model(" frozen", "", 5)),
+            "quantize: 'w' has rows of 5, and int4 packs two codes a byte; use int8");
+  EXPECT_TRUE(has(complaint("quantize(int3)", model(" frozen")), "int3"));
 }
 
 TEST(Quantize, CountsWhatTheCodesStandFor) {

@@ -212,7 +212,7 @@ TEST(RealizePrecision, RefusesWhatCannotBe) {
             "precision: 'w' cannot be bf16: it is carried on, and state keeps its type");
   EXPECT_EQ(complaint(" precision=\"fp8\"", ""),
             "precision: 'w' cannot be fp8: wanted bf16, f16, f32, tf32, int8/tensor, int8/channel, "
-            "int8/64 or nf4/64");
+            "int8/64, int4/64 or nf4/64");
   EXPECT_EQ(complaint("", " precision=\"nf4/64\""),
             "precision: 'y' cannot be nf4/64: it is computed, and only a parameter can be codes");
 }

@@ -40,6 +40,7 @@ std::vector<float> decode(const Codes& c, const Type& type, const CodeFormat& fo
 }
 
 const std::vector<std::string> kFormats = {"int8/tensor", "int8/channel", "int8/16",
+                                           "int4/tensor", "int4/channel", "int4/16",
                                            "nf4/tensor",  "nf4/channel",  "nf4/16"};
 
 std::vector<float> some_matrix(const Type& type) {
@@ -54,7 +55,7 @@ std::vector<float> some_matrix(const Type& type) {
 
 // The widest gap of nf4's levels lies at its lower end.
 double half_step(const CodeFormat& format, float scale) {
-  if (format.kind == CodeFormat::Kind::kInt8) return 0.5 * scale;
+  if (format.kind != CodeFormat::Kind::kNF4) return 0.5 * scale;
   return 0.5 * (1 - 0.6961928) * scale;
 }
 
@@ -101,12 +102,13 @@ TEST(Quantize, TakesItsBits) {
     return 8.0 * static_cast<double>(bytes.count) / static_cast<double>(type.num_elements());
   };
   EXPECT_EQ(bits("nf4/64"), 4.5);
+  EXPECT_EQ(bits("int4/128"), 4.25);
   EXPECT_EQ(bits("int8/64"), 8.5);
   EXPECT_EQ(bits("int8/channel"), 8 + 32.0 / 256);
 }
 
 TEST(Quantize, KnowsItsFormats) {
-  for (const char* text : {"bf16", "int8", "nf4/", "nf4/0", "int8/-4", "int8/64x", "int4/64", ""}) {
+  for (const char* text : {"bf16", "int8", "nf4/", "nf4/0", "int8/-4", "int8/64x", "int3/64", ""}) {
     EXPECT_FALSE(code_format(text)) << text;
   }
   const CodeFormat nf4 = code_format("nf4/64").value();

@@ -19,12 +19,12 @@ void expand(const CodeShape& s, const void* codes, const void* scales, Dtype sca
       const int64_t first = r * s.row + g * group;
       T* y = static_cast<T*>(out) + first;
       if (s.packed) {
-        W levels[16];
-        for (int i = 0; i < 16; ++i) levels[i] = scale * static_cast<W>(kNormalLevels[i]);
+        W level[16];
+        for (int i = 0; i < 16; ++i) level[i] = scale * static_cast<W>(levels(s.kind)[i]);
         const auto* x = static_cast<const uint8_t*>(codes) + first / 2;
         for (int64_t k = 0; k < group / 2; ++k) {
-          y[2 * k] = static_cast<T>(levels[x[k] & 15]);
-          y[2 * k + 1] = static_cast<T>(levels[x[k] >> 4]);
+          y[2 * k] = static_cast<T>(level[x[k] & 15]);
+          y[2 * k + 1] = static_cast<T>(level[x[k] >> 4]);
         }
       } else {
         const auto* x = static_cast<const int8_t*>(codes) + first;

@@ -15,6 +15,7 @@ struct Levels {
 };
 
 struct Codes {
+  CodeFormat::Kind kind;
   int64_t count, group;  // elements
   Dtype scales;
 };
@@ -61,7 +62,8 @@ __global__ void __launch_bounds__(kThreads)
 template <bool kPacked, int N, class T, class Word>
 Launch prepare(const Codes& codes, const Pointers& at) {
   Levels levels;
-  std::copy(kNormalLevels.begin(), kNormalLevels.end(), levels.of);
+  const auto& known = adjoint::levels(codes.kind);
+  std::copy(known.begin(), known.end(), levels.of);
   const auto* words = static_cast<const Word*>(at.in[0]);
   const void* scales = at.in[1];
   auto* out = static_cast<T*>(at.out[0]);
@@ -78,9 +80,10 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const int64_t count = k.outputs[0].num_elements();
   if (count == 0) return [] {};
   const Type& scales = k.call.inputs[1];
-  const Codes codes{count, count / scales.num_elements(), scales.dtype};
+  const CodeShape shape = code_shape(k.call);
+  const Codes codes{shape.kind, count, count / scales.num_elements(), scales.dtype};
   const bool eights = codes.group % 8 == 0 && is_aligned(at.in[0], 8) && is_aligned(at.out[0], 16);
-  if (k.call.text("format") == "nf4") {
+  if (shape.packed) {
     return eights ? prepare<true, 8, T, uint32_t>(codes, at)
                   : prepare<true, 2, T, uint8_t>(codes, at);
   }
