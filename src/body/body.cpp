@@ -14,11 +14,11 @@ namespace adjoint {
 namespace {
 
 constexpr ExprFacts kFacts[] = {
-    {"x", 0},      {"const", 0},  {"index", 0},  {"random", 0}, {"add", 2},    {"sub", 2},
-    {"mul", 2},    {"div", 2},    {"min", 2},    {"max", 2},    {"less", 2},   {"equal", 2},
-    {"neg", 1},    {"exp", 1},    {"log", 1},    {"sqrt", 1},   {"tanh", 1},   {"sigmoid", 1},
-    {"erf", 1},    {"sin", 1},    {"cos", 1},    {"finite", 1}, {"select", 3}, {"round", 1},
-    {"rowsum", 1}, {"rowmax", 1}, {"rotate", 1},
+    {"x", 0},     {"const", 0},  {"index", 0},  {"random", 0}, {"add", 2},   {"sub", 2},
+    {"mul", 2},   {"div", 2},    {"min", 2},    {"max", 2},    {"less", 2},  {"equal", 2},
+    {"neg", 1},   {"exp", 1},    {"log", 1},    {"sqrt", 1},   {"tanh", 1},  {"sigmoid", 1},
+    {"erf", 1},   {"sin", 1},    {"cos", 1},    {"finite", 1}, {"whole", 1}, {"select", 3},
+    {"round", 1}, {"rowsum", 1}, {"rowmax", 1}, {"rotate", 1},
 };
 
 // Folds only what is exact for every value of the other operand; a fold must not change the order

@@ -37,6 +37,7 @@ enum class ExprKind : uint8_t {
   kSin,
   kCos,
   kFinite,
+  kWhole,   // the nearest whole number, an even one at ties
   kSelect,  // a != 0 ? b : c
   kRound,   // to the dtype whose number is `index`, and back
   kRowSum,
@@ -119,6 +120,7 @@ inline Expr erf(Expr a) { return apply(ExprKind::kErf, a); }
 inline Expr sin(Expr a) { return apply(ExprKind::kSin, a); }
 inline Expr cos(Expr a) { return apply(ExprKind::kCos, a); }
 inline Expr is_finite(Expr a) { return apply(ExprKind::kFinite, a); }
+inline Expr nearest_whole(Expr a) { return apply(ExprKind::kWhole, a); }
 inline Expr min(Expr a, Expr b) { return apply(ExprKind::kMin, a, b); }
 inline Expr max(Expr a, Expr b) { return apply(ExprKind::kMax, a, b); }
 inline Expr less(Expr a, Expr b) { return apply(ExprKind::kLess, a, b); }

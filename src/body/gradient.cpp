@@ -124,6 +124,7 @@ class Reverse {
         give(2, select(arg(0), constant(out, 0), g));
         return;
       case ExprKind::kRound:
+      case ExprKind::kWhole:
         give(0, g);
         return;  // a rounding passes the gradient unchanged
       case ExprKind::kRowSum:

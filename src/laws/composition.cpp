@@ -26,6 +26,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
       {"pad_rows", {"pad_rows(least=16)"}},
       {"prompt", {"prompt(n=3)"}},
       {"offload", {"offload(optimizer)", "offload(activations)", "offload(parameters)"}},
+      {"qat", {"qat(bits=8, group=8)"}},
       {"qlora", {"qlora(rank=4, group=8)"}},
       {"quantize", {"quantize(int8, group=8)"}},
       {"recompute", {"recompute([attention, feed_forward], every=2)"}},

@@ -335,7 +335,7 @@ class RandomTrial {
                                  ExprKind::kMin, ExprKind::kMax, ExprKind::kLess, ExprKind::kEqual};
     constexpr ExprKind kOne[] = {ExprKind::kNeg,  ExprKind::kExp,     ExprKind::kSqrt,
                                  ExprKind::kTanh, ExprKind::kSigmoid, ExprKind::kErf,
-                                 ExprKind::kLog,  ExprKind::kFinite};
+                                 ExprKind::kLog,  ExprKind::kFinite,  ExprKind::kWhole};
     switch (below(12)) {
       case 0:
         return know(select(less(a.e, b.e), c.e, a.e), true);

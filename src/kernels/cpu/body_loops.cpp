@@ -57,6 +57,7 @@ UNARY(tanh, fast_tanh(x))
 UNARY(sigmoid, fast_sigmoid(x))
 UNARY(erf, fast_erf(x))
 UNARY(finite, x - x == 0.0f ? 1.0f : 0.0f)
+UNARY(nearest_whole, std::nearbyint(x))
 UNARY(round_bf16, float(BFloat16(x)))
 UNARY(round_f16, float(Float16(x)))
 
@@ -256,6 +257,8 @@ UnaryLoop unary_loop(const ExprNode& n) {
       return cos;
     case ExprKind::kFinite:
       return finite;
+    case ExprKind::kWhole:
+      return nearest_whole;
     case ExprKind::kRound:
       if (static_cast<Dtype>(n.index) == Dtype::kBF16) return round_bf16;
       if (static_cast<Dtype>(n.index) == Dtype::kF16) return round_f16;

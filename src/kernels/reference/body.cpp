@@ -60,6 +60,8 @@ ADJOINT_SIMD void evaluate(const ExprNode& n, const double* a, const double* b, 
       return each([&](int64_t i) { return std::cos(a[i]); });
     case ExprKind::kFinite:
       return each([&](int64_t i) { return static_cast<double>(std::isfinite(a[i])); });
+    case ExprKind::kWhole:
+      return each([&](int64_t i) { return std::nearbyint(a[i]); });
     case ExprKind::kSelect:
       return each([&](int64_t i) { return a[i] != 0 ? b[i] : c[i]; });
     case ExprKind::kRound:

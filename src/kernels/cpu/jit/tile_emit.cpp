@@ -49,6 +49,16 @@ void TileGenerator::emit(int i) {
         masked_or_zero(y, t[0], constant(1.0f));
       });
       break;
+    case ExprKind::kWhole: {
+      constexpr uint8_t kNearestEven = 8;  // and no exception where something was rounded
+      const Xbyak::Operand& x = operand(n.args[0]);
+      if (wide) {
+        vrndscaleps(vec(result(i)), x, kNearestEven);
+      } else {
+        vroundps(vec(result(i)), x, kNearestEven);
+      }
+      break;
+    }
     case ExprKind::kRound:
       if (static_cast<Dtype>(n.index) != Dtype::kBF16) {
         const Vec x = vec(reg(n.args[0]));

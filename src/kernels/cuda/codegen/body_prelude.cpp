@@ -147,6 +147,8 @@ __device__ inline double fsin(double a) { return sin(a); }
 __device__ inline float fsin(float a) { return sinf(a); }
 __device__ inline double fcos(double a) { return cos(a); }
 __device__ inline float fcos(float a) { return cosf(a); }
+__device__ inline double whole_near(double a) { return rint(a); }
+__device__ inline float whole_near(float a) { return rintf(a); }
 __device__ inline double sigmoid(double a) { return 1 / (1 + exp(-a)); }
 // e^-a as a power of two: its error grows with |a|, and is small beside the 1 or in a tiny result.
 __device__ inline float sigmoid(float a) { return inverse(1 + power_of_two(a * -1.44269504f)); }

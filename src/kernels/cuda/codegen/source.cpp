@@ -64,6 +64,8 @@ std::string expression(const ExprNode& n, const std::string& a, const std::strin
       return call("fcos");
     case ExprKind::kFinite:
       return fmt::format("(real)(isfinite({}) != 0)", a);
+    case ExprKind::kWhole:
+      return call("whole_near");
     case ExprKind::kSelect:
       return fmt::format("{} != 0 ? {} : {}", a, b, c);
     case ExprKind::kRound:
