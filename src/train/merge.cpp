@@ -12,7 +12,6 @@
 #include <set>
 
 #include "analysis/roles.h"
-#include "analysis/structure.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "data/tokenizer.h"
@@ -24,8 +23,9 @@
 #include "run/run.h"
 #include "scheme/elements.h"
 #include "train/bound_model.h"
+#include "train/derived_run.h"
 #include "train/resolve_config.h"
-#include "train/save.h"
+#include "train/saved_parameters.h"
 
 namespace adjoint {
 
@@ -120,8 +120,7 @@ Scheme piece_of(const Scheme& after, const Rewritten& r, const std::string& path
   return compact(std::move(piece));
 }
 
-// Values of parameters by source, as float64; quantized ones are dequantized.
-using Parameters = std::map<std::string, Numbers>;
+using Parameters = SavedValues;
 
 // The piece as a function: evaluates f(y, x) for pairs (y, x), a sample's rows at a time.
 class Asked {
@@ -287,56 +286,8 @@ class Merger {
   std::string path_;
 };
 
-// Adds dequantized matrices, decoded by the run's own scheme.
-void add_decoded(const Scheme& evaluation, const SavedModel& saved, Parameters& parameters) {
-  const std::vector<int> made_by = producers(evaluation);
-  for (Morphism m : evaluation.morphisms) {
-    if (!op_named(m.op).decodes) continue;
-    for (Value& in : m.inputs) in = before_moves(evaluation, made_by, in);
-    Scheme one = evaluation;
-    one.morphisms = {m};
-    one.inputs = m.inputs;
-    one.outputs = m.outputs;
-    one.carries.clear();
-    one = compact(std::move(one));
-    Run run(one, make_plan(one, {.threads = num_threads()}));
-    for (const Value in : one.inputs) {
-      const SafetensorView* view = saved.file().find(to_string(one[in].source));
-      CHECK(view, "the save fits the evaluation");
-      run.write(in, view->data);
-    }
-    run.step();
-    Source source = evaluation[m.inputs[0]].source;
-    const size_t dot = source.facet.rfind('.');
-    source.facet.resize(dot == std::string::npos ? 0 : dot);
-    parameters[to_string(source)] = run.values(one.outputs[0]);
-  }
-}
-
-Parameters saved_parameters(const SavedModel& saved, const Scheme& evaluation) {
-  Parameters parameters;
-  for (const SafetensorView& view : saved.file().tensors()) {
-    if (view.dtype == "I8" || view.dtype == "U8") continue;  // codes: decoded below
-    const std::vector<float> numbers = saved.floats(view.name);
-    parameters[view.name] = {numbers.begin(), numbers.end()};
-  }
-  add_decoded(evaluation, saved, parameters);
-  return parameters;
-}
-
-void check_unheld(const SavePaths& to) {
-  if (const std::string found = holds_run(to); !found.empty()) {
-    fail(to.folder.string(), ": this folder already holds a run, ", found,
-         "; choose another --out");
-  }
-}
-
 void write_folder(const SavePaths& from, const SavePaths& to, const Scheme& plain,
                   const Parameters& parameters, int64_t step, const std::string& model) {
-  check_writable(to);
-  const FolderLock lock(to);
-  check_unheld(to);  // another run may have begun since the first check
-  remove_run(to);    // leftovers of a run that died before its first save
   std::vector<std::vector<float>> rounded;
   std::vector<SafetensorView> views;
   for (const Value in : plain.inputs) {
@@ -350,25 +301,15 @@ void write_folder(const SavePaths& from, const SavePaths& to, const Scheme& plai
                      .size = plain[in].type.bytes()});
     for (const Axis& axis : plain[in].type.axes) views.back().shape.push_back(axis.size);
   }
-  nlohmann::json about = read_json(from.run());
-  about["merged"] = {{"from", fs::absolute(from.folder).string()},
-                     {"stack", about["options"]["stack"]}};
-  about["options"]["stack"] = about["options"]["init"] = "";
-  about["options"]["out"] = to.folder.string();
-  write_file_atomically(to.text(), read_file(from.text()));
-  write_file_atomically(to.tokenizer(), read_file(from.tokenizer()));
-  save_model(to, views, step, model);
-  // Written last, because a folder without it is not a run.
-  write_file_atomically(to.run(), about.dump(2) + "\n");
+  write_derived_run(from, to, "", "merged", nlohmann::json::object(),
+                    [&] { save_model(to, views, step, model); });
 }
 
 }  // namespace
 
 MergeResult merge_run(const fs::path& run, const fs::path& out) {
   const SavePaths from(run), to(out);
-  if (!fs::is_directory(run)) {
-    fail(run.string(), ": there is no such folder; --run takes the --out folder of a training run");
-  }
+  check_is_run(from);
   check_unheld(to);
   const ResolvedConfig resolved = saved_config(run);
   const TrainConfig& config = resolved.config;
@@ -392,7 +333,7 @@ MergeResult merge_run(const fs::path& run, const fs::path& out) {
   const Scheme evaluation = evaluation_scheme(forward, stack, config.step);
   saved.check_fits(evaluation);
   saved.check_model(print);
-  Parameters parameters = saved_parameters(saved, evaluation);
+  Parameters parameters = saved_values(saved, evaluation);
   Merger merger(plain, after, parameters);
   MergeResult result{.step = saved.step(), .merged = {}};
   const Roles roles(plain);

@@ -281,6 +281,19 @@ void save_model(const SavePaths& paths, std::span<const SafetensorView> paramete
   commit_save(paths, {&file}, step, {about.at("checksum")});
 }
 
+void save_parameters(const SavePaths& paths, const Run& run, int64_t step,
+                     const std::string& model) {
+  std::vector<SafetensorView> parameters = views(run.scheme(), Role::kParameter, nullptr);
+  const std::vector<Value> from = inputs_of(run.scheme(), Role::kParameter);
+  std::vector<std::vector<std::byte>> copies;
+  for (size_t i = 0; i < from.size(); ++i) {
+    copies.emplace_back(parameters[i].size.count);
+    run.read(from[i], copies.back().data());
+    parameters[i].data = copies.back().data();
+  }
+  save_model(paths, parameters, step, model);
+}
+
 SavedModel::SavedModel(const SavePaths& paths)
     : path_(paths.model()), save_(open_save(paths, /*with_optimizer=*/false)) {}
 

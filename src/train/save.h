@@ -64,6 +64,10 @@ class SavedModel {
 void save_model(const SavePaths& paths, std::span<const SafetensorView> parameters, int64_t step,
                 const std::string& model);
 
+// The same of a run's parameters.
+void save_parameters(const SavePaths& paths, const Run& run, int64_t step,
+                     const std::string& model);
+
 // Identifies what a model computes for one sample, without dropout and names of files.
 std::string fingerprint(const Scheme& one_sample);
 

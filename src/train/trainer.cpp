@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "analysis/input_ranges.h"
@@ -18,6 +19,7 @@
 #include "run/parameters.h"
 #include "run/random_steps.h"
 #include "train/late_progress.h"
+#include "train/saved_parameters.h"
 
 namespace adjoint {
 
@@ -272,18 +274,58 @@ void Trainer::fit_stack(const Scheme& forward) {
 }
 
 // The base must have all parameters of the model; parameters that the stack added keep their
-// initial values.
+// initial values. Of a base whose matrices are codes the run takes the codes themselves where it
+// holds the matrix in the same format, so that it begins with what was calibrated, and what they
+// stand for elsewhere.
 void Trainer::load_base() {
   const SavePaths base(config_.init);
-  const Scheme plain = without_randomness(model_->forward(1, model_->context()));
+  const ResolvedConfig of_base = saved_config(base.folder);
+  const Scheme one = model_->forward(1, model_->context());
+  const Scheme plain = without_randomness(one);
   const SavedModel saved(base);
-  saved.check_fits(plain);
+  const auto& tensors = saved.file().tensors();
+  const bool has_codes = std::any_of(tensors.begin(), tensors.end(), [](const auto& t) {
+    return t.dtype == "I8" || t.dtype == "U8";
+  });
+  const Scheme held = has_codes ? evaluation_scheme(one, parse_stack(of_base.config.step.stack),
+                                                    of_base.config.step)
+                                : plain;
+  saved.check_fits(held);
   // The context length is not part of a model's identity, so the base's is used to compare.
-  const int64_t context = saved_config(base.folder).config.context;
+  const int64_t context = of_base.config.context;
   saved.check_model(fingerprint(without_randomness(model_->forward(1, context))));
+  const std::vector<Encoded> theirs = encoded_parameters(held);
+  const auto codes_of = [](const std::vector<Encoded>& all, const Source& source) {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Encoded& e) { return e.source == source; });
+    return found == all.end() ? nullptr : &*found;
+  };
+  for (const Value v : held.inputs) {
+    const Object& o = held[v];
+    const bool codes = std::any_of(theirs.begin(), theirs.end(),
+                                   [&](const Encoded& e) { return e.codes == v || e.scales == v; });
+    if (o.role != Role::kParameter || codes || plain.find(o.source)) continue;
+    fail(base.model().string(), ": this is a save of another model: it has '", to_string(o.source),
+         "', which this model lacks");
+  }
+  const SavedValues values = has_codes ? saved_values(saved, held) : SavedValues{};
+  const std::vector<Encoded> ours = encoded_parameters(run_->scheme());
   for (const Value v : plain.inputs) {
     if (plain[v].role != Role::kParameter) continue;
-    write_parameter(*run_, plain[v].source, saved.floats(to_string(plain[v].source)));
+    const Source& source = plain[v].source;
+    const Encoded* const from = codes_of(theirs, source);
+    const Encoded* const to = codes_of(ours, source);
+    if (!from) {
+      write_parameter(*run_, source, saved.floats(to_string(source)));
+    } else if (to && to->format == from->format) {
+      for (const auto& [here, there] :
+           {std::pair(to->codes, from->codes), std::pair(to->scales, from->scales)}) {
+        run_->write(here, saved.file().find(to_string(held[there].source))->data);
+      }
+    } else {
+      const std::vector<double>& numbers = values.at(to_string(source));
+      write_parameter(*run_, source, std::vector<float>(numbers.begin(), numbers.end()));
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ops/builder.h"
 #include "run/late_numbers.h"
+#include "train/evaluate.h"
 #include "train/progress.h"
 #include "train/saver.h"
 #include "train/trainer.h"

@@ -42,8 +42,8 @@ class Cli : public testing::Test {
 
 TEST_F(Cli, HelpAndUsage) {
   for (const char* command :
-       {"", "train", "generate", "merge", "plan", "profile", "bench", "bench ops", "bench step",
-        "bench sweep", "verify", "show", "ops", "functors"}) {
+       {"", "train", "generate", "merge", "quantize", "plan", "profile", "bench", "bench ops",
+        "bench step", "bench sweep", "verify", "show", "ops", "functors"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
@@ -252,6 +252,28 @@ TEST_F(Cli, FineTunesAndMerges) {
   refused("merge --run " + at("tuned") + " --out " + at("merged"), "already holds a run");
   refused("merge --run " + at("base") + " --out " + at("other"), "nothing to merge");
   EXPECT_EQ(run("merge --run " + at("tuned")).code, 2);
+}
+
+TEST_F(Cli, QuantizesARun) {
+  ASSERT_EQ(run(small_run("base") + " --set layers=2").code, 0);
+  const std::string quantize = "quantize --run " + at("base") + " --group 8 --out ";
+  Outcome o = run(quantize + at("codes"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("quantized 8 matrices of step"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("to int4/8 by gptq into " + at("codes")), std::string::npos) << o.text;
+  o = run(quantize + at("rounded") + " --method round --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  EXPECT_EQ(json["matrices"], 8);
+  EXPECT_EQ(json["calibrated"], 0);
+  EXPECT_GT(json["perplexity"]["before"], 1);
+  EXPECT_EQ(run("generate --tokens 5 --model " + at("codes")).code, 0);
+  refused(quantize + at("codes"), "already holds a run");
+  refused(quantize + at("x") + " --format int5",
+          "--format: wanted int8, int4 or nf4, found 'int5'");
+  refused(quantize + at("x") + " --per row", "--per: wanted tensor, channel or group");
+  refused(quantize + at("x") + " --method best", "--method: wanted gptq or round, found 'best'");
+  refused(quantize + at("x") + " --batches 0", "--batches: wanted 1 to 1000000, found 0");
 }
 
 TEST_F(Cli, PlanAsJson) {
