@@ -70,19 +70,19 @@ std::vector<std::string> number_functions() {
 }
 
 double arithmetic(const Term& binary, double a, double b, std::string_view file) {
-  const std::string& op = binary.word;
-  if (op == "+") return finite(a + b, binary, file);
-  if (op == "-") return finite(a - b, binary, file);
-  if (op == "*") return finite(a * b, binary, file);
-  if (op == "/") return finite(a / b, binary, file);
-  if (op == "mod") return finite(a - b * std::floor(a / b), binary, file);
-  if (op == "<") return a < b;
-  if (op == "<=") return a <= b;
-  if (op == ">") return a > b;
-  if (op == ">=") return a >= b;
-  if (op == "==") return a == b;
-  if (op == "!=") return a != b;
-  return op == "and" ? a != 0 && b != 0 : a != 0 || b != 0;
+  const std::string& how = binary.word;
+  if (how == "+") return finite(a + b, binary, file);
+  if (how == "-") return finite(a - b, binary, file);
+  if (how == "*") return finite(a * b, binary, file);
+  if (how == "/") return finite(a / b, binary, file);
+  if (how == "mod") return finite(a - b * std::floor(a / b), binary, file);
+  if (how == "<") return a < b;
+  if (how == "<=") return a <= b;
+  if (how == ">") return a > b;
+  if (how == ">=") return a >= b;
+  if (how == "==") return a == b;
+  if (how == "!=") return a != b;
+  return how == "and" ? a != 0 && b != 0 : a != 0 || b != 0;
 }
 
 size_t chosen(const Term& when, std::string_view file, const Lookup& lookup) {

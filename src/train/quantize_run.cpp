@@ -44,8 +44,8 @@ class Calibration {
   Calibration(const BoundModel& model, std::span<const int32_t> text, const TrainConfig& config,
               int64_t num_batches, PlanOptions plan)
       : forward_(without_randomness(model.forward())),
-        batches_(fields_of(text), static_cast<int64_t>(text.size()), model.batch(),
-                 model.context(), config.seed, "train"),
+        batches_(fields_of(text), static_cast<int64_t>(text.size()), model.batch(), model.context(),
+                 config.seed, "train"),
         num_batches_(num_batches),
         plan_(std::move(plan)) {
     for (const Value in : forward_.inputs) {
