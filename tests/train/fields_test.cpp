@@ -159,8 +159,13 @@ TEST_F(TrainOnFields, RefusesWhatDoesNotFit) {
           "field 'weights' is wanted as whole numbers [3000], found F32[3000]");
   refused(two + "weights f32[seq, batch]", "'weights' is f32[seq=8, batch=4]");
   refused("tokens[batch, seq], targets[batch, seq]", "field 'tokens' holds ", "9");
+  // The same model on a text.
+  TrainFolder::SetUp();
+  write_file_atomically(model(), "axes hidden=16 context=8 vocab=64\nmodel " + two +
+                                     "teacher f32[batch, seq, vocab]:\n  loss = cross_entropy("
+                                     "linear(embed(tokens, vocab), vocab), targets)\n");
   const std::string text = error_of(on_fields("refused", {{"data", data().string()}}));
-  EXPECT_NE(text, "no error");
+  EXPECT_NE(text.find("'teacher' is given by nobody"), std::string::npos) << text;
 }
 
 }  // namespace
