@@ -1,21 +1,38 @@
 // Rows sorted by the experts that they chose, in one launch and without the host: a block for each
-// expert reads all ids twice, first to count, then to write its own rows in their order. Ids are
-// few beside the rows that they stand for, and stay in the L2 cache.
+// expert and slice of the rows counts all ids, then writes its own rows in their order. Ids are few
+// beside the rows that they stand for, and stay in the L2 cache.
 //
 // And how a grid that does not know the counts shares out tiles of the experts' rows: a block adds
 // up the tiles of all experts, and takes every so-manieth of them.
 #pragma once
+#include <algorithm>
+
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/expert_layout.h"
 
 namespace adjoint::experts {
 
+// n / divisor of numbers up to 2^31, without a division.
+struct Quotient {
+  uint32_t factor;
+  int shift;
+
+  explicit Quotient(int divisor) : shift(31) {
+    while ((int64_t{1} << (shift - 31)) < divisor) ++shift;
+    factor = static_cast<uint32_t>((uint64_t{1} << shift) / divisor + 1);
+  }
+  __device__ int of(int n) const {
+    return static_cast<int>(uint64_t{factor} * static_cast<uint32_t>(n) >> shift);
+  }
+};
+
 // The rows of expert e are order[starts[e]] to order[starts[e + 1]].
 struct Sorted {
   int32_t *order, *starts;
   int rows, experts, chosen;
+  Quotient by_choices;
 
-  __device__ int token(int row) const { return row / chosen; }
+  __device__ int token(int row) const { return by_choices.of(row); }
 };
 
 constexpr int kSortThreads = 1024;
@@ -44,26 +61,46 @@ __device__ inline int2 scan_block(int2 mine, int2& total) {
   return make_int2(before.x + here.x - mine.x, before.y + here.y - mine.y);
 }
 
-// A thread takes neighbouring rows, so that what a block writes is in the order of the data.
-static __global__ void sort_rows(Sorted s, const int32_t* choice) {
-  const int expert = blockIdx.x;
-  const int share = (s.rows + blockDim.x - 1) / blockDim.x;
-  const int begin = ::min(static_cast<int>(threadIdx.x) * share, s.rows);
-  const int end = ::min(begin + share, s.rows);
-  int2 mine = make_int2(0, 0);  // rows of experts before this one, and of this one
-  for (int i = begin; i < end; ++i) {
-    const int64_t id = clamp_id(choice[i], s.experts);
+// Slices are of whole kSortThreads. In a slice, warps take neighbouring shares, 32 rows at once, so
+// that what a block writes is in the order of the data.
+static __global__ void __launch_bounds__(kSortThreads)
+    sort_rows(Sorted s, const int32_t* choice, int slice) {
+  const int expert = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const auto id_of = [&](int i) { return ::max(0, ::min(choice[i], s.experts - 1)); };
+  const int64_t slice_begin = int64_t{blockIdx.y} * slice;
+  int2 mine = make_int2(0, 0);  // rows of experts before this one, and of this one before the slice
+#pragma unroll 16
+  for (int64_t i = threadIdx.x; i < s.rows; i += kSortThreads) {
+    const int id = id_of(static_cast<int>(i));
     mine.x += id < expert;
-    mine.y += id == expert;
+    mine.y += id == expert && i < slice_begin;
   }
   int2 total;
-  const int2 before = scan_block(mine, total);
-  int to = total.x + before.y;
-  for (int i = begin; i < end; ++i) {
-    if (clamp_id(choice[i], s.experts) == expert) s.order[to++] = i;
+  scan_block(mine, total);
+  // And those of this one in the slice, by warps.
+  const int share = slice / (kSortThreads / 32);
+  const int64_t begin = slice_begin + int64_t{warp} * share;
+  mine = make_int2(0, 0);
+#pragma unroll 8
+  for (int turn = 0; turn < share; turn += 32) {
+    const int64_t i = begin + turn + lane;
+    mine.x += i < s.rows && id_of(static_cast<int>(i)) == expert;
   }
-  if (threadIdx.x == 0) s.starts[expert] = total.x;
-  if (threadIdx.x == 0 && expert == s.experts - 1) s.starts[s.experts] = s.rows;
+  int2 in_slice;
+  __syncthreads();  // the scan before has been read
+  const int2 before = scan_block(mine, in_slice);
+  int to = total.x + total.y + __shfl_sync(~0u, before.x, 0);
+#pragma unroll 8
+  for (int turn = 0; turn < share; turn += 32) {
+    const int64_t i = begin + turn + lane;
+    const bool chosen = i < s.rows && id_of(static_cast<int>(i)) == expert;
+    const unsigned all = __ballot_sync(~0u, chosen);
+    if (chosen) s.order[to + __popc(all & ((1u << lane) - 1))] = static_cast<int>(i);
+    to += __popc(all);
+  }
+  if (blockIdx.y || threadIdx.x) return;
+  s.starts[expert] = total.x;
+  if (expert == s.experts - 1) s.starts[s.experts] = s.rows;
 }
 
 inline Sorted sorted_at(const ExpertRows& rows, const ExpertLayout& layout, void* workspace) {
@@ -76,10 +113,17 @@ inline Sorted sorted_at(const ExpertRows& rows, const ExpertLayout& layout, void
           .starts = reinterpret_cast<int32_t*>(bytes + layout.starts.count),
           .rows = static_cast<int>(rows.count()),
           .experts = static_cast<int>(rows.experts),
-          .chosen = static_cast<int>(rows.chosen)};
+          .chosen = static_cast<int>(rows.chosen),
+          .by_choices = Quotient(std::max(1, static_cast<int>(rows.chosen)))};
 }
 inline void launch_sort(const Sorted& sorted, const int32_t* choice, cudaStream_t stream) {
-  sort_rows<<<sorted.experts, kSortThreads, 0, stream>>>(sorted, choice);
+  // Blocks for most of a GPU, if each has a few turns of its own.
+  const int64_t most = std::max(1, 128 / sorted.experts);
+  const int64_t slices = std::clamp<int64_t>(sorted.rows / (4 * kSortThreads), 1, most);
+  const auto slice =
+      static_cast<int>(ceil_div(ceil_div(sorted.rows, slices), kSortThreads) * kSortThreads);
+  const dim3 blocks(sorted.experts, static_cast<unsigned>(slices));
+  sort_rows<<<blocks, kSortThreads, 0, stream>>>(sorted, choice, slice);
 }
 
 // before[e] = tiles of `height` rows of all experts before e; before[experts] = all of them.
@@ -118,13 +162,13 @@ __device__ inline int expert_of(const int* before, int experts, int tile) {
   return low;
 }
 
-inline int multiprocessors() {
-  int device = 0, count = 0;
+inline int device_attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
   check_cuda(cudaGetDevice(&device), "expert_linear");
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-             "expert_linear");
-  return count;
+  check_cuda(cudaDeviceGetAttribute(&value, which, device), "expert_linear");
+  return value;
 }
+inline int multiprocessors() { return device_attribute(cudaDevAttrMultiProcessorCount); }
 
 // What the kernels multiply. Steps count elements; a weight has strides of its own for experts,
 // results and terms, because the transposed one is read where it lies.
