@@ -9,7 +9,7 @@ namespace adjoint::experts_calls {
 constexpr int64_t kTokens = 200, kChosen = 2, kExperts = 5;
 
 inline Sample large(std::vector<Type> inputs, Attrs attrs) {
-  inputs.insert(inputs.begin() + 2, of({kTokens, kChosen}, Dtype::kI32));
+  inputs.insert(inputs.begin() + 2, of({inputs[0].dim(0), kChosen}, Dtype::kI32));
   return {.inputs = std::move(inputs),
           .attrs = std::move(attrs),
           .fills = {Sample::Fill::kNormal, Sample::Fill::kNormal, Sample::Fill::kIds},
@@ -51,6 +51,12 @@ inline void expect_rows_are_summed(Target target) {
   Sample added = sample;
   added.inputs.push_back(of({kExperts, 136, 264}));
   expect_agrees("expert_linear_grad", added, target);
+  // Rows enough for a kernel to cut experts' sums into parts, some more than once.
+  Sample many = large({of({600, kChosen, 136}), of({600, 72})}, experts);
+  many.ids_below = 2;
+  expect_agrees("expert_linear_grad", many, target);
+  many.inputs.push_back(of({kExperts, 136, 72}));
+  expect_agrees("expert_linear_grad", many, target);
   // 16-bit rows, float32 sums, as a step has them.
   for (const Dtype dtype : {Dtype::kBF16, Dtype::kF16}) {
     Sample wide = sample;

@@ -78,10 +78,10 @@ Launch prepare_products(const RowProducts& p, const T* x, const T* w, const T* b
                            ceil_div(p.out, tiles::kColumns);
       if (transposed) {
         const tiles::Products<T, true> work{p, x, w, bias, y};
-        return tiles::launch_of<T>(work, p.sorted, most, stream);
+        return tiles::launch_by_mma<T>(work, p.sorted, most, stream);
       }
       const tiles::Products<T, false> work{p, x, w, bias, y};
-      return tiles::launch_of<T>(work, p.sorted, most, stream);
+      return tiles::launch_by_mma<T>(work, p.sorted, most, stream);
     }
   }
   const int64_t most =

@@ -1,5 +1,6 @@
 // Rows are sorted by their experts, and each tile of an expert's matrix sums over its rows in their
-// order. Tiles of experts without rows are written, too: zeros, or the addend.
+// order, which may be cut into groups whose sums are added after. Tiles of experts without rows are
+// written, too: zeros, or the addend.
 #include <algorithm>
 
 #include "kernels/cuda/expert_plain.cuh"
@@ -15,17 +16,23 @@ using namespace experts;
 
 template <class T>
 Launch prepare_sums(const RowSums& s, const T* a, const T* b, const void* addend, void* out,
-                    cudaStream_t stream) {
+                    int64_t groups, float* parts, cudaStream_t stream) {
   if constexpr (sizeof(T) == 2) {
-    const bool packed =
-        s.a_step % 8 == 0 && s.b_step % 8 == 0 && is_aligned(a, 16) && is_aligned(b, 16);
+    const bool packed = groups && is_aligned(a, 16) && is_aligned(b, 16);
     if (packed && tiles::fits_device(s.sorted.experts)) {
       const bool in_pairs = s.out == Dtype::kF32 && s.q % 2 == 0 && s.to_step % 2 == 0 &&
                             s.addend_step % 2 == 0 && is_aligned(addend, 8) && is_aligned(out, 8);
-      const tiles::RowSumTiles<T> work{s, a, b, addend, out, in_pairs};
-      const int64_t most =
-          s.sorted.experts * ceil_div(s.p, tiles::kRows) * ceil_div(s.q, tiles::kColumns);
-      return tiles::launch_of<T>(work, s.sorted, most, stream);
+      const tiles::RowSumTiles<T> work{s,    a, b, addend, out, in_pairs, static_cast<int>(groups),
+                                       parts};
+      const int64_t units = ceil_div(s.p, tiles::kRows) * ceil_div(s.q, tiles::kColumns);
+      const Launch multiply = tiles::launch_by_mma<T>(work, s.sorted, groups * units, stream);
+      const dim3 all(static_cast<unsigned>(s.sorted.experts * units),
+                     tiles::kRows / tiles::kPartRows);
+      const size_t counts = 4 * (s.sorted.experts + 1);
+      return [=] {
+        multiply();
+        tiles::add_parts<<<all, tiles::kThreads, counts, stream>>>(work);
+      };
     }
   }
   const int64_t most = s.sorted.experts * ceil_div(s.p, plain::kTile) * ceil_div(s.q, plain::kTile);
@@ -42,7 +49,8 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   if (s.p == 0 || s.q == 0) return [] {};
   const Strides to = k.out_strides[0], addend = s.addend ? k.in_strides[3] : to;
   CHECK(to == dense_strides(k.outputs[0]), "the gradient of the weight is dense");
-  const RowSums sums{.sorted = sorted_at(s, expert_grad_layout(k), at.workspace),
+  const ExpertLayout layout = expert_grad_layout(k);
+  const RowSums sums{.sorted = sorted_at(s, layout, at.workspace),
                      .p = static_cast<int>(s.p),
                      .q = static_cast<int>(s.q),
                      .a_each = s.a_each,
@@ -56,9 +64,10 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
                      .out = k.outputs[0].dtype};
   const auto* choice = static_cast<const int32_t*>(at.in[2]);
   const cudaStream_t stream = as_stream(at.stream);
-  const Launch multiply =
-      prepare_sums<T>(sums, static_cast<const T*>(at.in[0]), static_cast<const T*>(at.in[1]),
-                      s.addend ? at.in[3] : nullptr, at.out[0], stream);
+  const Launch multiply = prepare_sums<T>(
+      sums, static_cast<const T*>(at.in[0]), static_cast<const T*>(at.in[1]),
+      s.addend ? at.in[3] : nullptr, at.out[0], expert_grad_groups(k),
+      reinterpret_cast<float*>(static_cast<char*>(at.workspace) + layout.results.count), stream);
   return [=] {
     launch_sort(sums.sorted, choice, stream);
     multiply();

@@ -68,8 +68,41 @@ ExpertLayout expert_linear_layout(const KernelCall& call) {
   return {s, s.sum ? s.count() * s.out * size_of(call.outputs[0].dtype) : Bytes{0}};
 }
 
+namespace {
+int64_t expert_grad_tiles(const ExpertGradShape& s) {  // of one matrix
+  const auto tiles = [](int64_t size, int64_t tile) { return (size + tile - 1) / tile; };
+  return tiles(s.p, kExpertTileRows) * tiles(s.q, kExpertTileColumns);
+}
+}  // namespace
+
+// As many units, tiles by groups, as keep these multiprocessors busy for whole rounds: more groups
+// only if that saves a tenth, because sums of cut experts are written and read once more.
+int64_t expert_grad_groups(const KernelCall& call) {
+  constexpr int64_t kProcessors = 132;  // of an H100 or H200
+  constexpr int64_t kLeastSteps = 4;    // of a group
+  const ExpertGradShape s = expert_grad_shape(call.call);
+  const auto packed = [&](int i) { return call.call.inputs[i].axes.back().physical() % 8 == 0; };
+  const int64_t tiles = expert_grad_tiles(s);
+  if (size_of(call.call.inputs[0].dtype) != Bytes{2} || !packed(0) || !packed(1) || !tiles) {
+    return 0;
+  }
+  const auto rounds = [&](int64_t groups) {
+    return (groups * tiles + kProcessors - 1) / kProcessors;
+  };
+  const int64_t most =
+      std::min(2 * kProcessors / tiles, s.count() / kExpertTileTerms / kLeastSteps);
+  int64_t best = 1;
+  for (int64_t groups = 2; groups <= most; ++groups) {
+    if (10 * rounds(groups) * best < 9 * rounds(best) * groups) best = groups;
+  }
+  return best;
+}
+
 ExpertLayout expert_grad_layout(const KernelCall& call) {
-  return {expert_grad_shape(call.call), Bytes{0}};
+  const ExpertGradShape s = expert_grad_shape(call.call);
+  const int64_t groups = expert_grad_groups(call);
+  const int64_t parts = groups > 1 ? 2 * groups * expert_grad_tiles(s) : 0;
+  return {s, Bytes{4 * parts * kExpertTileRows * kExpertTileColumns}};
 }
 
 Bytes expert_linear_cuda_workspace(const KernelCall& call) {
