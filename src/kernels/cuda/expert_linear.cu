@@ -6,6 +6,7 @@
 #include "kernels/cuda/expert_plain.cuh"
 #include "kernels/cuda/expert_tiles.cuh"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/sm90a/expert_tiles.h"
 #include "ops/expert_linear.h"
 
 namespace adjoint {
@@ -78,10 +79,10 @@ Launch prepare_products(const RowProducts& p, const T* x, const T* w, const T* b
                            ceil_div(p.out, tiles::kColumns);
       if (transposed) {
         const tiles::Products<T, true> work{p, x, w, bias, y};
-        return tiles::launch_by_mma<T>(work, p.sorted, most, stream);
+        return tiles::launch_tiles<T>(work, p.sorted, most, stream);
       }
       const tiles::Products<T, false> work{p, x, w, bias, y};
-      return tiles::launch_by_mma<T>(work, p.sorted, most, stream);
+      return tiles::launch_tiles<T>(work, p.sorted, most, stream);
     }
   }
   const int64_t most =

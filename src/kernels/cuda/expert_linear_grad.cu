@@ -6,6 +6,7 @@
 #include "kernels/cuda/expert_plain.cuh"
 #include "kernels/cuda/expert_tiles.cuh"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/sm90a/expert_tiles.h"
 #include "ops/expert_linear.h"
 
 namespace adjoint {
@@ -25,7 +26,7 @@ Launch prepare_sums(const RowSums& s, const T* a, const T* b, const void* addend
       const tiles::RowSumTiles<T> work{s,    a, b, addend, out, in_pairs, static_cast<int>(groups),
                                        parts};
       const int64_t units = ceil_div(s.p, tiles::kRows) * ceil_div(s.q, tiles::kColumns);
-      const Launch multiply = tiles::launch_by_mma<T>(work, s.sorted, groups * units, stream);
+      const Launch multiply = tiles::launch_tiles<T>(work, s.sorted, groups * units, stream);
       const dim3 all(static_cast<unsigned>(s.sorted.experts * units),
                      tiles::kRows / tiles::kPartRows);
       const size_t counts = 4 * (s.sorted.experts + 1);

@@ -4,7 +4,7 @@
 // is written, the next is on its way.
 //
 // What is multiplied (Products, RowSumTiles: where tiles are, how they are copied and written) is
-// apart from the instructions that multiply.
+// apart from the instructions that multiply: mma.sync here, wgmma in expert_wgmma.cuh.
 //
 // Both operands lie in shared memory in lines of 128 bytes whose 16-byte chunks are permuted by
 // their line (chunk ^ line % 8), which is wgmma's 128-byte swizzle, too. A line holds either 64
