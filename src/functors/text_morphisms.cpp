@@ -10,6 +10,7 @@
 
 #include "functors/text_rules.h"
 #include "models/elaborate.h"
+#include "ops/op_def.h"
 
 namespace adjoint {
 

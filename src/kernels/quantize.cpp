@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "device/parallel.h"
@@ -53,6 +54,42 @@ int load_code(const void* codes, int64_t at, CodeFormat::Kind kind) {
   const auto* const bytes = static_cast<const uint8_t*>(codes);
   if (codes_per_byte(kind) == 1) return static_cast<int8_t>(bytes[at]);
   return at % 2 ? bytes[at / 2] >> 4 : bytes[at / 2] & 15;
+}
+
+void find_centres(const float* numbers, int64_t n, int64_t k, uint8_t* indices, float* centres) {
+  CHECK(k >= 1 && k <= 256 && n >= k, "a byte tells k centres of n numbers apart");
+  std::vector<float> sorted(numbers, numbers + n);
+  std::sort(sorted.begin(), sorted.end());
+  for (int64_t j = 0; j < k; ++j) centres[j] = sorted[(2 * j + 1) * n / (2 * k)];
+  const auto middle = [&](int64_t j) { return 0.5f * (centres[j] + centres[j + 1]); };
+  constexpr int kRounds = 50;  // it settles in fewer, or moves by little
+  for (int round = 0; round < kRounds; ++round) {
+    bool moved = false;
+    int64_t begin = 0;
+    std::vector<float> means(centres, centres + k);
+    for (int64_t j = 0; j < k; ++j) {
+      int64_t end = begin;
+      double sum = 0;
+      for (; end < n && (j + 1 == k || sorted[end] < middle(j)); ++end) sum += sorted[end];
+      if (end > begin) means[j] = static_cast<float>(sum / static_cast<double>(end - begin));
+      begin = end;
+    }
+    for (int64_t j = 0; j < k; ++j) moved = moved || means[j] != centres[j];
+    std::copy(means.begin(), means.end(), centres);
+    if (!moved) break;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t low = 0, high = k - 1;  // the first centre whose middle to the next is above it
+    while (low < high) {
+      const int64_t j = (low + high) / 2;
+      if (numbers[i] < middle(j)) {
+        high = j;
+      } else {
+        low = j + 1;
+      }
+    }
+    indices[i] = static_cast<uint8_t>(low);
+  }
 }
 
 void quantize(const float* matrix, const Type& type, const CodeFormat& format, void* codes,

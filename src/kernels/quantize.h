@@ -16,4 +16,8 @@ float level_of(int code, CodeFormat::Kind kind);  // what the code stands for, b
 void store_code(void* codes, int64_t at, int code, CodeFormat::Kind kind);
 int load_code(const void* codes, int64_t at, CodeFormat::Kind kind);
 
+// k numbers in rising order, and for each of n numbers which of them is nearest to it, such that
+// each is the mean of those it is nearest to. Begins at quantiles, so it depends on nothing else.
+void find_centres(const float* numbers, int64_t n, int64_t k, uint8_t* indices, float* centres);
+
 }  // namespace adjoint

@@ -42,7 +42,40 @@ std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
   return all;
 }
 
+std::vector<Book> books_in(const Scheme& scheme) {
+  constexpr std::string_view kIndices = "indices";
+  std::vector<Book> all;
+  for (const Value in : scheme.inputs) {
+    Source source = scheme[in].source;
+    if (scheme[in].role != Role::kParameter || !source.facet.ends_with(kIndices)) continue;
+    source.facet.resize(source.facet.size() - kIndices.size());
+    if (source.facet.ends_with('.')) source.facet.pop_back();
+    const auto centres = scheme.find(with_facet(source, "centres"));
+    CHECK(centres, "indices point to centres");
+    all.push_back({in, *centres, source});
+  }
+  return all;
+}
+
 namespace {
+
+int64_t numbers_of(const Run& run, const Book& book) {
+  return run.scheme()[book.indices].type.num_elements();
+}
+
+void write_book(Run& run, const Book& book, const float* matrix) {
+  const Type &indices = run.scheme()[book.indices].type, &centres = run.scheme()[book.centres].type;
+  const int64_t group = indices.dim(-1), k = centres.dim(-1);
+  std::vector<uint8_t> found(indices.num_elements());
+  std::vector<float> numbers(centres.num_elements());
+  parallel_for(indices.num_elements() / group, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      find_centres(matrix + r * group, group, k, &found[r * group], &numbers[r * k]);
+    }
+  });
+  run.write(book.indices, found.data());
+  run.set_values(book.centres, std::vector<double>(numbers.begin(), numbers.end()));
+}
 
 void write_codes(Run& run, const Encoded& e, const float* matrix) {
   std::vector<std::byte> codes(run.scheme()[e.codes].type.bytes().count);
@@ -60,17 +93,24 @@ void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn) {
     return InitialValues(init, {random_key(seed, to_string(source) + ":init"), 0}, count, drawn);
   };
   std::set<Value> written;
-  for (const Encoded& e : encoded_parameters(run.scheme())) {
-    written.insert({e.codes, e.scales});
-    const auto& init = run.scheme()[e.codes].init;
-    if (!init) continue;
-    const InitialValues values = values_of(e.source, *init, e.type.num_elements());
-    std::vector<float> matrix(e.type.num_elements());
-    parallel_for(e.type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
+  const auto matrix_of = [&](const Source& source, const Init& init, int64_t count) {
+    const InitialValues values = values_of(source, init, count);
+    std::vector<float> matrix(count);
+    parallel_for(count, 4096, [&](int64_t begin, int64_t end, int) {
       values.give(begin, end,
                   [&](int64_t i, double value) { matrix[i] = static_cast<float>(value); });
     });
-    write_codes(run, e, matrix.data());
+    return matrix;
+  };
+  for (const Encoded& e : encoded_parameters(run.scheme())) {
+    written.insert({e.codes, e.scales});
+    const auto& init = run.scheme()[e.codes].init;
+    if (init) write_codes(run, e, matrix_of(e.source, *init, e.type.num_elements()).data());
+  }
+  for (const Book& book : books_in(run.scheme())) {
+    written.insert({book.indices, book.centres});
+    const auto& init = run.scheme()[book.indices].init;
+    if (init) write_book(run, book, matrix_of(book.source, *init, numbers_of(run, book)).data());
   }
   for (const Value v : run.scheme().inputs) {
     const Object& object = run.scheme()[v];
@@ -102,6 +142,12 @@ void write_parameter(Run& run, const Source& source, std::span<const float> valu
     fail("parameter '", to_string(source), "' has ", type.num_elements(), " elements, found ",
          values.size());
   };
+  for (const Book& book : books_in(run.scheme())) {
+    if (book.source != source) continue;
+    check_count(run.scheme()[book.indices].type);
+    write_book(run, book, values.data());
+    return;
+  }
   for (const Encoded& e : encoded_parameters(run.scheme())) {
     if (e.source != source) continue;
     check_count(e.type);

@@ -17,6 +17,14 @@ struct Encoded {
 };
 std::vector<Encoded> encoded_parameters(const Scheme& scheme);
 
+// A matrix that is held as indices into numbers of each row or group of a row, [..., group] and
+// [..., k]: facets that codebook made.
+struct Book {
+  Value indices, centres;
+  Source source;  // of the matrix
+};
+std::vector<Book> books_in(const Scheme& scheme);
+
 // Begins every parameter and state as the scheme says: random values keyed by seed and source path.
 // One that is held as codes gets those of the values that it would begin with. Whoever begins many
 // runs keeps the random numbers that were drawn.

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "device/parallel.h"
 #include "ops/op_def.h"
+#include "run/parameters.h"
 #include "run/run.h"
 
 namespace adjoint {
@@ -46,6 +47,19 @@ SavedValues saved_values(const SavedModel& saved, const Scheme& evaluation) {
     parameters[view.name] = {numbers.begin(), numbers.end()};
   }
   add_decoded(evaluation, saved, parameters);
+  for (const Book& book : books_in(evaluation)) {
+    const SafetensorView* view = saved.file().find(to_string(evaluation[book.indices].source));
+    CHECK(view, "the save fits the evaluation");
+    const auto* const indices = static_cast<const uint8_t*>(view->data);
+    const std::vector<double>& centres = parameters.at(to_string(evaluation[book.centres].source));
+    const int64_t group = evaluation[book.indices].type.dim(-1);
+    const int64_t k = evaluation[book.centres].type.dim(-1);
+    std::vector<double> matrix(view->size.count);
+    for (size_t i = 0; i < matrix.size(); ++i) {
+      matrix[i] = centres[static_cast<int64_t>(i) / group * k + indices[i]];
+    }
+    parameters[to_string(book.source)] = std::move(matrix);
+  }
   return parameters;
 }
 

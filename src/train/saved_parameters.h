@@ -8,8 +8,8 @@
 
 namespace adjoint {
 
-// Values by source; matrices that are held as codes are decoded, by the evaluation scheme of the
-// save's own stack, which it must fit.
+// Values by source; matrices that are held as codes, or as indices into a book, are decoded, by the
+// evaluation scheme of the save's own stack, which it must fit.
 using SavedValues = std::map<std::string, std::vector<double>>;
 SavedValues saved_values(const SavedModel& saved, const Scheme& evaluation);
 

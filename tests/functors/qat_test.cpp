@@ -118,7 +118,7 @@ model tokens[batch, seq], targets[batch, seq]:
   loss = cross_entropy(linear(embed(tokens, vocab), vocab), targets)
 )");
   const std::string said = error_text([&] { build_step(flat, parse_stack("qat"), {}); });
-  EXPECT_TRUE(has(said, "qat: no 'linear' is what its rule asks for")) << said;
+  EXPECT_TRUE(has(said, "qat: no 'linear' is what its rules ask for")) << said;
 }
 
 // The gradient of every parameter is the plain model's with the rounded weights.

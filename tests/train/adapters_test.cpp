@@ -1,6 +1,7 @@
 // Fine-tuning: from a base, with a stack that adds to its linear maps, and back to a plain model.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "data/safetensors.h"
@@ -175,6 +176,46 @@ TEST_F(Adapters, AMapThatIsMadeAgainIsMergedToo) {
   train(tuned("prompt", "prompt(n=3)"));
   const std::string said = merge_error("prompt", "prompt_merged");
   EXPECT_NE(said.find("its stack 'prompt(n=3)' rewrites no linear map"), std::string::npos) << said;
+}
+
+// Centres are trained, and what they are the centres of stays; such a base is merged, too.
+TEST_F(Adapters, ABookOfCentresIsTrainedAndMerged) {
+  train(options("base"));
+  const auto bytes = [&](const std::string& name) {
+    const SafetensorsFile file(out(name) / "model.safetensors");
+    std::map<std::string, std::string> all;
+    for (const SafetensorView& t : file.tensors()) {
+      all[t.name] = std::string(static_cast<const char*>(t.data), t.size.count);
+    }
+    return all;
+  };
+  // No step is taken: what it begins with.
+  Trainer(resolve_config({}, tuned("begun", "codebook(k=8)"))).train(std::atomic<bool>(true));
+  train(tuned("book", "codebook(k=8)"));
+  const auto begun = bytes("begun"), book = bytes("book");
+  int kept = 0, moved = 0;
+  for (const auto& [name, before] : begun) {
+    if (name.ends_with(":indices")) kept += book.at(name) == before;
+    if (name.ends_with(":centres")) moved += book.at(name) != before;
+  }
+  EXPECT_EQ(kept, 8);
+  EXPECT_EQ(moved, 8);
+  // Every number is near its centre: k-means of eight leaves a seventh of the numbers' size.
+  const Tensors base = tensors("base");
+  const Tensors centres = tensors("begun");
+  const std::string w = "block[0].up.weight";
+  double lost = 0, size = 0;
+  for (size_t i = 0; i < base.at(w).size(); ++i) {
+    const auto index = static_cast<uint8_t>(begun.at(w + ":indices")[i]);
+    const double change = base.at(w)[i] - centres.at(w + ":centres")[i / 32 * 8 + index];
+    lost += change * change, size += base.at(w)[i] * base.at(w)[i];
+  }
+  EXPECT_GT(lost, 0);
+  EXPECT_LT(std::sqrt(lost / size), 0.25);
+  train(tuned("both", "codebook(k=8) | lora(rank=2)"));
+  merge_run(out("both"), out("merged"));
+  EXPECT_EQ(greedy("merged"), greedy("both"));
+  EXPECT_NE(merge_error("book", "never").find("nothing to merge"), std::string::npos);
 }
 
 TEST_F(Adapters, AQuantizedBaseIsMergedAsWhatItsCodesStandFor) {
