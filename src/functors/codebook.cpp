@@ -36,8 +36,8 @@ std::vector<Value> matrices_of_chain(const Scheme& scheme, const Roles& roles,
   return matrices;
 }
 
-// Emits what makes w, which is no longer an input.
-void emit_matrix(Scheme& scheme, Value w, int64_t k, int64_t group) {
+// Emits what makes w, which is no longer an input; returns its centres.
+Value emit_matrix(Scheme& scheme, Value w, int64_t k, int64_t group) {
   const Object matrix = scheme[w];
   const bool grouped = group < matrix.type.dim(-1);
   const auto part = [&](std::string_view facet, Dtype dtype, Axis last) {
@@ -67,6 +67,7 @@ void emit_matrix(Scheme& scheme, Value w, int64_t k, int64_t group) {
   scheme[w].role = Role::kActivation;
   scheme[w].frozen = false;
   scheme[w].init.reset();
+  return centres;
 }
 
 Scheme replace_matrices(const Scheme& before, Application& application) {
@@ -95,7 +96,6 @@ Scheme replace_matrices(const Scheme& before, Application& application) {
     }
     groups.push_back(group);
   }
-  application.matches += static_cast<int64_t>(matrices.size());
   Scheme after = before;
   after.morphisms.clear();
   std::erase_if(after.inputs, [&](Value in) {
@@ -106,10 +106,15 @@ Scheme replace_matrices(const Scheme& before, Application& application) {
     for (const Value in : m.inputs) {
       const auto found = std::find(matrices.begin(), matrices.end(), in);
       if (found == matrices.end() || !made.insert(in).second) continue;
-      emit_matrix(after, in, k, groups[found - matrices.begin()]);
+      const Value centres = emit_matrix(after, in, k, groups[found - matrices.begin()]);
+      if (!after[centres].frozen) continue;
+      // Frozen numbers may be held otherwise, but these few are what the bytes stand for.
+      application.say(after, centres, "precision", "f32");
+      after[centres].attributes.precision = "f32";
     }
     after.morphisms.push_back(m);
   }
+  application.matches = static_cast<int64_t>(matrices.size());
   return compact(std::move(after));
 }
 

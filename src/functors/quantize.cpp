@@ -32,6 +32,7 @@ Scheme apply(Scheme scheme, Application& application) {
   for (const Value in : scheme.inputs) {
     const Object& object = scheme[in];
     if (object.role != Role::kParameter || !object.frozen) continue;
+    if (!is_float(object.type.dtype)) continue;  // a codebook's indices are codes already
     if (kinds[in] != ParameterKind::kMatrix) continue;
     matrices.push_back(in);
     common = std::gcd(common, object.type.dim(-1));

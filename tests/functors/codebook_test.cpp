@@ -127,6 +127,10 @@ TEST(Codebook, RefusesInOneSentence) {
   EXPECT_EQ(complaint("codebook(k=257)"), "codebook: k must be 2 to 256, found 257");
   EXPECT_TRUE(has(complaint("codebook(k=4, group=7)"), "groups of 7 do not divide the rows of"));
   EXPECT_TRUE(has(complaint("codebook(k=16, group=8)"), "has only 8 numbers for k=16 centres"));
+  EXPECT_TRUE(has(complaint("codebook(k=4) | quantize(int8)"), "nothing is frozen"));
+  const std::string twice =
+      complaint("codebook(k=4) | freeze(attention) | quantize(int8, group=4)");
+  EXPECT_TRUE(has(twice, ":centres', and codebook says f32; leave one of them out")) << twice;
   const Scheme flat = elaborate_text(R"(axes hidden=8 context=4 vocab=11
 model tokens[batch, seq], targets[batch, seq]:
   loss = cross_entropy(linear(embed(tokens, vocab), vocab), targets)
