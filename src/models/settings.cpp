@@ -51,7 +51,8 @@ double call(const Term& term, std::string_view file, const Lookup& lookup) {
   }
   if (!term.keywords.empty() || !term.repeat.empty() || term.args.size() < function->least ||
       term.args.size() > function->most) {
-    fail_at(file, term.at, term.word, ": wants ", function->most == 1   ? "one number"
+    fail_at(file, term.at, term.word, ": wants ",
+            function->most == 1   ? "one number"
             : function->most == 2 ? "two numbers"
                                   : "numbers",
             ", found ", print(term));
