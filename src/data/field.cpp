@@ -62,6 +62,7 @@ void convert(const std::byte* from, int64_t count, void* to) {
   if constexpr (std::is_same_v<To, From>) {
     std::memcpy(out, from, count * sizeof(To));
   } else {
+    // An i8 is a number. NOLINTNEXTLINE(bugprone-signed-char-misuse)
     for (int64_t i = 0; i < count; ++i) out[i] = static_cast<To>(element_at<From>(from, i));
   }
 }
@@ -101,6 +102,7 @@ void check_whole_numbers(const std::string& file, const Field& field, int64_t co
   with_element(field.element, [&]<class T>() {
     if constexpr (std::is_integral_v<T>) {
       for (int64_t i = 0; i < count * field.width; ++i) {
+        // An i8 is a number. NOLINTNEXTLINE(bugprone-signed-char-misuse)
         const auto value = static_cast<int64_t>(element_at<T>(field.data, i));
         if ((value >= least && value < below) || value == also) continue;
         fail(file, ": field '", field.name, "' holds ", value, " at token ",

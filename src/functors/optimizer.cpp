@@ -6,6 +6,7 @@
 
 #include "analysis/roles.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "functors/optimizer_text.h"
 #include "functors/phases.h"
 #include "ops/builder.h"
