@@ -35,6 +35,9 @@ double narrowest_unit(const Scheme& scheme) {
   for (const Object& object : scheme.objects) {
     if (object.type.dtype == Dtype::kBF16) unit = std::max(unit, 0x1p-7);
     if (object.type.dtype == Dtype::kF16) unit = std::max(unit, 0x1p-10);
+    // Codes of a state: the next level is a tenth away at most, and a tie falls either way.
+    const bool codes = object.role == Role::kState && object.type.dtype == Dtype::kU8;
+    if (codes) unit = std::max(unit, 0x1p-7);
   }
   return unit;
 }

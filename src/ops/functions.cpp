@@ -104,11 +104,11 @@ std::vector<Sample> comparison_samples() {
 #define FUNCTION(NAME, SUMMARY, EXPRESSION, SAMPLES)                                               \
   extern const OpDef op_##NAME = {                                                                 \
       .name = #NAME,                                                                               \
-      .summary = (SUMMARY),                                                                          \
+      .summary = (SUMMARY),                                                                        \
       .params = kOfOne,                                                                            \
       .body =                                                                                      \
           [](const OpCall& call) { return body_of_one(call, [](Expr x) { return EXPRESSION; }); }, \
-      .samples = (SAMPLES),                                                                          \
+      .samples = (SAMPLES),                                                                        \
       .refused = no_operand_refusal,                                                               \
   }
 FUNCTION(sqrt, "the square root", sqrt(x), positive_samples);
