@@ -60,7 +60,8 @@ template <class To, class From>
 void convert(const std::byte* from, int64_t count, void* to) {
   auto* out = static_cast<To*>(to);
   if constexpr (std::is_same_v<To, From>) {
-    std::memcpy(out, from, count * sizeof(To));
+    // A crop of nothing may be copied from nowhere, which memcpy does not allow.
+    std::copy_n(from, count * sizeof(To), static_cast<std::byte*>(to));
   } else {
     // An i8 is a number. NOLINTNEXTLINE(bugprone-signed-char-misuse)
     for (int64_t i = 0; i < count; ++i) out[i] = static_cast<To>(element_at<From>(from, i));
