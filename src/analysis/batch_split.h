@@ -21,8 +21,8 @@ struct BatchSplit {
   // Per morphism: where it runs, and the letter of the samples in its index map, 0 for none.
   std::vector<Section> sections = {};
   std::vector<char> letters = {};
-  // Per morphism: a sum over samples of the step's inputs alone, a count of targets say. It is
-  // taken of the whole batch before the first part, so that the parts may read it.
+  // Per morphism: a count of targets that are made of the step's inputs alone. It is taken of the
+  // whole batch before the first part, so that the parts may read it.
   std::vector<bool> ahead = {};
 };
 

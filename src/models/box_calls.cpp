@@ -105,11 +105,20 @@ Elaborator::Meaning Elaborator::repeat_box(Scope& scope, const Term& call, const
     if (const auto* objects = std::get_if<Objects>(&value)) all.objects = *objects;
     if (const auto* loss = std::get_if<Loss>(&value)) all.losses = {*loss};
     if (const auto* tuple = std::get_if<Tuple>(&value)) all = *tuple;
-    losses.resize(all.losses.size());
+    // What one repetition gathers all do, or lists and losses would lose some.
+    if (i == 0) losses.resize(all.losses.size());
+    if (all.losses.size() != losses.size()) {
+      fail_here(call.at, box.name, ": repetition ", i, " gives ", all.losses.size(),
+                " losses, those before it ", losses.size());
+    }
     for (size_t k = 0; k < losses.size(); ++k) {
       losses[k].insert(losses[k].end(), all.losses[k].begin(), all.losses[k].end());
     }
     const Objects* results = &all.objects;
+    if (i > 0 && results->size() != given_back + gathered.size()) {
+      fail_here(call.at, box.name, ": repetition ", i, " gives ", results->size(),
+                " objects, those before it ", given_back + gathered.size());
+    }
     given_back = std::min(carried, results->size());
     size_t next = 0;
     for (Meaning& each : given) {

@@ -291,6 +291,12 @@ INSTANTIATE_TEST_SUITE_P(
                 "  y = f(x)\n  w = f(z, weights=f)\n",
                 {"my.scheme:3:7: f#2.linear#1 wants a parameter [hidden=6, vocab=5]",
                  "f.linear#1.weight", "[hidden=6, hidden=6]"}},
+        Refusal{"f x, t:\n  a = cross_entropy(x, t)\n  b = a when l == 0 else x\n  y, c = x, b\n"
+                "model x f32[batch, hidden], t[batch]:\n  y, c = f^2(x, t)\n",
+                {"my.scheme:7:10: f: repetition 1 gives 0 losses, those before it 1"}},
+        Refusal{"g x:\n  a, b = x, x\nf x:\n  y = g(x) when l == 0 else x\n  z = y\n"
+                "model x f32[batch]:\n  a, b = f^2(x)\n",
+                {"my.scheme:8:10: f: repetition 1 gives 1 objects, those before it 2"}},
         Refusal{"use \"other.scheme\"\nmodel x:\n  y = x\n",
                 {"my.scheme:2:1: ", "read from a file"}}));
 
