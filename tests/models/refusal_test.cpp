@@ -314,7 +314,7 @@ TEST(Refused, SettingsThatAreNotThere) {
   EXPECT_TRUE(has(with({{"seq", 0.5}}), "axis 'seq'"));
   EXPECT_TRUE(has(with({{"eps", NAN}}), "'eps' must be a number"));
   EXPECT_TRUE(has(with({{"heads", 7}}), "attention: "));
-  EXPECT_TRUE(has(with({{"heads", 7}}), "models/gpt2.scheme:17:14: "));
+  EXPECT_TRUE(has(with({{"heads", 7}}), "models/gpt2.scheme:17:7: "));
   EXPECT_TRUE(has(with({{"seq", 2000}}), "embed: 2000 positions do not fit"));
   EXPECT_TRUE(has(with({{"dropout", 1}}), "dropout: the rate must be"));
   EXPECT_TRUE(has(with({{"hidden", 0x1p38}, {"vocab", 0x1p38}}), "more bytes than can be counted"));
