@@ -22,6 +22,7 @@ class Case:
     stack: str
     context: int = 0  # the model's
     deterministic: bool = False
+    attention: str = ""  # options that GPT-2's attention gets beside its own
 
 
 KEPT = "bf16 | -recompute_cheap"
@@ -34,14 +35,37 @@ CASES = {
     "gpt2-deterministic": Case("gpt2", 32, KEPT, deterministic=True),
     "ref": Case("ref", 32, KEPT),
     "llama1b": Case("llama3.2-1b", 8, "bf16", context=2048),
+    "gemma2": Case("gemma2-124m", 32, "bf16"),
+    "mixtral": Case("mixtral-8x124m", 32, "bf16"),
+    **{f"gpt2-{name}": Case("gpt2", 32, "bf16", attention=option) for name, option in [
+        ("window", "window=256"), ("cap", "cap=50"), ("alibi", "alibi=yes"), ("sinks", "sinks=param(heads)"),
+        ("segments", "segments=segments"), ("dropout", "dropout=0.1"), ("bias", "bias=param(heads, 128)")]},
 }
 # For trying this script where there is no GPU: sizes that every case's model takes.
-SMALL = ["layers=2", "hidden=64", "heads=8", "ffn=176", "vocab=101"]
+SMALL = ["layers=2", "hidden=96", "heads=24", "ffn=176", "vocab=101"]
+
+
+def with_attention(option, folder):
+    """GPT-2's text with another attention, in a file of its own."""
+    text = (compare.HERE.parent / "models/gpt2.scheme").read_text()
+    for old, new in [("dropout=dropout)\n  a =", option + ")\n  a ="), ("x[batch, seq, hidden]:", "x[batch, seq, hidden], segments:"),
+                     ("targets[batch, seq]:", "targets[batch, seq], segments[batch, seq]:"),
+                     ("(dropout(x, dropout))", "(dropout(x, dropout), segments)")]:
+        if option != "segments=segments" and "segments" in new:
+            continue
+        if old not in text:
+            raise Failed(f"models/gpt2.scheme no longer has '{old}'")
+        text = text.replace(old, new)
+    file = folder / f"gpt2_{option.partition('=')[0]}.scheme"
+    file.write_text(text)
+    return str(file)
 
 
 def measured(a, case):
     root = compare.HERE.parent
     model = str(root / case.model) if case.model.endswith(".scheme") else case.model
+    if case.attention:
+        model = with_attention(case.attention, a.out)
     shape = ["--model", model, "--batch", str(case.batch), "--context", str(case.context)]
     if a.small:
         shape = ["--model", model, "--batch", "2", "--context", "32", "--set", *SMALL]
