@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/expert_plain.cuh"
-#include "kernels/cuda/expert_tiles.cuh"
+#include "kernels/cuda/expert_row_sums.cuh"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/sm90a/expert_tiles.h"
 #include "ops/expert_linear.h"

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "kernels/cuda/expert_products.cuh"
+#include "kernels/cuda/expert_row_sums.cuh"
 #include "kernels/cuda/expert_wgmma.cuh"
 #include "kernels/cuda/sm90a/expert_tiles.h"
 

@@ -1,7 +1,7 @@
 // The tiles of experts by the instructions of GPUs of compute capability 9.0, compiled for them
 // alone: a generic build knows of no wgmma.
 #pragma once
-#include "kernels/cuda/expert_tiles.cuh"
+#include "kernels/cuda/expert_mma.cuh"
 
 namespace adjoint::experts::tiles {
 
