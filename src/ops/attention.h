@@ -1,4 +1,6 @@
-// What attention and its gradient share: how operands are read, and the meaning in smaller ops.
+// What the files of attention and of its gradient share: how operands are read
+// (attention_operands.cpp), the meaning in smaller ops (attention_meaning.cpp) and the samples
+// (attention_samples.cpp).
 #pragma once
 #include "ops/attention_shape.h"
 #include "ops/builder.h"
@@ -44,7 +46,12 @@ AttentionScores attention_scores(Builder& builder, std::span<const Value> operan
 // [batch, kv, group, i, j] -> itself, less what dropout takes, for a call that has it.
 Value attention_dropped(Builder& builder, const AttentionScores& scores,
                         std::span<const Value> operands, Value weights, const Attrs& attrs);
+std::vector<Value> attention_meaning(Builder& builder, std::span<const Value> operands,
+                                     const Attrs& attrs);
 // [n, n] with ones on the diagonal: a product with it swaps the axes of a matrix.
 Value attention_identity(Builder& builder, int64_t n, Dtype dtype);
+
+std::vector<Sample> attention_samples();
+std::vector<Sample> attention_refused();
 
 }  // namespace adjoint
