@@ -1,6 +1,6 @@
-// The state of one elaboration. Statements and terms are read in elaborate.cpp, calls of boxes in
-// box_calls.cpp, and calls of ops, whose arguments depend on what the op says it takes, in
-// op_calls.cpp.
+// The state of one elaboration. Boxes and their statements are run in elaborate.cpp, terms in
+// terms.cpp, losses in losses.cpp, calls of boxes in box_calls.cpp, and calls of ops, whose
+// arguments depend on what the op says it takes, in op_calls.cpp.
 #pragma once
 #include <map>
 #include <optional>
@@ -62,27 +62,31 @@ class Elaborator {
   void run_statement(Scope& scope, const Statement& statement);
   void check_formal(const Scope& scope, const Formal& formal, Value found, Position at);
   Type type_of(const Scope& scope, const Formal& formal);
-  Meaning evaluate(Scope& scope, const Term& term);
-  Meaning meaning_of_name(const Scope& scope, const Term& name);
-  Meaning combine(Scope& scope, const Term& binary);
-  Meaning combine_losses(const Term& binary, const Meaning& left, const Meaning& right);
-  Objects relate(Scope& scope, const Term& term, std::string_view op, SurfaceCall::Argument a,
-                 SurfaceCall::Argument b);
-  Objects opposite(Scope& scope, const Term& term, Value of);
   Meaning call(Scope& scope, const Term& call);
-  Objects finish(const Meaning& value, Position at);
-  Value weighted_sum(const Loss& loss, const std::vector<Value>& factors);
-  bool is_numeric(const Scope& scope, const Term& term) const;
-  bool holds(const Scope& scope, const Term& when);
   std::string describe(const Meaning& meaning) const;
-  double number(const Scope& scope, const Term& term);
-  int64_t whole_number(const Scope& scope, const Term& term, std::string_view what);
-  Value one_object(Scope& scope, const Term& term, std::string_view what);
-  Value position(Position at);
   // The path of a call: its name, or a number among the calls of its kind in this box.
   std::string call_path(Scope& scope, const Term& call, std::string_view kind, bool is_box);
   void count_call(Position at);
   void accept_objects(Value first, std::string_view maker, Position at);
+
+  // terms.cpp
+  Meaning evaluate(Scope& scope, const Term& term);
+  Meaning meaning_of_name(const Scope& scope, const Term& name);
+  Meaning combine(Scope& scope, const Term& binary);
+  Objects relate(Scope& scope, const Term& term, std::string_view op, SurfaceCall::Argument a,
+                 SurfaceCall::Argument b);
+  Objects opposite(Scope& scope, const Term& term, Value of);
+  bool is_numeric(const Scope& scope, const Term& term) const;
+  bool holds(const Scope& scope, const Term& when);
+  double number(const Scope& scope, const Term& term);
+  int64_t whole_number(const Scope& scope, const Term& term, std::string_view what);
+  Value one_object(Scope& scope, const Term& term, std::string_view what);
+  Value position(Position at);
+
+  // losses.cpp
+  Meaning combine_losses(const Term& binary, const Meaning& left, const Meaning& right);
+  Objects finish(const Meaning& value, Position at);
+  Value weighted_sum(const Loss& loss, const std::vector<Value>& factors);
 
   // box_calls.cpp
   Meaning call_box(Scope& scope, const Term& call, const Box& box);
