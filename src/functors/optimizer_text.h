@@ -1,6 +1,6 @@
 // An optimizer as people write it: what it keeps of a parameter, and what it does with it, in the
-// models' own notation. optimizer_text.cpp reads it, text_update.cpp elaborates one parameter's
-// update.
+// models' own notation. optimizer_text.cpp reads it, parameter_facts.cpp chooses the case of a
+// parameter, and text_update.cpp elaborates its update.
 //   # Lion (Chen et al., 2023): the sign of a mix of momentum and gradient.
 //   optimizer lion(beta1 = 0.9, beta2 = 0.99):
 //     state m like p
