@@ -1,0 +1,70 @@
+// The reader of a functor's text. Its head, its stack and the lines that are no rules are read in
+// functor_text.cpp, rules in functor_rules.cpp, and numbers and conditions in
+// functor_conditions.cpp.
+#pragma once
+#include "functors/functor_text.h"
+
+namespace adjoint {
+
+class FunctorParser {
+ public:
+  FunctorParser(std::string_view text, std::string_view file) : in_(text, file), whole_(text) {
+    result_.file = file;
+  }
+
+  FunctorText parse();
+
+ private:
+  // functor_text.cpp
+  FunctorText stack_of_others();
+  StackPart part();
+  std::string comment_above() const;
+  void params();
+  void param();
+  void check_default(const FunctorParam& p, const Term& otherwise);
+  void law(Position line);
+  void let();
+  void requirement();
+  void check_message(std::string_view message, Position at) const;
+  void expect_else();
+
+  // functor_rules.cpp
+  void begin_rule();
+  bool end_rule();
+  void object_rule(Position at);
+  void arrow();
+  void check_once(const std::vector<AttributeValue>& values) const;
+  AttributeValue attribute_value();
+  void morphism_rule(Position at);
+  void state_rule(Position at);
+  std::vector<Statement> statements(std::vector<std::string>& names);
+  bool at_statement() const;
+  void check_statements_are_used(const std::vector<Statement>& all, const Term& result) const;
+  void note_blocks(const Term& term, const std::vector<std::string>& variables);
+  Clause clause(std::string_view what);
+  void check_clause(const Clause& c, std::vector<std::string> words, std::string_view what) const;
+  Clause where_clause(const MorphismRule& rule);
+  void check_word(Position at, const std::string& word, const std::vector<std::string>& known,
+                  std::string_view what) const;
+
+  // functor_conditions.cpp
+  std::vector<std::string> known_names() const;
+  void check_names(const Term& term);
+  Term number_term();
+  Condition when();
+  Condition condition();
+  Condition negation();
+  bool at_bracketed_condition();
+  Condition comparison();
+  bool at_relation();
+
+  Cursor in_;
+  std::string_view whole_;
+  TermParser terms_{in_};
+  std::string index_;  // l, in a rule about x_l
+  bool knows_block_ = false, speaks_of_block_ = false, knows_training_ = false;
+  int nesting_ = 0;
+  FunctorText result_;
+};
+
+}  // namespace adjoint

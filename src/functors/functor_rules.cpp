@@ -1,0 +1,376 @@
+// Rules of a functor's text: what they find, when, and what it becomes.
+#include <algorithm>
+#include <cctype>
+
+#include "analysis/roles.h"
+#include "base/text.h"
+#include "functors/functor_parser.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+namespace {
+
+struct Word {
+  std::string_view word, attribute;
+};
+constexpr Word kValues[] = {
+    {"kept", "residence"},  {"recomputed", "residence"},
+    {"apart", "residence"}, {"bf16", "precision"},
+    {"f16", "precision"},   {"f32", "precision"},
+    {"tf32", "precision"},  {"host", "tier"},
+    {"device", "tier"},     {"frozen", "frozen"},
+    {"trained", "frozen"},  {"dyn8", "precision"},
+};
+
+}  // namespace
+
+std::string print(const AttributeValue& value) {
+  if (value.attribute == "parts") return "in parts";
+  if (value.attribute == "optimizer") return "optimizer " + value.word;
+  if (value.attribute == "clipped") return "clipped as " + value.word;
+  return value.number.empty() ? value.word : value.attribute + " " + print(value.number[0]);
+}
+
+// In a rule `l` is the block of what the rule finds, unless the functor has its own l.
+void FunctorParser::begin_rule() {
+  const std::vector<std::string> names = known_names();
+  knows_block_ = std::find(names.begin(), names.end(), kBlockNumber) == names.end();
+  speaks_of_block_ = false;
+}
+
+bool FunctorParser::end_rule() {
+  knows_block_ = false;
+  index_.clear();
+  return speaks_of_block_;
+}
+
+void FunctorParser::object_rule(Position at) {
+  ObjectRule rule{.selector = {}, .choices = {}, .at = at};
+  begin_rule();
+  // x_l in chain: the states of the chain, l the number of one.
+  in_.skip_blank();
+  if (in_.peek(1) == '_' && std::isalpha(static_cast<unsigned char>(in_.peek(2)))) {
+    const Position where = in_.position();
+    const std::string state = in_.take_name("a state");
+    if (state.size() != 3) in_.fail_at(where, "wanted x_l, found '" + state + "'");
+    rule.index = state.substr(2);
+    if (!in_.accept_word("in") || !in_.accept_word("chain")) in_.fail_wanted("'in chain'");
+    rule.selector.push_back({.kind = Clause::Kind::kChainState, .at = where});
+    index_ = rule.index;
+    knows_block_ = false;
+  }
+  while (rule.selector.empty() || !(in_.looking_at("->") || in_.at_line_end())) {
+    if (!rule.selector.empty()) in_.accept(",");
+    rule.selector.push_back(clause("what an object is"));
+    check_clause(rule.selector.back(), object_words(), "what an object is");
+  }
+  arrow();
+  do {
+    if (!rule.choices.empty()) expect_else();
+    Choice choice;
+    do {
+      choice.values.push_back(attribute_value());
+      check_once(choice.values);
+    } while (in_.accept_word("and"));
+    if (in_.accept_word("unless")) {
+      if (!in_.accept_word("made") || !in_.accept_word("here")) in_.fail_wanted("'made here'");
+      rule.unless_made_here = true;
+    }
+    choice.when = when();
+    rule.choices.push_back(std::move(choice));
+  } while (in_.accept(","));
+  rule.by_block = end_rule();
+  result_.objects.push_back(std::move(rule));
+}
+
+// -> on this line or on the next.
+void FunctorParser::arrow() {
+  if (!in_.looking_at("->")) in_.skip_blank_lines();
+  in_.expect("->", "and what it becomes");
+}
+
+void FunctorParser::check_once(const std::vector<AttributeValue>& values) const {
+  for (size_t i = 0; i + 1 < values.size(); ++i) {
+    if (values[i].attribute != values.back().attribute) continue;
+    in_.fail_at(values.back().at, "one rule says '" + print(values[i]) + "' and '" +
+                                      print(values.back()) + "' of an object; say one of them");
+  }
+}
+
+AttributeValue FunctorParser::attribute_value() {
+  in_.skip_blank();
+  const Position at = in_.position();
+  for (const char* attribute : {"rate", "decay"}) {
+    if (in_.accept_word(attribute)) return {attribute, "", {number_term()}, at};
+  }
+  if (in_.accept_word("optimizer")) {
+    in_.skip_blank();
+    const Position where = in_.position();
+    const std::string word = in_.take_name("an optimizer");
+    check_word(where, word, optimizer_names(), "an optimizer");
+    for (const FunctorParam& p : result_.params) {
+      if (p.name == word && p.list) {
+        in_.fail_at(where, "wanted one optimizer, found '" + word + "', a list");
+      }
+    }
+    return {"optimizer", word, {}, at};
+  }
+  if (in_.accept_word("clipped")) {
+    if (!in_.accept_word("as")) in_.fail_wanted("'as' and the name of a group");
+    return {"clipped", in_.take_name("the name of a group"), {}, at};
+  }
+  if (in_.accept_word("in")) {
+    AttributeValue value{"parts", "", {number_term()}, at};
+    if (!in_.accept_word("parts")) in_.fail_wanted("'parts'");
+    return value;
+  }
+  const std::string word = in_.take_name("what it becomes");
+  if (word == "sharded" || word == "replicated") {
+    if (!in_.accept_word("over")) in_.fail_wanted("'over' and an axis of the mesh");
+    return {"placement/" + word, in_.take_name("an axis of the mesh"), {}, at};
+  }
+  std::vector<std::string> known = {"in n parts", "sharded over", "replicated over", "rate",
+                                    "decay",      "optimizer",    "clipped as"};
+  if (word == "bf16" && in_.accept_word("stochastic")) {
+    return {"precision", "bf16/stochastic", {}, at};
+  }
+  for (const Word& w : kValues) {
+    if (w.word == word) return {std::string(w.attribute), word, {}, at};
+    known.emplace_back(w.word);
+  }
+  in_.fail_at(at, "wanted what an object can become (" + join(known, ", ") + "), found '" + word +
+                      "'" + did_you_mean(word, known));
+}
+
+void FunctorParser::morphism_rule(Position at) {
+  MorphismRule rule{.result = {}, .op = {}, .operands = {}, .replacement = {}, .at = at};
+  std::vector<std::string> names;
+  const auto variable = [&](std::string_view what) {
+    in_.skip_blank();
+    const Position where = in_.position();
+    names.push_back(in_.take_name(what));
+    if (std::count(names.begin(), names.end(), names.back()) > 1) {
+      in_.fail_at(where, "'" + names.back() + "' is there twice in this rule");
+    }
+    return names.back();
+  };
+  rule.result = variable("the name of the result");
+  in_.expect("=", "after the name of the result");
+  in_.skip_blank();
+  const Position where = in_.position();
+  rule.op = in_.take_name("an op");
+  if (!find_op(rule.op)) {
+    std::vector<std::string> ops;
+    for (const OpDef* op : all_ops()) ops.emplace_back(op->name);
+    in_.fail_at(where, "there is no op '" + rule.op + "'" + did_you_mean(rule.op, ops));
+  }
+  in_.expect("(", "after the op");
+  do {
+    rule.operands.push_back(variable("the name of an operand"));
+  } while (in_.accept(","));
+  in_.expect(")", "after the operands");
+  if (in_.accept_word("where")) {
+    do {
+      rule.where.push_back(where_clause(rule));
+    } while (in_.accept(","));
+  }
+  begin_rule();
+  knows_training_ = true;
+  rule.when = when();
+  knows_training_ = false;
+  rule.statements = statements(names);
+  arrow();
+  rule.replacement = terms_.whole_value();
+  note_blocks(rule.replacement, names);
+  check_statements_are_used(rule.statements, rule.replacement);
+  rule.by_block = end_rule();
+  result_.morphisms.push_back(std::move(rule));
+}
+
+// state average of trained, inside chain -> d*average + (1 - d)*parameter
+void FunctorParser::state_rule(Position at) {
+  StateRule rule{.name = {}, .at = at};
+  begin_rule();
+  in_.skip_blank();
+  const Position where = in_.position();
+  rule.name = in_.take_name("the name of the state");
+  std::vector<std::string> names = {std::string(kParameterAfter), std::string(kStepsTaken)};
+  std::vector<std::string> taken = known_names();
+  taken.insert(taken.end(), names.begin(), names.end());
+  for (const StateRule& earlier : result_.states) taken.push_back(earlier.name);
+  if (std::find(taken.begin(), taken.end(), rule.name) != taken.end()) {
+    in_.fail_at(where, "'" + rule.name + "' is already the name of something");
+  }
+  names.push_back(rule.name);
+  if (!in_.accept_word("of")) in_.fail_wanted("'of' and which parameters it follows");
+  while (rule.selector.empty() || !(in_.looking_at("->") || in_.at_line_end())) {
+    if (!rule.selector.empty()) in_.accept(",");
+    rule.selector.push_back(clause("which parameters it follows"));
+    check_clause(rule.selector.back(), object_words(), "what an object is");
+  }
+  rule.statements = statements(names);
+  arrow();
+  rule.value = terms_.whole_value();
+  note_blocks(rule.value, names);
+  check_statements_are_used(rule.statements, rule.value);
+  rule.by_block = end_rule();
+  result_.states.push_back(std::move(rule));
+}
+
+// Lines `V = W + ...` between the head of a rule and its arrow.
+std::vector<Statement> FunctorParser::statements(std::vector<std::string>& names) {
+  std::vector<Statement> all;
+  if (in_.looking_at("->") || !in_.at_line_end()) return all;
+  for (in_.skip_blank_lines(); at_statement(); in_.skip_blank_lines()) {
+    Statement statement{.names = {}, .values = {}, .at = in_.position()};
+    do {
+      in_.skip_blank();
+      const Position where = in_.position();
+      statement.names.push_back(in_.take_name("the name of a result"));
+      std::vector<std::string> taken = known_names();
+      taken.insert(taken.end(), names.begin(), names.end());
+      taken.insert(taken.end(), statement.names.begin(), statement.names.end() - 1);
+      if (std::find(taken.begin(), taken.end(), statement.names.back()) != taken.end()) {
+        in_.fail_at(where, "'" + statement.names.back() + "' is already the name of something");
+      }
+    } while (in_.accept(","));
+    in_.expect("=", "after the names of the results");
+    do {
+      statement.values.push_back(terms_.whole_value());
+      note_blocks(statement.values.back(), names);
+    } while (in_.accept(","));
+    in_.expect_line_end();
+    names.insert(names.end(), statement.names.begin(), statement.names.end());
+    all.push_back(std::move(statement));
+  }
+  return all;
+}
+
+// A name and `=`, or a name and `,`.
+bool FunctorParser::at_statement() const {
+  size_t ahead = 0;
+  const auto in_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  if (!in_name(in_.peek()) || in_.position().column == 1) return false;
+  while (in_name(in_.peek(ahead))) ++ahead;
+  while (in_.peek(ahead) == ' ') ++ahead;
+  return in_.peek(ahead) == ',' || (in_.peek(ahead) == '=' && in_.peek(ahead + 1) != '=');
+}
+
+// A parameter that nothing reads could not be trained.
+void FunctorParser::check_statements_are_used(const std::vector<Statement>& all,
+                                              const Term& result) const {
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const std::string& name : all[i].names) {
+      bool used = mentions(result, name);
+      for (size_t k = i + 1; k < all.size(); ++k) {
+        for (const Term& value : all[k].values) used = used || mentions(value, name);
+      }
+      if (!used) in_.fail_at(all[i].at, "nothing below uses '" + name + "'");
+    }
+  }
+}
+
+// Does a right side speak of the block? Its names are the rule's own variables first.
+void FunctorParser::note_blocks(const Term& term, const std::vector<std::string>& variables) {
+  const bool is_block = knows_block_ && term.kind == Term::Kind::kName &&
+                        term.word == kBlockNumber &&
+                        std::find(variables.begin(), variables.end(), term.word) == variables.end();
+  speaks_of_block_ = speaks_of_block_ || is_block;
+  for (const Term& t : term.args) note_blocks(t, variables);
+  for (const auto& [word, t] : term.keywords) note_blocks(t, variables);
+}
+
+// [not] inside block, outside chain, of norm, or a word that says what it is.
+Clause FunctorParser::clause(std::string_view what) {
+  Clause c;
+  in_.skip_blank();
+  c.at = in_.position();
+  c.negated = in_.accept_word("not");
+  if (in_.accept_word("made")) {
+    if (!in_.accept_word("here")) in_.fail_wanted("'here' after 'made'");
+    c.kind = Clause::Kind::kMadeHere;
+    if (in_.accept_word("as")) c.word = in_.take_name("the name of what the functor made");
+    return c;
+  }
+  if (in_.accept_word("inside")) {
+    c.kind = Clause::Kind::kInside;
+  } else if (in_.accept_word("outside")) {
+    c.kind = Clause::Kind::kOutside;
+  } else if (in_.accept_word("of")) {
+    c.kind = Clause::Kind::kOf;
+  }
+  in_.skip_blank();
+  if (c.negated || c.kind != Clause::Kind::kIs) c.at = in_.position();
+  c.word = in_.take_name(what);
+  return c;
+}
+
+void FunctorParser::check_clause(const Clause& c, std::vector<std::string> words,
+                                 std::string_view what) const {
+  switch (c.kind) {
+    case Clause::Kind::kInside:
+    case Clause::Kind::kOutside:
+      return check_word(c.at, c.word, region_words(), "a region");
+    case Clause::Kind::kOf: {
+      const std::vector<std::string> uses = of_words();
+      words.insert(words.begin(), uses.begin(), uses.end());
+      return check_word(c.at, c.word, words, "what it belongs to");
+    }
+    case Clause::Kind::kMadeHere:
+      return;
+    default:
+      return check_word(c.at, c.word, words, what);
+  }
+}
+
+// inside chain, attention_in, or parameter(W), which speaks of an operand.
+Clause FunctorParser::where_clause(const MorphismRule& rule) {
+  Clause c = clause("what it is");
+  if (c.kind == Clause::Kind::kMadeHere) {
+    in_.fail_at(c.at,
+                "wanted what a morphism is, found 'made here': a rule never finds what its "
+                "own functor made");
+  }
+  if (!in_.accept("(")) {
+    check_clause(c, morphism_words(), "what a morphism is");
+    return c;
+  }
+  check_clause(c, object_words(), "what an operand is");
+  in_.skip_blank();
+  const Position at = in_.position();
+  c.variable = in_.take_name("an operand");
+  const auto& names = rule.operands;
+  if (std::find(names.begin(), names.end(), c.variable) == names.end()) {
+    in_.fail_at(at, "there is no operand '" + c.variable + "' in this rule" +
+                        did_you_mean(c.variable, names));
+  }
+  in_.expect(")", "after the operand");
+  return c;
+}
+
+// A word of a vocabulary, or the name of a parameter whose values are words of it.
+void FunctorParser::check_word(Position at, const std::string& word,
+                               const std::vector<std::string>& known, std::string_view what) const {
+  std::vector<std::string> all = known;
+  for (const FunctorParam& p : result_.params) {
+    all.push_back(p.name);
+    if (p.name != word) continue;
+    if (p.words.empty()) {
+      in_.fail_at(at, "wanted " + std::string(what) + ", found '" + word + "', a number");
+    }
+    for (const std::string& value : p.words) {
+      if (value == "all" || std::find(known.begin(), known.end(), value) != known.end()) continue;
+      in_.fail_at(at, "'" + word + "' may be '" + value + "', which is not " + std::string(what) +
+                          " (" + join(known, ", ") + ")" + did_you_mean(value, known));
+    }
+  }
+  if (std::find(all.begin(), all.end(), word) == all.end()) {
+    in_.fail_at(at, "wanted " + std::string(what) + " (" + join(known, ", ") + "), found '" + word +
+                        "'" + did_you_mean(word, all));
+  }
+}
+
+}  // namespace adjoint
