@@ -1,6 +1,8 @@
 #include "ops/axes.h"
 
 #include "base/error.h"
+#include "ops/builder.h"
+#include "ops/surface.h"
 
 namespace adjoint {
 
@@ -20,6 +22,33 @@ Attrs slice_attrs(int rank, int axis, int64_t start, int64_t size) {
   Attrs attrs = {{"start", start}, {"size", size}};
   if (axis != rank - 1) attrs["axis"] = int64_t{axis};
   return attrs;
+}
+
+int slice_axis(const OpCall& call) { return axis_attr(call, call.inputs[0].rank() - 1); }
+
+std::vector<Param> slice_params() {
+  return {{"x"},
+          {"start", Param::Kind::kSize},
+          {"size", Param::Kind::kSize},
+          {"axis", Param::Kind::kAxis, "-1"}};
+}
+
+std::vector<Value> slice_surface(SurfaceCall& call, std::string_view op) {
+  const int rank = call.type("x").rank(), axis = static_cast<int>(call.size("axis"));
+  return {call.builder.emit(op, {call.tensor("x")},
+                            slice_attrs(rank, axis, call.size("start"), call.size("size")))};
+}
+
+IndexMap slice_letters(const OpCall& call) {
+  const std::string letters = letters_but(call.inputs[0], slice_axis(call));
+  return {{letters}, {letters}};
+}
+
+void slice_gradient(GradCall& g, std::string_view other) {
+  const Type& x = g.call.inputs[0];
+  const int axis = slice_axis(g.call);
+  g.input_grads[0] = g.builder.emit(
+      other, {g.dout()}, slice_attrs(x.rank(), axis, g.call.integer("start"), x.dim(axis)));
 }
 
 int axis_attr(const OpCall& call, int otherwise) {

@@ -1,22 +1,17 @@
 // Zeros around the operand along an axis, the last unless `axis` is said: [..., n] -> [..., size],
 // the operand at `start`. The gradient of slice.
-
 #include "base/error.h"
 #include "ops/axes.h"
-#include "ops/builder.h"
 #include "ops/samples.h"
-#include "ops/surface.h"
 
 namespace adjoint {
 
 namespace {
 
-int axis_of(const OpCall& call) { return axis_attr(call, call.inputs[0].rank() - 1); }
-
 std::vector<Type> infer(const OpCall& call) {
   if (call.inputs.size() != 1 || call.inputs[0].rank() < 1) fail("pad: wants one operand");
   Type t = call.inputs[0];
-  Axis& axis = t.axes[axis_of(call)];
+  Axis& axis = t.axes[slice_axis(call)];
   const int64_t start = call.integer("start"), size = call.integer("size");
   if (start < 0 || start > size - axis.size) {
     fail("pad: ", axis.name, "=", axis.size, " at ", start, " is not inside ", size);
@@ -30,32 +25,12 @@ std::vector<Type> infer(const OpCall& call) {
 extern const OpDef op_pad = {
     .name = "pad",
     .summary = "zeros around an axis (the last, unless said), the operand at `start`",
-    .params = {{"x"},
-               {"start", Param::Kind::kSize},
-               {"size", Param::Kind::kSize},
-               {"axis", Param::Kind::kAxis, "-1"}},
-    .surface =
-        [](SurfaceCall& call) {
-          const int rank = call.type("x").rank(), axis = static_cast<int>(call.size("axis"));
-          return std::vector<Value>{
-              call.builder.emit("pad", {call.tensor("x")},
-                                slice_attrs(rank, axis, call.size("start"), call.size("size")))};
-        },
+    .params = slice_params(),
+    .surface = [](SurfaceCall& call) { return slice_surface(call, "pad"); },
     .infer = infer,
-    .index_map =
-        [](const OpCall& call) {
-          const std::string letters = letters_but(call.inputs[0], axis_of(call));
-          return IndexMap{{letters}, {letters}};
-        },
+    .index_map = slice_letters,
     .flops = [](const OpCall&) { return int64_t{0}; },
-    .grad =
-        [](GradCall& g) {
-          const Type& x = g.call.inputs[0];
-          const int axis = axis_of(g.call);
-          g.input_grads[0] =
-              g.builder.emit("slice", {g.dout()},
-                             slice_attrs(x.rank(), axis, g.call.integer("start"), x.dim(axis)));
-        },
+    .grad = [](GradCall& g) { slice_gradient(g, "slice"); },
     .linear = [](const OpCall&) { return Linear::kTogether; },
     .samples =
         [] {
