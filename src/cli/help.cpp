@@ -44,12 +44,7 @@ std::vector<Section> sections() {
 }
 
 std::string op_text(const OpDef& op) {
-  std::vector<std::string> params;
-  for (const Param& p : op.params) {
-    params.push_back(std::string(p.name) +
-                     (p.otherwise.empty() ? "" : "=" + std::string(p.otherwise)));
-  }
-  return fmt::format("{}({})\n    {}\n", op.name, join(params, ", "), op.summary);
+  return fmt::format("{}\n    {}\n", signature(op), op.summary);
 }
 
 // A page by its name, a section by its title, then ops, words and functors.

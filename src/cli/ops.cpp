@@ -4,25 +4,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
 #include "cli/command.h"
-#include "ops/op_def.h"
+#include "ops/words.h"
 
 namespace adjoint {
 
 namespace {
-
-// linear(x, out, bias=yes, ...)
-std::string signature(const OpDef& op) {
-  if (op.params.empty()) return std::string(op.name);
-  std::vector<std::string> params;
-  for (const Param& p : op.params) {
-    std::string text(p.name);
-    if (!p.otherwise.empty()) text += "=" + std::string(p.otherwise);
-    params.push_back(text);
-  }
-  return std::string(op.name) + "(" + join(params, ", ") + ")";
-}
 
 std::string map_of(const OpDef& op) {
   if (!op.samples || op.samples().empty()) return "";

@@ -5,20 +5,13 @@
 
 #include "base/text.h"
 #include "models/elaborator.h"
+#include "ops/words.h"
 
 namespace adjoint {
 
 namespace {
 
-// "x, out, bias=yes, init=normal(0.02), weight=own"
-std::string what_it_takes(const OpDef& op) {
-  std::vector<std::string> params;
-  for (const Param& p : op.params) {
-    params.push_back(std::string(p.name) +
-                     (p.otherwise.empty() ? "" : "=" + std::string(p.otherwise)));
-  }
-  return join(params, ", ") + ", and name and frozen";
-}
+std::string what_it_takes(const OpDef& op) { return params_text(op) + ", and name and frozen"; }
 
 // Some params may be absent; the word that says so is their default.
 bool may_be_absent(const Param& param) {

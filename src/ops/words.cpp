@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ops/axes.h"
 #include "ops/surface.h"
 
@@ -152,6 +153,20 @@ const OpDef* find_word(std::string_view name) {
     if (word.name == name) return &word;
   }
   return nullptr;
+}
+
+std::string params_text(const OpDef& op) {
+  std::vector<std::string> params;
+  for (const Param& p : op.params) {
+    params.emplace_back(p.name);
+    if (!p.otherwise.empty()) params.back() += "=" + std::string(p.otherwise);
+  }
+  return join(params, ", ");
+}
+
+std::string signature(const OpDef& op) {
+  const std::string name(op.name);
+  return op.params.empty() ? name : name + "(" + params_text(op) + ")";
 }
 
 }  // namespace adjoint

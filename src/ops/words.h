@@ -8,4 +8,9 @@ namespace adjoint {
 std::span<const OpDef> notation_words();
 const OpDef* find_word(std::string_view name);
 
+// What a call of an op or a word takes, with the defaults: "x, out, bias=yes".
+std::string params_text(const OpDef& op);
+// "linear(x, out, bias=yes)"; the name alone where no text can call it.
+std::string signature(const OpDef& op);
+
 }  // namespace adjoint
