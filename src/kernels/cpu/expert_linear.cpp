@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 
-#include "base/error.h"
 #include "device/parallel.h"
 #include "kernels/cpu/expert_rows.h"
 
@@ -104,27 +103,19 @@ void add_bias(int64_t rows, int64_t width, const T* bias, float* y) {
 
 Launch prepare_expert_linear(const KernelCall& k, const Pointers& at) {
   if (k.call.inputs[0].dtype == Dtype::kF64) return reference_expert_linear.prepare(k, at);
-  for (size_t i = 0; i < k.call.inputs.size(); ++i) {
-    CHECK(k.in_strides[i] == dense_strides(k.call.inputs[i]),
-          "operands of expert_linear are dense");
-  }
+  check_operands_are_dense(k);
   const ExpertProducts c(k);
   const ExpertLinearShape s = c.shape;
   const auto bytes = c.bytes(c.piece);
-  auto* next = static_cast<std::byte*>(at.workspace);
-  const auto take = [&](Bytes size) {
-    std::byte* here = next;
-    next += size.count;
-    return here;
-  };
-  const SortedRows sorted(s, take(bytes.order));
-  std::byte* x_rows = take(bytes.x);
-  auto* y_rows = reinterpret_cast<float*>(take(bytes.y));
-  std::byte* matrix = take(bytes.matrix);
-  auto* sums = reinterpret_cast<float*>(take(bytes.sums));
+  WorkspaceRanges workspace(at.workspace);
+  const SortedRows sorted(s, workspace.take(bytes.order));
+  std::byte* x_rows = workspace.take(bytes.x);
+  auto* y_rows = reinterpret_cast<float*>(workspace.take(bytes.y));
+  std::byte* matrix = workspace.take(bytes.matrix);
+  auto* sums = reinterpret_cast<float*>(workspace.take(bytes.sums));
   auto products = std::make_shared<std::array<MatmulAt, kPieceSizes>>();
   for (int which = 0; kLeastPiece << which <= c.piece; ++which) {
-    (*products)[which] = prepare_matmul_at(c.product(kLeastPiece << which), next);
+    (*products)[which] = prepare_matmul_at(c.product(kLeastPiece << which), workspace.rest());
   }
   const auto* x = static_cast<const std::byte*>(at.in[0]);
   const auto* weight = static_cast<const std::byte*>(at.in[1]);

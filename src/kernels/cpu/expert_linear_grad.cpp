@@ -5,7 +5,6 @@
 #include <array>
 #include <memory>
 
-#include "base/error.h"
 #include "device/parallel.h"
 #include "kernels/cpu/expert_rows.h"
 
@@ -81,28 +80,23 @@ struct ExpertSums {
 
 Launch prepare_expert_grad(const KernelCall& k, const Pointers& at) {
   if (k.call.inputs[0].dtype == Dtype::kF64) return reference_expert_linear_grad.prepare(k, at);
-  for (size_t i = 0; i < k.call.inputs.size(); ++i) {
-    CHECK(k.in_strides[i] == dense_strides(k.call.inputs[i]),
-          "operands of expert_linear_grad are dense");
-  }
+  check_operands_are_dense(k);
   const ExpertSums c(k);
   const ExpertGradShape s = c.shape;
   const auto bytes = c.bytes(c.piece);
-  auto* next = static_cast<std::byte*>(at.workspace);
-  const auto take = [&](Bytes size) {
-    std::byte* here = next;
-    next += size.count;
-    return here;
-  };
-  const SortedRows sorted(s, take(bytes.order));
-  std::byte *a_rows = take(bytes.a), *b_rows = take(bytes.b), *apart = take(bytes.sums);
+  WorkspaceRanges workspace(at.workspace);
+  const SortedRows sorted(s, workspace.take(bytes.order));
+  std::byte *a_rows = workspace.take(bytes.a), *b_rows = workspace.take(bytes.b),
+            *apart = workspace.take(bytes.sums);
   struct Ways {
     std::array<MatmulAt, kPieceSizes> begin, add;
   };
   auto products = std::make_shared<Ways>();
   for (int which = 0; kLeastPiece << which <= c.piece; ++which) {
-    products->begin[which] = prepare_matmul_at(c.product(kLeastPiece << which, true), next);
-    products->add[which] = prepare_matmul_at(c.product(kLeastPiece << which, false), next);
+    products->begin[which] =
+        prepare_matmul_at(c.product(kLeastPiece << which, true), workspace.rest());
+    products->add[which] =
+        prepare_matmul_at(c.product(kLeastPiece << which, false), workspace.rest());
   }
   const auto* a = static_cast<const std::byte*>(at.in[0]);
   const auto* b = static_cast<const std::byte*>(at.in[1]);

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "kernels/cpu/onednn_matmul.h"
+#include "kernels/dense_operands.h"
 #include "ops/expert_linear.h"
 #include "scheme/elements.h"
 
@@ -55,6 +56,22 @@ inline int which_piece(int64_t rows) {
   while (kLeastPiece << which < rows) ++which;
   return which;
 }
+
+// Hands out a call's workspace, one range behind the other.
+class WorkspaceRanges {
+ public:
+  explicit WorkspaceRanges(void* workspace) : next_(static_cast<std::byte*>(workspace)) {}
+
+  std::byte* take(Bytes size) {
+    std::byte* here = next_;
+    next_ += size.count;
+    return here;
+  }
+  std::byte* rest() const { return next_; }
+
+ private:
+  std::byte* next_;
+};
 
 // What products of rows in `dtype` are computed in, with float32 sums: itself where oneDNN takes
 // it.

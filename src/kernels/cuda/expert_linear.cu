@@ -7,6 +7,7 @@
 #include "kernels/cuda/expert_products.cuh"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/sm90a/expert_tiles.h"
+#include "kernels/dense_operands.h"
 #include "ops/expert_linear.h"
 
 namespace adjoint {
@@ -131,10 +132,7 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
 }  // namespace
 
 Launch expert_linear_cuda(const KernelCall& call, const Pointers& at) {
-  for (size_t i = 0; i < call.call.inputs.size(); ++i) {
-    CHECK(call.in_strides[i] == dense_strides(call.call.inputs[i]),
-          "operands of expert_linear are dense");
-  }
+  check_operands_are_dense(call);
   return with_device_type(call.call.inputs[0].dtype,
                           [&]<class T>() { return prepare<T>(call, at); });
 }
