@@ -3,12 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "functors/evaluation.h"
-#include "functors/pipeline.h"
-#include "functors/reference.h"
-#include "kernels/harness.h"
+#include "functors/one_step.h"
 #include "models/small_models.h"
-#include "models/test_models.h"
-#include "run/parameters.h"
 
 namespace adjoint {
 namespace {
@@ -62,21 +58,7 @@ Scheme all_options() {
 }
 
 std::map<std::string, Numbers> after_one_step(const char* stack, bool reference) {
-  Scheme step =
-      training_step(all_options(), {.optimizer = "sgd", .weight_decay = 0, .stack = stack});
-  if (reference) step = to_reference(step);
-  Run run(step, make_plan(step, {.threads = num_threads()}),
-          {.reference = reference, .poison = true});
-  initialize(run, 5);
-  write_batch(run, 3);
-  run.set_number(step.find({"rate"}).value(), 0.5);
-  run.step();
-  std::map<std::string, Numbers> parameters;
-  for (const Carry& carry : step.carries) {
-    if (step[carry.in].role != Role::kParameter) continue;
-    parameters[to_string(step[carry.in].source)] = run.values(carry.out);
-  }
-  return parameters;
+  return after_one_step(all_options(), stack, reference);
 }
 
 TEST(AttentionOptions, AreWrittenOnlyWhereTheySaySomething) {

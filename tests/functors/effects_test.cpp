@@ -5,11 +5,7 @@
 
 #include <set>
 
-#include "functors/pipeline.h"
-#include "functors/reference.h"
-#include "kernels/harness.h"
-#include "models/test_models.h"
-#include "run/parameters.h"
+#include "functors/one_step.h"
 
 namespace adjoint {
 namespace {
@@ -93,24 +89,9 @@ INSTANTIATE_TEST_SUITE_P(All, Effects,
                            return name;
                          });
 
-// Parameters after one step of plain gradient descent, keyed by source.
-std::map<std::string, Numbers> after_one_step(const char* model, const char* stack,
+std::map<std::string, Numbers> after_one_step(const char* model, const std::string& stack,
                                               bool reference) {
-  Scheme step = training_step(test_model(model, {{"batch", 6}}),
-                              {.optimizer = "sgd", .weight_decay = 0, .stack = stack});
-  if (reference) step = to_reference(step);
-  Run run(step, make_plan(step, {.threads = num_threads()}),
-          {.reference = reference, .poison = true});
-  initialize(run, 5);
-  write_batch(run, 3);
-  run.set_number(step.find({"rate"}).value(), 0.5);
-  run.step();
-  std::map<std::string, Numbers> parameters;
-  for (const Carry& carry : step.carries) {
-    if (step[carry.in].role != Role::kParameter) continue;
-    parameters[to_string(step[carry.in].source)] = run.values(carry.out);
-  }
-  return parameters;
+  return after_one_step(test_model(model, {{"batch", 6}}), stack, reference);
 }
 
 // Every sample draws what it draws in the whole batch, and what is the same for all samples
@@ -132,14 +113,14 @@ TEST(RandomInParts, PartsOfABatchDrawWhatTheWholeDraws) {
 TEST(RecomputedStep, HasTheSameBits) {
   for (const char* model : kTestModels) {
     for (const std::string precision : {"", "bf16"}) {
-      const auto plain = after_one_step(model, precision.c_str(), false);
+      const auto plain = after_one_step(model, precision, false);
       for (const char* recomputed : {"checkpoint(every=1)", "checkpoint(every=all)"}) {
         const std::string stack = (precision.empty() ? "" : precision + " | ") + recomputed;
         const Scheme step = training_step(test_model(model), {.stack = stack});
         EXPECT_TRUE(std::any_of(step.morphisms.begin(), step.morphisms.end(),
                                 [](const Morphism& m) { return m.epoch > 0; }))
             << "nothing is recomputed";
-        for (const auto& [path, bits] : after_one_step(model, stack.c_str(), false)) {
+        for (const auto& [path, bits] : after_one_step(model, stack, false)) {
           EXPECT_EQ(bits, plain.at(path)) << model << " under " << stack << ": " << path;
         }
       }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error_text.h"
+#include "functors/numeric_gradient.h"
 #include "functors/pipeline.h"
 #include "kernels/harness.h"
 #include "run/parameters.h"
@@ -69,19 +70,7 @@ double mean_loss(const Parameters& p, const Batch& b) {
 }
 
 Parameters gradient(const Parameters& p, const Batch& b) {
-  Parameters g, at = p;
-  for (size_t k = 0; k < p.size(); ++k) {
-    g.emplace_back(p[k].size());
-    for (size_t i = 0; i < p[k].size(); ++i) {
-      constexpr double kStep = 1e-5;
-      at[k][i] = p[k][i] + kStep;
-      const double up = mean_loss(at, b);
-      at[k][i] = p[k][i] - kStep;
-      g[k][i] = (up - mean_loss(at, b)) / (2 * kStep);
-      at[k][i] = p[k][i];
-    }
-  }
-  return g;
+  return numeric_gradient(p, [&](const Parameters& at) { return mean_loss(at, b); });
 }
 
 double norm(const Parameters& g) {

@@ -10,40 +10,19 @@
 #include "base/error_text.h"
 #include "functors/becomes.h"
 #include "functors/pipeline.h"
-#include "models/small_models.h"
+#include "functors/with_rules.h"
 
 namespace adjoint {
 namespace {
 
-using Names = std::set<std::string>;
-
-Scheme gpt2() {
-  return elaborate_preset(
-      "char",
-      {{"layers", 4}, {"hidden", 8}, {"heads", 2}, {"context", 4}, {"vocab", 11}, {"batch", 4}});
-}
-Scheme llama() {
-  return elaborate_preset("llama-tiny", {{"layers", 4}, {"context", 4}, {"batch", 2}});
-}
 Scheme said(const Scheme& forward, const std::string& stack) {
   return said_step(forward, parse_stack(stack), {});
 }
 
-template <class Predicate>
-Names where(const Scheme& scheme, const Predicate& holds) {
-  Names names;
-  for (const Object& o : scheme.objects) {
-    if (holds(o)) names.insert(to_string(o.source));
-  }
-  return names;
+SourceNames trained(const Scheme& s) {
+  return sources_where(s, [](const Object& o) { return o.role == Role::kParameter && !o.frozen; });
 }
-Names trained(const Scheme& s) {
-  return where(s, [](const Object& o) { return o.role == Role::kParameter && !o.frozen; });
-}
-Names frozen(const Scheme& s) {
-  return where(s, [](const Object& o) { return o.frozen; });
-}
-std::set<int> blocks_of(const Names& names) {
+std::set<int> blocks_of(const SourceNames& names) {
   std::set<int> blocks;
   for (const std::string& name : names) {
     blocks.insert(name.starts_with("block[") ? std::stoi(name.substr(6)) : -1);
@@ -80,8 +59,8 @@ const std::vector<std::string> kTwoCalls = {"up = linear(x, up.weight, up.bias)"
 TEST(Bitfit, TrainsVectorsAlone) {
   expect_becomes("bitfit", kTwoMaps, kTwoCalls);
   EXPECT_EQ(trained(apply_functor("bitfit", parse_scheme(kTwoMaps))),
-            (Names{"up.bias", "down.bias"}));
-  const Scheme step = said(gpt2(), "bitfit");
+            (SourceNames{"up.bias", "down.bias"}));
+  const Scheme step = said(small_gpt2(), "bitfit");
   for (const std::string& name : trained(step)) EXPECT_FALSE(name.ends_with("qkv.weight")) << name;
   EXPECT_EQ(trained(step).size(), 4 * 8u + 2u)
       << "two norms and four biases a block, the last norm";
@@ -94,7 +73,7 @@ TEST(LayerDecay, RatesFallTowardsTheInput) {
   EXPECT_EQ(object_at(two, "up.bias").attributes.training.rate, 0.25);
   EXPECT_EQ(object_at(two, "down.weight").attributes.training.rate, 0.5);
   EXPECT_EQ(object_at(two, "out.weight").attributes.training.rate, std::nullopt);
-  const Scheme step = said(llama(), "layer_decay(0.5)");
+  const Scheme step = said(small_llama(), "layer_decay(0.5)");
   const auto rate = [&](const std::string& path) {
     return object_at(step, path).attributes.training.rate;
   };
@@ -103,7 +82,7 @@ TEST(LayerDecay, RatesFallTowardsTheInput) {
   }
   EXPECT_EQ(rate("wte.weight"), std::pow(0.5, 5));
   EXPECT_EQ(rate("readout.weight"), std::nullopt);
-  EXPECT_EQ(object_at(said(gpt2(), "layer_decay"), "wte.weight").attributes.training.rate,
+  EXPECT_EQ(object_at(said(small_gpt2(), "layer_decay"), "wte.weight").attributes.training.rate,
             std::nullopt)
       << "it is the readout, too";
   // What the rule of a rate says is what the updates read.
@@ -112,10 +91,10 @@ TEST(LayerDecay, RatesFallTowardsTheInput) {
     if (m.op == "adamw") slow += to_string(step[m.inputs[4]].source) == "rate:times.0.0625";
   }
   EXPECT_EQ(slow, 9) << "all of block 0";
-  EXPECT_TRUE(has(refusal(llama(), "layer_decay(0)"), "factor must be more than 0, found 0"));
+  EXPECT_TRUE(has(refusal(small_llama(), "layer_decay(0)"), "factor must be more than 0, found 0"));
 }
 
-// Names of parameters, and what is said of each one's training.
+// SourceNames of parameters, and what is said of each one's training.
 std::map<std::string, Training> trained_how(const Scheme& s) {
   std::map<std::string, Training> all;
   for (const Value in : s.inputs) {
@@ -127,7 +106,8 @@ std::map<std::string, Training> trained_how(const Scheme& s) {
 }
 
 TEST(LoraPlus, IsLoraWithAFasterSecondMatrix) {
-  const Scheme plain = said(llama(), "lora(4)"), plus = said(llama(), "lora_plus(4, ratio=8)");
+  const Scheme plain = said(small_llama(), "lora(4)"),
+               plus = said(small_llama(), "lora_plus(4, ratio=8)");
   const auto before = trained_how(plain), after = trained_how(plus);
   ASSERT_EQ(after.size(), before.size());
   for (const auto& [path, training] : after) {
@@ -136,72 +116,74 @@ TEST(LoraPlus, IsLoraWithAFasterSecondMatrix) {
     EXPECT_EQ(training.rate, second ? std::optional(8.0) : std::nullopt) << path;
   }
   // Nothing else is another: with a ratio of 1 it is the same step.
-  Scheme same = said(llama(), "lora_plus(4, ratio=1)");
+  Scheme same = said(small_llama(), "lora_plus(4, ratio=1)");
   for (Object& o : same.objects) o.attributes.training = {};
   EXPECT_EQ(print(same), print(plain));
 }
 
 TEST(Rslora, IsScaledByTheRootOfTheRank) {
   const auto by = [&](const std::string& stack) {
-    return std::get<double>(call_at(said(gpt2(), stack), "block[2].up.scale#1").attrs.at("by"));
+    return std::get<double>(
+        call_at(said(small_gpt2(), stack), "block[2].up.scale#1").attrs.at("by"));
   };
   EXPECT_EQ(by("lora(4, alpha=8)"), 2.0);
   EXPECT_EQ(by("rslora(4, alpha=8)"), 4.0);
   EXPECT_EQ(by("rslora(16, alpha=8)"), 2.0);
-  EXPECT_EQ(trained(said(gpt2(), "rslora(4)")), trained(said(gpt2(), "lora(4)")));
+  EXPECT_EQ(trained(said(small_gpt2(), "rslora(4)")), trained(said(small_gpt2(), "lora(4)")));
 }
 
 TEST(Lora, InTheFirstOrLastBlocks) {
   const auto adapted = [](const std::string& stack) {
-    return blocks_of(trained(said(gpt2(), stack)));
+    return blocks_of(trained(said(small_gpt2(), stack)));
   };
   EXPECT_EQ(adapted("lora(2)"), (std::set<int>{0, 1, 2, 3}));
   EXPECT_EQ(adapted("lora(2, last=1)"), (std::set<int>{3}));
   EXPECT_EQ(adapted("lora(2, first=3)"), (std::set<int>{0, 1, 2}));
   EXPECT_EQ(adapted("lora(2, first=3, last=3)"), (std::set<int>{1, 2}));
-  EXPECT_EQ(refusal(gpt2(), "lora(2, last=5)"),
+  EXPECT_EQ(refusal(small_gpt2(), "lora(2, last=5)"),
             "lora: first=all and last=5 are at most the 4 blocks of the chain");
 }
 
 TEST(Freeze, InTheFirstOrLastBlocks) {
-  EXPECT_EQ(blocks_of(frozen(said(gpt2(), "freeze(all, first=2)"))), (std::set<int>{0, 1}));
-  EXPECT_EQ(frozen(said(gpt2(), "freeze(all, first=2)")).size(), 2 * 12u);
-  EXPECT_EQ(frozen(said(llama(), "freeze(attention_out, last=2)")),
-            (Names{"block[2].o.weight", "block[3].o.weight"}));
-  EXPECT_EQ(frozen(said(llama(), "freeze([embedding, norm])")).size(), 10u);
-  EXPECT_EQ(refusal(gpt2(), "freeze(norm, first=9)"),
+  EXPECT_EQ(blocks_of(frozen(said(small_gpt2(), "freeze(all, first=2)"))), (std::set<int>{0, 1}));
+  EXPECT_EQ(frozen(said(small_gpt2(), "freeze(all, first=2)")).size(), 2 * 12u);
+  EXPECT_EQ(frozen(said(small_llama(), "freeze(attention_out, last=2)")),
+            (SourceNames{"block[2].o.weight", "block[3].o.weight"}));
+  EXPECT_EQ(frozen(said(small_llama(), "freeze([embedding, norm])")).size(), 10u);
+  EXPECT_EQ(refusal(small_gpt2(), "freeze(norm, first=9)"),
             "freeze: first=9 and last=all are at most the 4 blocks of the chain");
-  EXPECT_TRUE(has(refusal(gpt2(), "freeze(all)"), "nothing is trained"));
+  EXPECT_TRUE(has(refusal(small_gpt2(), "freeze(all)"), "nothing is trained"));
 }
 
 TEST(Recompute, WhatItNamesInEverySoManyBlocks) {
   const auto recomputed = [](const Scheme& forward, const std::string& stack) {
-    return where(said(forward, stack + " | -recompute_cheap"),
-                 [](const Object& o) { return o.attributes.residence == Residence::kRecomputed; });
+    return sources_where(said(forward, stack + " | -recompute_cheap"), [](const Object& o) {
+      return o.attributes.residence == Residence::kRecomputed;
+    });
   };
-  EXPECT_EQ(recomputed(gpt2(), "recompute(feed_forward, every=3)"),
-            (Names{"block[0].gelu#1", "block[3].gelu#1"}));
-  EXPECT_EQ(recomputed(gpt2(), "recompute(norm, every=4)"),
-            (Names{"block[0].layer_norm#1", "block[0].layer_norm#2"}));
-  EXPECT_EQ(recomputed(gpt2(), "recompute([attention, feed_forward], every=2)"),
-            (Names{"block[0].attention#1", "block[0].attention#1.lse", "block[0].gelu#1",
-                   "block[2].attention#1", "block[2].attention#1.lse", "block[2].gelu#1"}));
+  EXPECT_EQ(recomputed(small_gpt2(), "recompute(feed_forward, every=3)"),
+            (SourceNames{"block[0].gelu#1", "block[3].gelu#1"}));
+  EXPECT_EQ(recomputed(small_gpt2(), "recompute(norm, every=4)"),
+            (SourceNames{"block[0].layer_norm#1", "block[0].layer_norm#2"}));
+  EXPECT_EQ(recomputed(small_gpt2(), "recompute([attention, feed_forward], every=2)"),
+            (SourceNames{"block[0].attention#1", "block[0].attention#1.lse", "block[0].gelu#1",
+                         "block[2].attention#1", "block[2].attention#1.lse", "block[2].gelu#1"}));
   // In every block it is what checkpoint(selective) does.
-  EXPECT_EQ(print(said(llama(), "recompute(attention)")),
-            print(said(llama(), "checkpoint(selective)")));
+  EXPECT_EQ(print(said(small_llama(), "recompute(attention)")),
+            print(said(small_llama(), "checkpoint(selective)")));
   EXPECT_TRUE(
-      has(refusal(gpt2(), "recompute(norm, every=5)"), "every=5 is more than the 4 blocks"));
+      has(refusal(small_gpt2(), "recompute(norm, every=5)"), "every=5 is more than the 4 blocks"));
 }
 
 TEST(Ia3, ScalesWhatAttentionsAndFeedForwardsAreGiven) {
-  const Scheme two = llama(), one = gpt2();
+  const Scheme two = small_llama(), one = small_gpt2();
   EXPECT_EQ(trained(said(two, "ia3")).size(), 4 * 4u) << "queries, keys, values, and down";
   EXPECT_EQ(trained(said(one, "ia3(feed_forward)")),
-            (Names{"block[0].down.gain", "block[1].down.gain", "block[2].down.gain",
-                   "block[3].down.gain"}));
-  EXPECT_EQ(
-      trained(said(one, "ia3(attention_in)")),
-      (Names{"block[0].qkv.gain", "block[1].qkv.gain", "block[2].qkv.gain", "block[3].qkv.gain"}));
+            (SourceNames{"block[0].down.gain", "block[1].down.gain", "block[2].down.gain",
+                         "block[3].down.gain"}));
+  EXPECT_EQ(trained(said(one, "ia3(attention_in)")),
+            (SourceNames{"block[0].qkv.gain", "block[1].qkv.gain", "block[2].qkv.gain",
+                         "block[3].qkv.gain"}));
   const Scheme step = said(one, "ia3");
   EXPECT_EQ(object_at(step, "block[0].qkv.gain").type.num_elements(), 3 * 8);
   EXPECT_EQ(object_at(step, "block[0].down.gain").type.num_elements(), 4 * 8);
@@ -215,8 +197,8 @@ TEST(Ia3, ScalesWhatAttentionsAndFeedForwardsAreGiven) {
 // yet, that is the matrix itself.
 TEST(Dora, BeginsAsTheModel) {
   const Scheme before = parse_scheme(kTwoMaps), after = apply_functor("dora(rank=2)", before);
-  EXPECT_EQ(trained(after), (Names{"up.dora_a", "up.dora_b", "up.length", "down.dora_a",
-                                   "down.dora_b", "down.length"}));
+  EXPECT_EQ(trained(after), (SourceNames{"up.dora_a", "up.dora_b", "up.length", "down.dora_a",
+                                         "down.dora_b", "down.length"}));
   std::vector<Numbers> x = numbers_for(before);
   const auto wanted = run_scheme(before, x, false);
   for (size_t k = x.size(); k < after.inputs.size(); ++k) {
@@ -240,7 +222,7 @@ TEST(Dora, BeginsAsTheModel) {
 
 // The lengths are vectors, which do not decay, and the thin matrices are matrices.
 TEST(Dora, LengthsAreVectors) {
-  const Scheme step = said(llama(), "dora(rank=2)");
+  const Scheme step = said(small_llama(), "dora(rank=2)");
   EXPECT_EQ(trained(step).size(), 4 * 7 * 3u);
   const std::vector<ParameterKind> kinds = parameter_kinds(step);
   const auto kind = [&](const std::string& path) { return kinds[*step.find({path})]; };
@@ -248,7 +230,7 @@ TEST(Dora, LengthsAreVectors) {
   EXPECT_EQ(kind("block[1].up.dora_a"), ParameterKind::kMatrix);
   EXPECT_EQ(kind("block[1].up.dora_b"), ParameterKind::kMatrix);
   EXPECT_EQ(kind("block[1].up.weight"), ParameterKind::kMatrix);
-  EXPECT_TRUE(has(refusal(llama(), "dora(alpha=0)"), "alpha must be more than 0"));
+  EXPECT_TRUE(has(refusal(small_llama(), "dora(alpha=0)"), "alpha must be more than 0"));
 }
 
 // Of every four weights of a row two are used, and only these have gradients.
@@ -306,7 +288,7 @@ constexpr const char* kTokens = R"(scheme model:
 // predict nothing that counts.
 TEST(Prompt, StandsInTheFirstPositions) {
   const Scheme before = parse_scheme(kTokens), after = apply_functor("prompt(n=2)", before);
-  EXPECT_EQ(trained(after), Names{"table.prompt"});
+  EXPECT_EQ(trained(after), SourceNames{"table.prompt"});
   std::vector<Numbers> x = numbers_for(before);
   x.push_back({0.5, -1, 2, 1, 1, -3});
   double wanted = 0;
@@ -325,18 +307,18 @@ TEST(Prompt, StandsInTheFirstPositions) {
 }
 
 TEST(Prompt, KnowsTokensFromPositions) {
-  EXPECT_EQ(trained(said(gpt2(), "prompt(n=3)")), Names{"wte.prompt"});
-  EXPECT_EQ(trained(said(llama(), "prompt(n=4)")), Names{"wte.prompt"});
-  EXPECT_TRUE(has(refusal(llama(), "prompt(n=5)"), "pad: n=5 at 0 is not inside 4"))
-      << refusal(llama(), "prompt(n=5)");
+  EXPECT_EQ(trained(said(small_gpt2(), "prompt(n=3)")), SourceNames{"wte.prompt"});
+  EXPECT_EQ(trained(said(small_llama(), "prompt(n=4)")), SourceNames{"wte.prompt"});
+  EXPECT_TRUE(has(refusal(small_llama(), "prompt(n=5)"), "pad: n=5 at 0 is not inside 4"))
+      << refusal(small_llama(), "prompt(n=5)");
 }
 
 TEST(Qlora, IsFourKnownFunctors) {
-  const Scheme step = said(llama(), "qlora(rank=2, group=8)");
+  const Scheme step = said(small_llama(), "qlora(rank=2, group=8)");
   EXPECT_EQ(object_at(step, "block[0].q.weight").attributes.precision, "nf4/8");
   EXPECT_EQ(object_at(step, "block[0].add#1").attributes.precision, "bf16");
   EXPECT_EQ(object_at(step, "block[0].add#1").attributes.residence, Residence::kRecomputed);
-  EXPECT_EQ(trained(step), trained(said(llama(), "lora(2)")));
+  EXPECT_EQ(trained(step), trained(said(small_llama(), "lora(2)")));
 }
 
 }  // namespace

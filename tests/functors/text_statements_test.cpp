@@ -6,37 +6,19 @@
 #include <set>
 
 #include "base/error_text.h"
-#include "functors/functor_text.h"
 #include "functors/pipeline.h"
-#include "models/small_models.h"
+#include "functors/with_rules.h"
 
 namespace adjoint {
 namespace {
 
-using Names = std::set<std::string>;
-
-Scheme gpt2() {
-  return elaborate_preset("char", {{"layers", 2},
-                                   {"hidden", 8},
-                                   {"heads", 2},
-                                   {"context", 4},
-                                   {"vocab", 11},
-                                   {"batch", 3},
-                                   {"dropout", 0.1}});
-}
-
-Stack with_rules(const std::string& lines) {
-  const Functor f = parse_functor("functor f:\n  law approximating\n" + lines + "\n", "f.functor");
-  Stack stack = parse_stack("");
-  stack.functors.insert(stack.functors.begin(), {f, Arguments("f", {}, Term{}), false});
-  return stack;
-}
+Scheme gpt2() { return small_gpt2(2, 3, 0.1); }
 Scheme said(const std::string& lines) { return said_step(gpt2(), with_rules(lines), {}); }
 std::string refusal(const std::string& lines) {
   return error_text([&] { build_step(gpt2(), with_rules(lines), {}); });
 }
-Names sources(const Scheme& s, const std::vector<Value>& values) {
-  Names names;
+SourceNames sources(const Scheme& s, const std::vector<Value>& values) {
+  SourceNames names;
   for (const Value v : values) names.insert(to_string(s[v].source));
   return names;
 }
@@ -54,7 +36,7 @@ TEST(TextStatements, AreSharedAndCalledLikeTheirNames) {
   EXPECT_EQ(a.init->kind, Init::Kind::kUniform);
   EXPECT_EQ(shape_string(b.type), "[hidden=8, n1=2]");
   const Morphism product = call_at(s, "block[1].proj.contract#1");
-  EXPECT_EQ(sources(s, product.inputs), (Names{"block[1].proj.A", "block[1].proj.B"}));
+  EXPECT_EQ(sources(s, product.inputs), (SourceNames{"block[1].proj.A", "block[1].proj.B"}));
   EXPECT_EQ(call_at(s, "block[1].proj.linear#2").inputs[1],
             call_at(s, "block[1].proj.add#1").outputs[0])
       << "V is made once";
@@ -99,7 +81,7 @@ TEST(TextStatements, SeveralRulesAboutOneOp) {
   const std::string three = "  morphism y = linear(x, W, b) where feed_forward -> y + 3*b\n";
   const auto rewritten = [](const std::string& lines) {
     const Scheme s = said(lines);
-    Names names;
+    SourceNames names;
     for (const Morphism& m : s.morphisms) {
       const std::string& path = m.source.path;
       if (m.phase != Phase::kForward || !path.starts_with("block[1].")) continue;
@@ -109,17 +91,17 @@ TEST(TextStatements, SeveralRulesAboutOneOp) {
   };
   const std::string general =
       "  morphism y = linear(x, W) where parameter(W), inside chain -> 2*y\n";
-  const Names wanted = {"qkv.scale#1",  "proj.scale#1", "up.scale#1",
-                        "down.scale#1", "up.add#1",     "down.add#1"};
+  const SourceNames wanted = {"qkv.scale#1",  "proj.scale#1", "up.scale#1",
+                              "down.scale#1", "up.add#1",     "down.add#1"};
   EXPECT_EQ(rewritten(general + three), wanted);
   EXPECT_EQ(rewritten(three + general), wanted);
   EXPECT_EQ(rewritten("  morphism y = linear(x) where attention_in -> 2*y\n"
                       "  morphism y = linear(x) where attention -> y + y\n"),
-            (Names{"qkv.scale#1", "proj.add#1"}));
+            (SourceNames{"qkv.scale#1", "proj.add#1"}));
   // One that finds nothing is no mistake where another about the op does.
   EXPECT_EQ(rewritten("  morphism y = linear(x) where router -> 2*y\n"
                       "  morphism y = linear(x) where attention_in -> 3*y\n"),
-            (Names{"qkv.scale#1"}));
+            (SourceNames{"qkv.scale#1"}));
   EXPECT_TRUE(has(refusal("  morphism y = linear(x) where router -> 2*y\n"
                           "  morphism y = linear(x) where outside chain, feed_forward -> 3*y\n"
                           "  morphism y = gelu(x) -> 3*y"),

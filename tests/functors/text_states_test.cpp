@@ -6,28 +6,15 @@
 
 #include "base/error_text.h"
 #include "functors/becomes.h"
-#include "functors/functor_text.h"
 #include "functors/pipeline.h"
-#include "models/small_models.h"
+#include "functors/with_rules.h"
 
 namespace adjoint {
 namespace {
 
-using Names = std::set<std::string>;
-
-Scheme gpt2() {
-  return elaborate_preset(
-      "char",
-      {{"layers", 3}, {"hidden", 8}, {"heads", 2}, {"context", 4}, {"vocab", 11}, {"batch", 3}});
-}
-Stack with_rules(const std::string& lines, const std::string& rest = "") {
-  const Functor f = parse_functor("functor f:\n  law exact\n" + lines + "\n", "f.functor");
-  Stack stack = parse_stack(rest);
-  stack.functors.insert(stack.functors.begin(), {f, Arguments("f", {}, Term{}), false});
-  return stack;
-}
-Names states(const Scheme& s) {
-  Names names;
+Scheme gpt2() { return small_gpt2(3, 3); }
+SourceNames states(const Scheme& s) {
+  SourceNames names;
   for (const Carry& c : s.carries) {
     EXPECT_EQ(s[c.in].source, s[c.out].source);
     EXPECT_EQ(s[c.in].type, s[c.out].type);
@@ -44,24 +31,25 @@ TEST(TextStates, FollowTheParametersThatTheySelect) {
     return states(said_step(
         gpt2(), with_rules("  state mean of " + selector + " -> mean + parameter", rest), {}));
   };
-  EXPECT_EQ(followed("table outside chain"), (Names{"optimizer:f.steps", "wpe.weight:f.mean"}))
+  EXPECT_EQ(followed("table outside chain"),
+            (SourceNames{"optimizer:f.steps", "wpe.weight:f.mean"}))
       << "the other table is the readout, too";
   EXPECT_EQ(followed("trained inside chain of attention_out, not vector", "freeze(norm)"),
-            (Names{"optimizer:f.steps", "block[0].proj.weight:f.mean",
-                   "block[1].proj.weight:f.mean", "block[2].proj.weight:f.mean"}));
+            (SourceNames{"optimizer:f.steps", "block[0].proj.weight:f.mean",
+                         "block[1].proj.weight:f.mean", "block[2].proj.weight:f.mean"}));
   // What is not trained does not change.
   EXPECT_EQ(followed("parameter of norm, inside chain", "freeze(norm, first=2)"),
-            (Names{"optimizer:f.steps", "block[2].layer_norm#1.weight:f.mean",
-                   "block[2].layer_norm#1.bias:f.mean", "block[2].layer_norm#2.weight:f.mean",
-                   "block[2].layer_norm#2.bias:f.mean"}));
+            (SourceNames{"optimizer:f.steps", "block[2].layer_norm#1.weight:f.mean",
+                         "block[2].layer_norm#1.bias:f.mean", "block[2].layer_norm#2.weight:f.mean",
+                         "block[2].layer_norm#2.bias:f.mean"}));
   EXPECT_TRUE(has(refusal("  state mean of frozen -> mean"), "f: matches nothing"));
   // Twice in a stack, for different parameters: one count of steps.
   Stack twice = with_rules("  state mean of table -> parameter");
   const Stack other = with_rules("  state mean of vector, outside chain -> mean");
   twice.functors.insert(twice.functors.begin(), other.functors[0]);
   EXPECT_EQ(states(said_step(gpt2(), twice, {})),
-            (Names{"optimizer:f.steps", "wpe.weight:f.mean", "layer_norm#1.weight:f.mean",
-                   "layer_norm#1.bias:f.mean"}));
+            (SourceNames{"optimizer:f.steps", "wpe.weight:f.mean", "layer_norm#1.weight:f.mean",
+                         "layer_norm#1.bias:f.mean"}));
   // A rule that names the block finds only what is inside one.
   const Scheme by_block = said_step(
       gpt2(), with_rules("  state mean of matrix, of attention_out -> parameter*(l + 2)"), {});

@@ -5,28 +5,11 @@
 #include <cmath>
 
 #include "base/error_text.h"
-#include "functors/functor_text.h"
 #include "functors/pipeline.h"
-#include "models/small_models.h"
+#include "functors/with_rules.h"
 
 namespace adjoint {
 namespace {
-
-Scheme gpt2() {
-  return elaborate_preset(
-      "char",
-      {{"layers", 4}, {"hidden", 8}, {"heads", 2}, {"context", 4}, {"vocab", 11}, {"batch", 4}});
-}
-Scheme llama() {
-  return elaborate_preset("llama-tiny", {{"layers", 4}, {"context", 4}, {"batch", 2}});
-}
-
-Stack with_rules(const std::string& lines, const std::string& rest = "") {
-  const Functor f = parse_functor("functor f:\n  law approximating\n" + lines + "\n", "f.functor");
-  Stack stack = parse_stack(rest);
-  stack.functors.insert(stack.functors.begin(), {f, Arguments("f", {}, Term{}), false});
-  return stack;
-}
 
 Scheme step_of(const Scheme& forward, const std::string& lines, const std::string& rest = "") {
   return build_step(forward, with_rules(lines, rest), {}).scheme;
@@ -45,8 +28,8 @@ std::map<std::string, Training> trainings(const Scheme& scheme) {
 }
 
 TEST(Training, ByRole) {
-  const Scheme step =
-      step_of(llama(), "  object parameter of embedding -> rate 0.1 and decay 0 and optimizer sgd");
+  const Scheme step = step_of(
+      small_llama(), "  object parameter of embedding -> rate 0.1 and decay 0 and optimizer sgd");
   const auto said = trainings(step);
   ASSERT_EQ(said.size(), 1u);
   EXPECT_EQ(said.at("wte.weight"), (Training{.rate = 0.1, .decay = 0.0, .optimizer = "sgd"}));
@@ -57,7 +40,7 @@ TEST(Training, ByRole) {
 // Layer-wise rate decay: the deeper a block, the nearer to the run's rate.
 TEST(Training, ByBlock) {
   const auto said =
-      trainings(step_of(gpt2(),
+      trainings(step_of(small_gpt2(),
                         "  object parameter inside chain -> rate pow(0.5, L - l)\n"
                         "  object parameter of embedding, not of readout -> rate pow(0.5, L + 1)"));
   for (int l = 0; l < 4; ++l) {
@@ -78,7 +61,7 @@ TEST(Training, OfWhatTheFunctorMade) {
       "  object parameter not made here -> frozen\n"
       "  object parameter made here as up -> rate 16\n"
       "  object parameter made here -> decay 0";
-  const auto said = trainings(step_of(llama(), lines));
+  const auto said = trainings(step_of(small_llama(), lines));
   EXPECT_EQ(said.size(), 2 * 16u);
   EXPECT_EQ(said.at("block[0].q.up.weight"), (Training{.rate = 16.0, .decay = 0.0}));
   EXPECT_EQ(said.at("block[3].o.down.weight"), (Training{.decay = 0.0}));
@@ -88,35 +71,37 @@ TEST(Training, OfWhatTheFunctorMade) {
 // A rule sweeps over what is frozen, wherever the other functor stands, and finds only that in
 // vain.
 TEST(Training, WhatIsFrozenHasNoRate) {
-  const auto said = trainings(step_of(llama(), "  object parameter -> decay 0", "freeze(norm)"));
+  const auto said =
+      trainings(step_of(small_llama(), "  object parameter -> decay 0", "freeze(norm)"));
   EXPECT_EQ(said.size(), 39u - 9u);
-  EXPECT_EQ(
-      error_text([&] { step_of(llama(), "  object parameter of norm -> rate 2", "freeze(norm)"); }),
-      "f.functor:3:3: only a trained parameter can have 'rate 2', and "
-      "'block[0].rms_norm#1.weight' is frozen");
-  EXPECT_EQ(error_text([&] { step_of(llama(), "  object activation -> decay 0"); }),
+  EXPECT_EQ(error_text([&] {
+              step_of(small_llama(), "  object parameter of norm -> rate 2", "freeze(norm)");
+            }),
+            "f.functor:3:3: only a trained parameter can have 'rate 2', and "
+            "'block[0].rms_norm#1.weight' is frozen");
+  EXPECT_EQ(error_text([&] { step_of(small_llama(), "  object activation -> decay 0"); }),
             "f.functor:3:3: only a trained parameter can have 'decay 0', and 'wte' is activation");
 }
 
 TEST(Training, RefusesWhatIsNoRate) {
-  EXPECT_EQ(error_text([&] { step_of(llama(), "  object parameter -> rate 1 - 2"); }),
+  EXPECT_EQ(error_text([&] { step_of(small_llama(), "  object parameter -> rate 1 - 2"); }),
             "f.functor:3:23: wanted a rate of at least 0, found 1 - 2 = -1");
-  EXPECT_TRUE(has(error_text([&] { step_of(llama(), "  object parameter -> decay 1/0"); }),
+  EXPECT_TRUE(has(error_text([&] { step_of(small_llama(), "  object parameter -> decay 1/0"); }),
                   "f.functor:3:29: 1/0 is inf"));
   const std::string tied =
-      error_text([&] { step_of(gpt2(), "  object parameter of embedding -> rate 0.1"); });
+      error_text([&] { step_of(small_gpt2(), "  object parameter of embedding -> rate 0.1"); });
   EXPECT_TRUE(has(tied, "f: 'wte.weight' is tied: ")) << tied;
   const Functor other = parse_functor(
       "functor g:\n  law approximating\n  object parameter of norm -> rate 3\n", "g.functor");
   Stack both = with_rules("  object vector -> rate 2");
   both.functors.insert(both.functors.begin(), {other, Arguments("g", {}, Term{}), false});
-  const std::string said = error_text([&] { build_step(llama(), both, {}); });
+  const std::string said = error_text([&] { build_step(small_llama(), both, {}); });
   EXPECT_TRUE(has(said, "f: says rate 2 of 'block[0].rms_norm#1.weight', and g says 3")) << said;
 }
 
 // Several stacks that share their beginning share how parameters are trained.
 TEST(Training, ABuilderOfManyStepsKeepsIt) {
-  StepBuilder builder(llama(), {});
+  StepBuilder builder(small_llama(), {});
   const Stack faster = with_rules("  object parameter -> rate 2"), plain = parse_stack("");
   EXPECT_TRUE(trainings(builder.build(plain).scheme).empty());
   EXPECT_EQ(trainings(builder.build(faster).scheme).size(), 39u);

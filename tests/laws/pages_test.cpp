@@ -110,14 +110,6 @@ TEST_P(Pages, WhatTheyShowIsRun) {
 INSTANTIATE_TEST_SUITE_P(All, Pages, testing::ValuesIn(blocks()));
 
 // The published designs keep their laws, each in its smallest preset.
-std::vector<std::string> smallest_presets() {
-  std::vector<std::string> tiny;
-  for (const std::string& preset : known_presets()) {
-    if (preset.ends_with("-tiny")) tiny.push_back(preset);
-  }
-  return tiny;
-}
-
 class DesignLaws : public testing::TestWithParam<std::string> {};
 
 TEST_P(DesignLaws, Hold) {
@@ -128,13 +120,7 @@ TEST_P(DesignLaws, Hold) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DesignLaws, testing::ValuesIn(smallest_presets()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](char c) { return c == '-' || c == '.'; }, '_');
-                           return name;
-                         });
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace adjoint

@@ -1,6 +1,7 @@
 // The models of tests/models/*.scheme by name, in their own small sizes (all of them have 37 tokens
 // and a context of 16), and batches for a run of any model.
 #pragma once
+#include <algorithm>
 #include <random>
 #include <string>
 
@@ -24,6 +25,21 @@ inline Scheme test_model(const std::string& name, std::map<std::string, double> 
   settings.emplace("batch", 3);
   settings.emplace("dropout", 0.1);
   return elaborate(parse_document(model.text, model.file), model.file, {.settings = settings});
+}
+
+// The published designs that come with Adjoint, each in its smallest preset.
+inline std::vector<std::string> smallest_presets() {
+  std::vector<std::string> tiny;
+  for (const std::string& preset : known_presets()) {
+    if (preset.ends_with("-tiny")) tiny.push_back(preset);
+  }
+  return tiny;
+}
+// A preset, in characters that a test may be named with.
+inline std::string test_name(std::string preset) {
+  std::replace_if(
+      preset.begin(), preset.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+  return preset;
 }
 
 // Tokens and targets of step `number`, one target in seven masked, and the random counter.

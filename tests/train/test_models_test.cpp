@@ -36,25 +36,18 @@ INSTANTIATE_TEST_SUITE_P(All, TestModel, testing::ValuesIn(kTestModels),
                          [](const auto& info) { return std::string(info.param); });
 
 // And so do the published designs that come with Adjoint, in their smallest presets.
-std::vector<std::string> smallest_presets() {
-  std::vector<std::string> tiny;
-  for (const std::string& preset : known_presets()) {
-    if (preset.ends_with("-tiny")) tiny.push_back(preset);
-  }
-  return tiny;
-}
-
 class Design : public testing::TestWithParam<std::string> {};
 
 TEST_P(Design, LearnsABatchByHeart) {
   const ModelText text = find_model(GetParam());
   const Document document = parse_document(text.text, text.file);
-  ModelConfig config{.preset = text.preset, .settings = {{"batch", 3}, {"dropout", 0.1}}};
+  const ModelConfig config{.preset = text.preset, .settings = {{"batch", 3}, {"dropout", 0.1}}};
   const Scheme step = training_step(elaborate(document, text.file, config), {});
   adjoint::Run run(step, make_plan(step, {.threads = num_threads()}), {.poison = true});
   initialize(run, 5);
   run.set_number(input_named(step, "rate"), 3e-3);
-  const int64_t vocab = GetParam() == "llama-tiny" ? 101 : kTestVocab;
+  const auto vocab =
+      static_cast<int64_t>(resolve_settings(document, text.file, config).at("vocab"));
   double first = 0, last = 0;
   for (int i = 0; i < 30; ++i) {
     write_batch(run, 0, vocab);
@@ -66,12 +59,8 @@ TEST_P(Design, LearnsABatchByHeart) {
   EXPECT_LT(last, 0.85 * first);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Design, testing::ValuesIn(smallest_presets()), [](const auto& info) {
-  std::string name = info.param;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, Design, testing::ValuesIn(smallest_presets()),
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace adjoint
