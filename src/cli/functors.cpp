@@ -13,16 +13,6 @@ namespace adjoint {
 
 namespace {
 
-std::string signature(const Functor& f) {
-  std::vector<std::string> params;
-  for (const FunctorParam& p : f.params) {
-    std::string one = p.otherwise.empty() ? p.name : p.name + "=" + p.otherwise;
-    if (!p.words.empty()) one += ": " + join(p.words, " | ") + (p.least <= p.most ? " | n" : "");
-    params.push_back(one);
-  }
-  return params.empty() ? f.name : f.name + "(" + join(params, ", ") + ")";
-}
-
 nlohmann::json to_json(const Functor& f) {
   nlohmann::json params = nlohmann::json::array();
   for (const FunctorParam& p : f.params) {
@@ -57,8 +47,9 @@ int run(const std::string& which, bool as_json) {
       found = true;
       out.push_back(to_json(*f));
       if (as_json) continue;
-      std::cout << fmt::format("\n  {}\n      {}\n      law: {}{}\n", signature(*f), f->summary,
-                               name(f->law), f->on_gpu_only ? "; by default on a GPU only" : "");
+      std::cout << fmt::format("\n  {}\n      {}\n      law: {}{}\n", signature(f->name, f->params),
+                               f->summary, name(f->law),
+                               f->on_gpu_only ? "; by default on a GPU only" : "");
       if (which.empty()) continue;
       for (const FunctorParam& p : f->params) {
         if (!p.summary.empty()) std::cout << fmt::format("      {}: {}\n", p.name, p.summary);

@@ -1,5 +1,5 @@
-// adjoint help TOPIC: a section of the pages under docs that travel inside the program, an op or a
-// functor.
+// adjoint help TOPIC: a section of the pages under docs that travel inside the program, an op, a
+// functor or an optimizer.
 #include <fmt/format.h>
 
 #include <iostream>
@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/pages.h"
 #include "functors/functor.h"
+#include "functors/optimizer_text.h"
 #include "ops/op_def.h"
 #include "ops/words.h"
 
@@ -47,7 +48,7 @@ std::string op_text(const OpDef& op) {
   return fmt::format("{}\n    {}\n", signature(op), op.summary);
 }
 
-// A page by its name, a section by its title, then ops, words and functors.
+// A page by its name, a section by its title, then ops, words, functors and optimizers.
 std::string text_for(const std::string& topic) {
   const std::string wanted = lowered(topic);
   std::string found;
@@ -66,13 +67,16 @@ std::string text_for(const std::string& topic) {
     found += fmt::format("{}: {}\n    law: {}\n", f->name, f->summary, name(f->law));
     if (!f->text.empty()) found += "\n" + f->text;
   }
+  for (const OptimizerFile& file : optimizer_files()) {
+    if (file.name.substr(0, file.name.find('.')) == wanted) found += file.text;
+  }
   return found;
 }
 
 std::string contents() {
   std::string out =
-      "adjoint help TOPIC prints a page, a section of one, or what is known of an op or a "
-      "functor.\n";
+      "adjoint help TOPIC prints a page, a section of one, or what is known of an op, a word, "
+      "a functor or an optimizer.\n";
   std::string_view page;
   for (const Section& section : sections()) {
     if (section.page != page) {
@@ -81,7 +85,9 @@ std::string contents() {
     }
     out += "  " + lowered(section.title) + "\n";
   }
-  return out + "\nOps are listed by `adjoint ops`, functors by `adjoint functors`.\n";
+  return out +
+         "\nOps, words and optimizers are listed by `adjoint ops`, functors by `adjoint "
+         "functors`.\n";
 }
 
 int run(const std::vector<std::string>& words, bool as_json) {
@@ -96,6 +102,7 @@ int run(const std::vector<std::string>& words, bool as_json) {
     }
     for (const OpDef& word : notation_words()) known.emplace_back(word.name);
     for (const Functor* f : all_functors()) known.push_back(f->name);
+    for (const std::string& optimizer : known_optimizers()) known.push_back(optimizer);
     fail("there is no help on '", topic, "'", did_you_mean(lowered(topic), known),
          "; `adjoint help` lists what there is");
   }
@@ -113,7 +120,8 @@ void add_help(CLI::App& app, Action& action) {
   auto words = std::make_shared<std::vector<std::string>>();
   auto as_json = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("help", "the notations and laws, explained by topic");
-  command->add_option("topic", *words, "a page, a section, an op or a functor; none: a list");
+  command->add_option("topic", *words,
+                      "a page, a section, an op, a functor or an optimizer; none: a list");
   command->add_flag("--json", *as_json, "as JSON");
   command->footer("Examples:\n  adjoint help\n  adjoint help attention\n  adjoint help lora");
   command->callback([=, &action] { action = [=] { return run(*words, *as_json); }; });

@@ -12,12 +12,14 @@ namespace adjoint {
 
 namespace {
 
+std::string with_default(const FunctorParam& param) {
+  return param.otherwise.empty() ? param.name : param.name + "=" + param.otherwise;
+}
+
 std::string what_it_takes(const std::vector<FunctorParam>& params) {
   if (params.empty()) return "nothing";
   std::vector<std::string> parts;
-  for (const FunctorParam& p : params) {
-    parts.push_back(p.otherwise.empty() ? p.name : p.name + "=" + p.otherwise);
-  }
+  for (const FunctorParam& p : params) parts.push_back(with_default(p));
   return join(parts, ", ");
 }
 
@@ -64,6 +66,16 @@ void check(std::string_view functor, const FunctorParam& param, const Term& term
 }
 
 }  // namespace
+
+std::string signature(const std::string& name, const std::vector<FunctorParam>& params) {
+  std::vector<std::string> parts;
+  for (const FunctorParam& p : params) {
+    parts.push_back(with_default(p));
+    if (p.words.empty()) continue;
+    parts.back() += ": " + join(p.words, " | ") + (p.least <= p.most ? " | n" : "");
+  }
+  return parts.empty() ? name : name + "(" + join(parts, ", ") + ")";
+}
 
 Arguments::Arguments(std::string_view functor, const std::vector<FunctorParam>& params,
                      const Term& call) {

@@ -25,6 +25,9 @@ struct FunctorParam {
   std::string on_small = {};
 };
 
+// "checkpoint(every=2: block | n)": what a functor or an optimizer can be told.
+std::string signature(const std::string& name, const std::vector<FunctorParam>& params);
+
 // What it was told, defaults filled in and checked.
 class Arguments {
  public:

@@ -270,10 +270,14 @@ Optimizer find_optimizer(const std::string& call, const StepOptions& options) {
   if (term.kind != Term::Kind::kCall) fail("wanted an optimizer, found '", call, "'");
   const OpDef* op = find_op(parts.name);
   if (op && op->update) {
-    return {.name = parts.name, .op = op, .args = {op->name, params_of(*op, options), term}};
+    const std::vector<FunctorParam> params = params_of(*op, options);
+    return {.name = parts.name, .params = params, .op = op, .args = {op->name, params, term}};
   }
   const std::shared_ptr<const OptimizerText> text = text_named(parts);
-  return {.name = text->name, .text = text, .args = {text->name, text->params, term}};
+  return {.name = text->name,
+          .params = text->params,
+          .text = text,
+          .args = {text->name, text->params, term}};
 }
 
 std::string with_optimizer_file(const std::string& call,

@@ -60,6 +60,7 @@ std::vector<std::string> known_optimizers();  // ops, then texts
 // One that was named, with its numbers: an op, or a text.
 struct Optimizer {
   std::string name;
+  std::vector<FunctorParam> params;  // what it can be told
   const OpDef* op = nullptr;
   std::shared_ptr<const OptimizerText> text = {};
   Arguments args;

@@ -55,7 +55,7 @@ double ParameterFacts::dim(const Term& axis) const {
 
 std::vector<Setting> numbers_of(const Optimizer& optimizer) {
   std::vector<Setting> numbers;
-  for (const FunctorParam& p : optimizer.text->params) {
+  for (const FunctorParam& p : optimizer.params) {
     numbers.push_back({p.name, optimizer.args.term(p.name), {}});
   }
   return numbers;

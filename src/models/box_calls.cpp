@@ -194,10 +194,9 @@ Elaborator::Meaning Elaborator::run_box(Scope scope, const Objects& inputs, Posi
   return value;
 }
 
-// param(...), reverse(...), item(...): nothing where it is none of them.
-std::optional<Elaborator::Meaning> Elaborator::call_word(Scope& scope, const Term& call) {
+// param(...), reverse(...) or item(...).
+Elaborator::Meaning Elaborator::call_word(Scope& scope, const Term& call) {
   if (call.word == "param") return free_parameter(scope, call);
-  if (call.word != "reverse" && call.word != "item") return std::nullopt;
   const bool reverse = call.word == "reverse";
   if (call.args.size() != (reverse ? 1 : 2) || !call.keywords.empty() || !call.repeat.empty()) {
     fail_here(call.at, call.word, ": wants a list", reverse ? "" : " and a number from 0",

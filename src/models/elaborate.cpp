@@ -164,13 +164,13 @@ Elaborator::Meaning Elaborator::call(Scope& scope, const Term& call) {
     return call_again(scope, call, use->second);
   }
   if (const Box* box = document_.box(call.word)) return call_box(scope, call, *box);
-  if (auto found = call_word(scope, call)) return *std::move(found);
   const OpDef* op = find_op(call.word);
   if (op && !op->params.empty()) return call_op(scope, call, *op);
-  if (const OpDef* word = find_word(call.word)) return call_op(scope, call, *word);
+  if (const OpDef* word = find_word(call.word)) {
+    return word->surface ? call_op(scope, call, *word) : call_word(scope, call);
+  }
   if (op) fail_here(call.at, call.word, ": this op cannot be called from a model's text");
   std::vector<std::string> known = number_functions();
-  known.insert(known.end(), {"param", "reverse", "item"});
   for (const OpDef* each : all_ops()) {
     if (!each->params.empty()) known.emplace_back(each->name);
   }

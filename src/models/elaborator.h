@@ -95,7 +95,7 @@ class Elaborator {
   Meaning run_box(Scope scope, const Objects& inputs, Position at);
   void check_formals(const Box& box, const Objects& inputs, Position at);
   std::string weights_for(const Scope& scope, const Term& call, const std::string& path);
-  std::optional<Meaning> call_word(Scope& scope, const Term& call);
+  Meaning call_word(Scope& scope, const Term& call);
   Objects free_parameter(Scope& scope, const Term& call);
 
   // op_calls.cpp

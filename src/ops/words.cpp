@@ -144,6 +144,17 @@ std::span<const OpDef> notation_words() {
        .summary = "an axis of size 1 repeated `size` times",
        .params = {{"x"}, {"size", Param::Kind::kSize}, {"axis", Param::Kind::kAxis}},
        .surface = stretch},
+      {.name = "param",
+       .summary = "a learned object that no op owns, of these sizes",
+       .params = {{"size", Param::Kind::kSize},
+                  {"...", Param::Kind::kSize},
+                  {"init", Param::Kind::kInit, "zeros"}}},
+      {.name = "reverse",
+       .summary = "a list, as a repeated box gathers it, from its end",
+       .params = {{"list", Param::Kind::kTensors}}},
+      {.name = "item",
+       .summary = "one object of a list, by its number from 0",
+       .params = {{"list", Param::Kind::kTensors}, {"number", Param::Kind::kNumber}}},
   };
   return words;
 }

@@ -1,5 +1,6 @@
-// Words of the model notation that are no ops: a call says something in smaller ops. They are
-// described as ops are, by params and a surface, and never stand in a scheme.
+// Words of the model notation that are no ops. They are described as ops are and never stand in a
+// scheme: a call says something in smaller ops, by its surface, or speaks of parameters and lists,
+// which the elaborator knows (models/box_calls.cpp).
 #pragma once
 #include "ops/op_def.h"
 

@@ -584,10 +584,30 @@ TEST_F(Cli, TomlIsOverriddenByFlags) {
   refused("train --config " + write("bad.toml", "stpes = 3\n"), "did you mean 'steps'");
 }
 
-TEST_F(Cli, ListsOps) {
+// Ops, the words of a model's text and optimizers, in both lists.
+TEST_F(Cli, ListsWhatModelsAndRunsMayName) {
   const Outcome o = run("ops --json");
-  ASSERT_EQ(o.code, 0);
-  EXPECT_GT(nlohmann::json::parse(o.text).size(), 30u);
+  ASSERT_EQ(o.code, 0) << o.text;
+  std::map<std::string, std::string> kinds;
+  for (const nlohmann::json& one : nlohmann::json::parse(o.text)) {
+    const std::string kind = one["kind"];
+    if (kind == "word" || kind == "optimizer") kinds[one["signature"]] = kind;
+  }
+  const std::map<std::string, std::string> wanted = {
+      {"conv(x, width, init=uniform(0.5), bias=no)", "word"},
+      {"param(size, ..., init=zeros)", "word"},
+      {"reverse(list)", "word"},
+      {"item(list, number)", "word"},
+      {"sgd", "optimizer"},
+      {"lion(beta1=0.9, beta2=0.99)", "optimizer"}};
+  const Outcome text = run("ops");
+  for (const auto& [signature, kind] : wanted) {
+    EXPECT_EQ(kinds[signature], kind) << signature;
+    EXPECT_NE(text.text.find("  " + signature + "\n"), std::string::npos) << signature;
+  }
+  EXPECT_NE(text.text.find("  linear(x, out"), std::string::npos);
+  EXPECT_NE(run("help lion").text.find("optimizer lion("), std::string::npos);
+  EXPECT_NE(run("help item").text.find("item(list, number)"), std::string::npos);
 }
 
 }  // namespace
