@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "ops/op_def.h"
+#include "ops/loss_count.h"
 
 namespace adjoint {
 
@@ -55,9 +55,9 @@ std::map<std::string, int64_t> ignored_values(const Scheme& forward) {
   const std::vector<std::set<Value>> from = inputs_behind(forward);
   std::map<std::string, int64_t> values;
   for (const Morphism& m : forward.morphisms) {
-    const OpDef& op = op_named(m.op);
-    if (op.counted_by.empty() || static_cast<int>(m.inputs.size()) <= op.targets) continue;
-    for (const Value in : from[m.inputs[op.targets]]) {
+    const auto count = is_loss_term(m) ? loss_count(m) : std::nullopt;
+    if (!count) continue;
+    for (const Value in : from[count->targets]) {
       values.emplace(forward[in].source.path, ignored_target(call_of(forward, m)));
     }
   }

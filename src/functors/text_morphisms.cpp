@@ -10,7 +10,7 @@
 
 #include "functors/text_rules.h"
 #include "models/elaborate.h"
-#include "ops/op_def.h"
+#include "ops/loss_count.h"
 
 namespace adjoint {
 
@@ -145,23 +145,14 @@ class MorphismRules : TextRules {
     return term;
   }
 
-  // A term of the model's loss: its first two results are the pair (sum, count).
-  static bool is_loss(const Morphism& m) { return !op_named(m.op).counted_by.empty(); }
-
   // Whether a piece that stands for a loss counts the targets that the loss did.
   static bool counts_the_same(const Scheme& piece, const std::vector<Value>& known,
                               const Morphism& loss) {
-    const auto counted = [](const Morphism& m) {
-      const auto ignore = m.attrs.find("ignore");
-      return std::pair(op_named(m.op).counted_by,
-                       ignore == m.attrs.end() ? Attr{} : ignore->second);
-    };
     for (const Morphism& m : piece.morphisms) {
-      if (m.outputs.size() < 2 || m.outputs[1] != piece.outputs[1] || !is_loss(m)) continue;
-      const int mine = op_named(m.op).targets, its = op_named(loss.op).targets;
-      return counted(m) == counted(loss) && mine < static_cast<int>(m.inputs.size()) &&
-             its < static_cast<int>(loss.inputs.size()) &&
-             known[m.inputs[mine]] == loss.inputs[its];
+      if (m.outputs.size() < 2 || m.outputs[1] != piece.outputs[1] || !is_loss_term(m)) continue;
+      auto mine = loss_count(m);
+      if (mine) mine->targets = known[mine->targets];
+      return mine && mine == loss_count(loss);
     }
     return false;
   }
@@ -209,7 +200,7 @@ class MorphismRules : TextRules {
         speaks_of_result = speaks_of_result || mentions(value, rule.result);
       }
     }
-    if (!is_loss(m)) {
+    if (!is_loss_term(m)) {
       bind(rule.result, m.outputs[0]);
     } else if (speaks_of_result) {
       const Term again{.kind = Term::Kind::kCall, .word = rule.result, .at = rule.at};
@@ -271,8 +262,8 @@ class MorphismRules : TextRules {
     for (const Value in : m.inputs) {
       if (into[in].role != Role::kControl) known[piece.inputs[next++]] = in;
     }
-    if (!is_loss(m)) known[piece.inputs[next]] = m.outputs[0];
-    if (is_loss(m)) check_loss(piece, known, labels, m, rule, alone);
+    if (!is_loss_term(m)) known[piece.inputs[next]] = m.outputs[0];
+    if (is_loss_term(m)) check_loss(piece, known, labels, m, rule, alone);
     const std::string prefix = prefix_for(into, m, piece, known);
     const Attributes attributes = into[m.outputs[0]].attributes;
     for (size_t v = 0; v < piece.objects.size(); ++v) {
@@ -305,7 +296,7 @@ class MorphismRules : TextRules {
       into.morphisms.push_back(std::move(made));
     }
     const Value out = known[piece.outputs[0]];
-    if (is_loss(m)) return {out, known[piece.outputs[1]]};
+    if (is_loss_term(m)) return {out, known[piece.outputs[1]]};
     if (piece.outputs.size() != 1 || into[out].type.rank() != into[m.outputs[0]].type.rank() ||
         !same_shape(into[out].type, into[m.outputs[0]].type)) {
       fail_at(text_.file, rule.at, "what replaces '", rule.result, "' must have its shape ",

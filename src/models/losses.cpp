@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/elaborator.h"
+#include "ops/loss_count.h"
 
 namespace adjoint {
 
@@ -37,38 +38,27 @@ Elaborator::Objects Elaborator::finish(const Meaning& value, Position at) {
   if (loss->size() == 1 && loss->front().weight == 1) {
     return {loss->front().sum, loss->front().count};
   }
-  struct Counted {
-    std::string_view by;
-    Value targets;
-    Attrs attrs;
-    bool operator==(const Counted&) const = default;
-  };
-  std::vector<Counted> counted;
+  const std::vector<int> made_by = producers(scheme_);
+  std::vector<LossCount> counted;
   for (const LossTerm& term : *loss) {
-    for (const Morphism& m : scheme_.morphisms) {
-      if (m.outputs[0] != term.sum) continue;
-      const OpDef& op = op_named(m.op);
-      if (static_cast<int>(m.inputs.size()) <= op.targets) {
-        fail_here(at, op.name, ": a term of a sum of losses wants targets, which say what counts");
-      }
-      Attrs attrs;
-      if (const auto ignore = m.attrs.find("ignore"); ignore != m.attrs.end())
-        attrs.insert(*ignore);
-      counted.push_back({op.counted_by, m.inputs[op.targets], std::move(attrs)});
+    const Morphism& m = scheme_.morphisms[made_by[term.sum]];
+    auto count = loss_count(m);
+    if (!count) {
+      fail_here(at, m.op, ": a term of a sum of losses wants targets, which say what counts");
     }
+    counted.push_back(*std::move(count));
   }
-  CHECK(counted.size() == loss->size(), "every term of a loss is made by an op");
   const bool alike = std::all_of(counted.begin(), counted.end(),
-                                 [&](const Counted& c) { return c == counted[0]; });
+                                 [&](const LossCount& c) { return c == counted[0]; });
   builder_.at({"loss"}, Phase::kForward, Role::kActivation);
   const Value first = static_cast<Value>(scheme_.objects.size());
   std::vector<Value> counts, factors;
   Value largest = loss->front().count;
   if (!alike) {
     for (size_t i = 0; i < counted.size(); ++i) {
-      const Counted& c = counted[i];
+      const LossCount& c = counted[i];
       const size_t same = std::find(counted.begin(), counted.end(), c) - counted.begin();
-      counts.push_back(same < i ? counts[same] : builder_.emit(c.by, {c.targets}, c.attrs));
+      counts.push_back(same < i ? counts[same] : builder_.emit(c.op, {c.targets}, c.attrs));
     }
     largest = counts[0];
     for (size_t i = 1; i < counts.size(); ++i) {

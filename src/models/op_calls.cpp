@@ -49,7 +49,7 @@ Elaborator::Meaning Elaborator::call_op(Scope& scope, const Term& call, const Op
   const size_t first = scheme_.objects.size();
   const Objects made = emit(op, placed, call.at);
   if (is_frozen(scope, call)) freeze(first, op.name, call.at);
-  if (!op.counted_by.empty()) return Loss{{1.0, made[0], made[1]}};
+  if (!op.counted_by.empty()) return Loss{{.weight = 1, .sum = made[0], .count = made[1]}};
   return made;
 }
 
@@ -101,7 +101,7 @@ Elaborator::Meaning Elaborator::call_again(Scope& scope, const Term& call, const
     fail_here(call.at, error.what());
   }
   accept_objects(first, op.name, call.at);
-  if (!op.counted_by.empty()) return Loss{{1.0, made[0], made[1]}};
+  if (!op.counted_by.empty()) return Loss{{.weight = 1, .sum = made[0], .count = made[1]}};
   return Objects{made[0]};
 }
 
