@@ -84,8 +84,10 @@ class ChainFinder {
     from_data_ = depends_on_data(scheme_);
     carries_ = carriers();
     last_read_.assign(scheme_.objects.size(), 0);
+    made_at_.assign(scheme_.objects.size(), 0);
     for (size_t k = 0; k < forward_.size(); ++k) {
       for (const Value in : scheme_.morphisms[forward_[k]].inputs) last_read_[in] = k + 1;
+      for (const Value out : scheme_.morphisms[forward_[k]].outputs) made_at_[out] = k + 1;
     }
     additions_ = find_additions(scheme_);
     find_cuts();
@@ -219,19 +221,18 @@ class ChainFinder {
   // What was made last of all that is made before `at` and read in [at, next): a block's state, and
   // none of those that skip past it.
   std::optional<Value> state_before(size_t at, size_t next) const {
-    std::vector<bool> wanted(scheme_.objects.size(), false);
+    std::optional<Value> state;
+    const auto is_later = [&](Value v) {  // of those that are made together, the first
+      return !state || made_at_[v] > made_at_[*state] ||
+             (made_at_[v] == made_at_[*state] && v < *state);
+    };
     for (size_t k = at; k < next; ++k) {
-      for (const Value in : scheme_.morphisms[forward_[k]].inputs) wanted[in] = true;
-    }
-    for (size_t k = at; k-- > 0;) {
-      for (const Value out : scheme_.morphisms[forward_[k]].outputs) {
-        if (wanted[out] && carries_[out] && scheme_[out].type.rank() > 0) return out;
+      for (const Value in : scheme_.morphisms[forward_[k]].inputs) {
+        const bool is_number = made_at_[in] > 0 && scheme_[in].type.rank() == 0;
+        if (carries_[in] && made_at_[in] <= at && !is_number && is_later(in)) state = in;
       }
     }
-    for (const Value in : scheme_.inputs) {
-      if (wanted[in] && carries_[in]) return in;
-    }
-    return std::nullopt;
+    return state;
   }
 
   void find_cuts() {
@@ -453,6 +454,7 @@ class ChainFinder {
   std::vector<int> forward_;  // morphisms
   std::vector<bool> from_data_, carries_;
   std::vector<size_t> last_read_;  // per object: the place after its last reader
+  std::vector<size_t> made_at_;    // per object: the place after its maker; 0: an input
   Additions additions_;
   std::vector<Cut> cuts_;
   std::vector<Piece> pieces_;
