@@ -1,6 +1,5 @@
 // Numbers and conditions of a functor's text, and the names that they may use where they stand.
 #include <algorithm>
-#include <cctype>
 
 #include "base/text.h"
 #include "functors/functor_parser.h"
@@ -10,47 +9,11 @@ namespace adjoint {
 
 namespace {
 
-constexpr int kDeepestCondition = 100;  // brackets and nots: more is a mistake
-
-// How strongly a condition binds: `or` least, then `and`, then `not`. A list of one is its element.
-int strength_of(const Condition& c) {
-  const bool joins = c.kind == Condition::Kind::kAny || c.kind == Condition::Kind::kAll;
-  if (joins && c.parts.size() == 1) return strength_of(c.parts[0]);
-  return c.kind == Condition::Kind::kAny ? 1 : c.kind == Condition::Kind::kAll ? 2 : 3;
+bool is_arithmetic(std::string_view op) {
+  return op == "+" || op == "-" || op == "*" || op == "/" || op == "mod";
 }
 
 }  // namespace
-
-bool mentions(const Term& term, std::string_view name) {
-  const auto in = [&](const Term& part) { return mentions(part, name); };
-  return (term.kind == Term::Kind::kName && term.word == name) ||
-         std::any_of(term.args.begin(), term.args.end(), in) ||
-         std::any_of(term.keywords.begin(), term.keywords.end(),
-                     [&](const auto& keyword) { return in(keyword.second); });
-}
-
-std::string print(const Condition& c) {
-  const int own = c.kind == Condition::Kind::kNot ? 3 : strength_of(c);
-  std::vector<std::string> parts;
-  for (const Condition& part : c.parts) {
-    parts.push_back(strength_of(part) < own ? "(" + print(part) + ")" : print(part));
-  }
-  switch (c.kind) {
-    case Condition::Kind::kAll:
-      return join(parts, " and ");
-    case Condition::Kind::kAny:
-      return join(parts, " or ");
-    case Condition::Kind::kNot:
-      return "not " + parts[0];
-    case Condition::Kind::kNumber:
-      return "number(" + print(c.terms[0]) + ")";
-    case Condition::Kind::kIn:
-      return print(c.terms[0]) + " in " + print(c.terms[1]);
-    case Condition::Kind::kCompare:
-      break;
-  }
-  return print(c.terms[0]) + " " + c.relation + " " + print(c.terms[1]);
-}
 
 // The names that a number or a condition may use here.
 std::vector<std::string> FunctorParser::known_names() const {
@@ -90,94 +53,31 @@ Term FunctorParser::number_term() {
   return term;
 }
 
-Condition FunctorParser::when() { return in_.accept_word("when") ? condition() : Condition{}; }
-
-Condition FunctorParser::condition() {
-  if (++nesting_ > kDeepestCondition) in_.fail_at(in_.position(), "this is nested too deeply");
-  Condition any{.kind = Condition::Kind::kAny};
-  do {
-    Condition all{.kind = Condition::Kind::kAll};
-    do {
-      all.parts.push_back(negation());
-    } while (in_.accept_word("and"));
-    any.parts.push_back(std::move(all));
-  } while (in_.accept_word("or"));
-  --nesting_;
-  return any;
+Condition FunctorParser::when() {
+  if (!in_.accept_word("when")) return std::nullopt;
+  return condition();
 }
 
-Condition FunctorParser::negation() {
-  if (in_.accept_word("not")) {
-    if (++nesting_ > kDeepestCondition) in_.fail_at(in_.position(), "this is nested too deeply");
-    Condition c{.kind = Condition::Kind::kNot};
-    c.parts.push_back(negation());
-    --nesting_;
-    return c;
-  }
-  if (!at_bracketed_condition()) return comparison();
-  in_.accept("(");
-  in_.open_bracket();
-  Condition inner = condition();
-  in_.close_bracket();
-  in_.expect(")", "to close the condition");
-  return inner;
+Term FunctorParser::condition() {
+  Term term = terms_.whole_value();
+  check_condition(term);
+  return term;
 }
 
-// A bracket may begin a term, (l + 1) mod 2 == 0, or a condition, (l == 0 or l == L - 1): one
-// that compares or joins inside is a condition.
-bool FunctorParser::at_bracketed_condition() {
-  if (!in_.looking_at("(")) return false;
-  int depth = 0;
-  std::string word;
-  for (size_t ahead = 0; in_.peek(ahead); ++ahead) {
-    const char c = in_.peek(ahead), next = in_.peek(ahead + 1);
-    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') {
-      word += c;
-      continue;
-    }
-    if (word == "and" || word == "or" || word == "not" || word == "in") return true;
-    word.clear();
-    if (c == '<' || c == '>' || ((c == '=' || c == '!') && next == '=')) return true;
-    depth += (c == '(') - (c == ')');
-    if (depth == 0) return false;
+// A number alone is no condition: what is meant is hardly that it is not 0.
+void FunctorParser::check_condition(const Term& c) {
+  const bool is_binary = c.kind == Term::Kind::kBinary;
+  if (c.kind == Term::Kind::kNot || (is_binary && (c.word == "and" || c.word == "or"))) {
+    for (const Term& part : c.args) check_condition(part);
+    return;
   }
-  return false;
-}
-
-Condition FunctorParser::comparison() {
-  Condition c{.kind = Condition::Kind::kCompare};
-  in_.skip_blank();
-  const Position at = in_.position();
-  c.terms.push_back(number_term());
-  const Term& left = c.terms[0];
-  if (left.kind == Term::Kind::kCall && left.word == "number" && left.args.size() == 1) {
-    c.kind = Condition::Kind::kNumber;
-    c.terms = {left.args[0]};
-    return c;
+  check_names(c);
+  const bool compares = is_binary && !is_arithmetic(c.word);
+  const bool asks = c.kind == Term::Kind::kCall && c.word == "number" && c.args.size() == 1;
+  const bool is_training = knows_training_ && c.kind == Term::Kind::kName && c.word == kTraining;
+  if (!compares && !asks && !is_training) {
+    in_.fail_at(c.at, "wanted a comparison such as l mod every == 0, found '" + print(c) + "'");
   }
-  if (knows_training_ && left.kind == Term::Kind::kName && left.word == kTraining &&
-      !at_relation()) {
-    c.relation = "!=";
-    c.terms.push_back({.kind = Term::Kind::kNumber, .number = 0, .at = at});
-    return c;
-  }
-  if (in_.accept_word("in")) {
-    c.kind = Condition::Kind::kIn;
-  } else {
-    for (const char* relation : {"==", "!=", "<=", ">=", "<", ">"}) {
-      if (!in_.accept(relation)) continue;
-      c.relation = relation;
-      break;
-    }
-    if (c.relation.empty()) in_.fail_at(at, "wanted a comparison such as l mod every == 0");
-  }
-  c.terms.push_back(number_term());
-  return c;
-}
-
-bool FunctorParser::at_relation() {
-  return in_.looking_at("=") || in_.looking_at("!") || in_.looking_at("<") || in_.looking_at(">") ||
-         in_.looking_at("in ");
 }
 
 }  // namespace adjoint

@@ -52,18 +52,14 @@ class FunctorParser {
   void check_names(const Term& term);
   Term number_term();
   Condition when();
-  Condition condition();
-  Condition negation();
-  bool at_bracketed_condition();
-  Condition comparison();
-  bool at_relation();
+  Term condition();
+  void check_condition(const Term& condition);
 
   Cursor in_;
   std::string_view whole_;
   TermParser terms_{in_};
   std::string index_;  // l, in a rule about x_l
   bool knows_block_ = false, speaks_of_block_ = false, knows_training_ = false;
-  int nesting_ = 0;
   FunctorText result_;
 };
 

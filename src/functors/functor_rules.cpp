@@ -275,12 +275,9 @@ void FunctorParser::check_statements_are_used(const std::vector<Statement>& all,
 
 // Does a right side speak of the block? Its names are the rule's own variables first.
 void FunctorParser::note_blocks(const Term& term, const std::vector<std::string>& variables) {
-  const bool is_block = knows_block_ && term.kind == Term::Kind::kName &&
-                        term.word == kBlockNumber &&
-                        std::find(variables.begin(), variables.end(), term.word) == variables.end();
-  speaks_of_block_ = speaks_of_block_ || is_block;
-  for (const Term& t : term.args) note_blocks(t, variables);
-  for (const auto& [word, t] : term.keywords) note_blocks(t, variables);
+  const bool is_variable =
+      std::find(variables.begin(), variables.end(), kBlockNumber) != variables.end();
+  if (knows_block_ && !is_variable && mentions(term, kBlockNumber)) speaks_of_block_ = true;
 }
 
 // [not] inside block, outside chain, of norm, or a word that says what it is.

@@ -16,21 +16,12 @@
 //       B = param(width(y), rank)
 //       -> y(x, W + scale * contract(B, A, "or,ri->oi"))
 #pragma once
+#include <optional>
+
 #include "functors/functor.h"
 #include "scheme/document.h"
 
 namespace adjoint {
-
-// a == b, l mod k == 0, l in keep, number(every), and these joined by `not`, `and`, `or` and
-// brackets.
-struct Condition {
-  enum class Kind : uint8_t { kAll, kAny, kNot, kCompare, kIn, kNumber };
-  Kind kind = Kind::kAll;  // of no parts: true
-  std::string relation = {};
-  std::vector<Term> terms = {};  // left, right
-  std::vector<Condition> parts = {};
-};
-std::string print(const Condition& condition);
 
 // One word of a selector: activation, of parameter, inside block, not frozen; parameter(W) where it
 // speaks of an operand.
@@ -51,6 +42,10 @@ struct AttributeValue {
   Position at = {};
 };
 std::string print(const AttributeValue& value);
+
+// l mod k == 0, l in keep, on == all, number(every), and these joined by `not`, `and`, `or` and
+// brackets; none: always.
+using Condition = std::optional<Term>;
 
 struct Choice {
   std::vector<AttributeValue> values = {};  // rate 0.1 and decay 0
@@ -77,9 +72,6 @@ struct MorphismRule {
   Position at = {};
 };
 
-// Whether an object or a number of this name is in a term.
-bool mentions(const Term& term, std::string_view name);
-
 // state average of trained -> d*average + (1 - d)*parameter: carried from step to step.
 struct StateRule {
   std::string name;
@@ -96,7 +88,7 @@ struct Let {
 };
 
 struct Requirement {
-  Condition condition;
+  Term condition;
   std::string message;
 };
 

@@ -64,12 +64,12 @@ class OptimizerParser {
     for (in_.skip_blank_lines(); !in_.at_end() && in_.position().column > 1;
          in_.skip_blank_lines()) {
       const Position here = in_.position();
-      if (!cases.empty() && cases.back().when.empty()) {
+      if (!cases.empty() && !cases.back().when) {
         in_.fail_at(here, "wanted nothing after 'otherwise'");
       }
       if (in_.accept_word("when")) {
         in_.skip_blank();
-        OptimizerCase one{.when = {terms_.whole_value()}, .at = here};
+        OptimizerCase one{.when = terms_.whole_value(), .at = here};
         block(one);
       } else if (in_.accept_word("otherwise")) {
         OptimizerCase one{.at = here};
@@ -84,7 +84,7 @@ class OptimizerParser {
         line(result_.always);
       }
     }
-    if (!cases.empty() && !cases.back().when.empty()) {
+    if (!cases.empty() && cases.back().when) {
       in_.fail_at(cases.back().at,
                   "wanted 'otherwise' after the last case: every parameter is "
                   "updated by something");
@@ -171,7 +171,7 @@ class OptimizerParser {
     check_new(state.name, state.at);
     if (!in_.accept_word("like")) in_.fail_wanted("'like' and a term that has the state's shape");
     state.like = terms_.whole_term();
-    if (in_.accept("=")) state.start.push_back(terms_.whole_term());
+    if (in_.accept("=")) state.start = terms_.whole_term();
     in_.expect_line_end();
     rule.states.push_back(std::move(state));
   }

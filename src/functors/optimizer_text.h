@@ -11,6 +11,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "functors/arguments.h"
@@ -23,7 +24,7 @@ namespace adjoint {
 struct OptimizerState {
   std::string name;
   Term like;
-  std::vector<Term> start = {};  // none: 0
+  std::optional<Term> start = {};  // none: 0
   Position at = {};
 };
 
@@ -34,7 +35,7 @@ struct OptimizerRule {
 
 // when CONDITION: a rule; otherwise: a rule; otherwise adamw
 struct OptimizerCase {
-  std::vector<Term> when = {};  // none: otherwise
+  std::optional<Term> when = {};  // none: otherwise
   OptimizerRule rule = {};
   std::string instead = {};  // another optimizer, as it is called
   Position at = {};

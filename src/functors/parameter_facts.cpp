@@ -73,8 +73,8 @@ Optimizer optimizer_for(Optimizer optimizer, const Type& parameter, const Parame
     const Settings known = resolve_settings({.numbers = numbers_of(optimizer)}, text.file, {});
     const ParameterFacts facts(text, parameter, is);
     const auto holds = [&](const OptimizerCase& one) {
-      if (one.when.empty()) return true;
-      return evaluate_number(facts(one.when[0]), text.file, [&](const Term& name) {
+      if (!one.when) return true;
+      return evaluate_number(facts(*one.when), text.file, [&](const Term& name) {
                const auto found = known.find(name.word);
                if (found != known.end()) return found->second;
                std::vector<std::string> names;

@@ -34,66 +34,41 @@ double Names::number(const Term& term) const {
   });
 }
 
-bool Names::holds(const Condition& c) const {
-  const auto part_holds = [&](const Condition& part) { return holds(part); };
-  switch (c.kind) {
-    case Condition::Kind::kAll:
-      return std::all_of(c.parts.begin(), c.parts.end(), part_holds);
-    case Condition::Kind::kAny:
-      return std::any_of(c.parts.begin(), c.parts.end(), part_holds);
-    case Condition::Kind::kNot:
-      return !holds(c.parts[0]);
-    case Condition::Kind::kNumber:
-      return is_number(meant(c.terms[0]));
-    case Condition::Kind::kIn: {
-      const std::vector<Term> list = elements(c.terms[1]);
-      const double left = number(c.terms[0]);
-      return std::any_of(list.begin(), list.end(),
-                         [&](const Term& t) { return number(t) == left; });
-    }
-    case Condition::Kind::kCompare:
-      return compare(c);
-  }
-  return false;
+bool Names::holds(const Term& c) const {
+  if (c.kind == Term::Kind::kNot) return !holds(c.args[0]);
+  if (c.kind == Term::Kind::kCall) return is_number(meant(c.args[0]));  // number(every)
+  if (c.kind != Term::Kind::kBinary) return number(c) != 0;             // training
+  if (c.word == "and") return holds(c.args[0]) && holds(c.args[1]);
+  if (c.word == "or") return holds(c.args[0]) || holds(c.args[1]);
+  return c.word == "in" ? !ways(c).empty() : compare(c);
 }
 
-std::vector<std::string> Names::ways(const Condition& c) const {
-  switch (c.kind) {
-    case Condition::Kind::kAny: {
-      std::vector<std::string> all;
-      for (const Condition& part : c.parts) {
-        if (!holds(part)) continue;
-        for (std::string& way : ways(part)) all.push_back(std::move(way));
-      }
-      return all;
+std::vector<std::string> Names::ways(const Term& c) const {
+  const bool is_binary = c.kind == Term::Kind::kBinary;
+  if (is_binary && c.word == "or") {
+    std::vector<std::string> all;
+    for (const Term& part : c.args) {
+      if (!holds(part)) continue;
+      for (std::string& way : ways(part)) all.push_back(std::move(way));
     }
-    case Condition::Kind::kAll: {
-      std::vector<std::string> all = {""};
-      for (const Condition& part : c.parts) {
-        std::vector<std::string> longer;
-        for (const std::string& way : all) {
-          for (const std::string& next : ways(part)) {
-            longer.push_back(way.empty() ? next : way + " and " + next);
-          }
-        }
-        all = std::move(longer);
-      }
-      return all;
-    }
-    case Condition::Kind::kNot:
-    case Condition::Kind::kNumber:
-    case Condition::Kind::kCompare:
-      return {print(c)};
-    case Condition::Kind::kIn: {
-      std::vector<std::string> all;
-      for (const Term& t : elements(c.terms[1])) {
-        if (number(t) != number(c.terms[0])) continue;
-        all.push_back(print(c.terms[0]) + " == " + shortest(number(t)));
-      }
-      return all;
-    }
+    return all;
   }
-  return {};
+  if (is_binary && c.word == "and") {
+    std::vector<std::string> all;
+    for (const std::string& left : ways(c.args[0])) {
+      for (const std::string& right : ways(c.args[1])) all.push_back(left + " and " + right);
+    }
+    return all;
+  }
+  if (is_binary && c.word == "in") {
+    std::vector<std::string> all;
+    for (const Term& t : elements(c.args[1])) {
+      if (number(t) != number(c.args[0])) continue;
+      all.push_back(print(c.args[0]) + " == " + shortest(number(t)));
+    }
+    return all;
+  }
+  return {print(c)};
 }
 
 std::string Names::filled(std::string text) const {
@@ -127,19 +102,12 @@ bool Names::is_number(const Term& t) const {
   return t.kind != Term::Kind::kList && t.kind != Term::Kind::kText;
 }
 
-bool Names::compare(const Condition& c) const {
-  const Term a = meant(c.terms[0]), b = meant(c.terms[1]);
-  if (!is_number(a) || !is_number(b)) {
-    // Words and lists are equal or not.
-    const bool same = print(a) == print(b);
-    return c.relation == "==" ? same : c.relation == "!=" && !same;
-  }
-  const double x = number(a), y = number(b);
-  if (c.relation == "==") return x == y;
-  if (c.relation == "!=") return x != y;
-  if (c.relation == "<=") return x <= y;
-  if (c.relation == ">=") return x >= y;
-  return c.relation == "<" ? x < y : x > y;
+bool Names::compare(const Term& c) const {
+  const Term a = meant(c.args[0]), b = meant(c.args[1]);
+  if (is_number(a) && is_number(b)) return arithmetic(c, number(a), number(b), text_.file) != 0;
+  // Words and lists are equal or not.
+  const bool same = print(a) == print(b);
+  return c.word == "==" ? same : c.word == "!=" && !same;
 }
 
 }  // namespace adjoint

@@ -20,10 +20,13 @@ class Names {
 
   bool is_param(std::string_view name) const;
   double number(const Term& term) const;
-  bool holds(const Condition& condition) const;
+  bool holds(const Condition& condition) const { return !condition || holds(*condition); }
+  bool holds(const Term& condition) const;
   // The ways in which a condition holds, as text: of `l < 2 or l in keep` each alternative that is
   // true here, and of a list the element. One way that says nothing where there is no condition.
-  std::vector<std::string> ways(const Condition& condition) const;
+  std::vector<std::string> ways(const Condition& condition) const {
+    return condition ? ways(*condition) : std::vector<std::string>{""};
+  }
   std::string filled(std::string text) const;  // "{every}" becomes its value
 
  private:
@@ -31,7 +34,8 @@ class Names {
   Term meant(const Term& term) const;
   std::vector<Term> elements(const Term& term) const;  // a single value is a list of one
   bool is_number(const Term& term) const;
-  bool compare(const Condition& condition) const;
+  bool compare(const Term& comparison) const;
+  std::vector<std::string> ways(const Term& condition) const;
 
   const FunctorText& text_;
   const Arguments& args_;

@@ -123,9 +123,9 @@ class TextUpdate {
   }
 
   Init init_of(const OptimizerState& state) {
-    if (state.start.empty()) return {};
+    if (!state.start) return {};
     const Settings known = resolve_settings({.numbers = numbers_of(optimizer_)}, text_.file, {});
-    const double value = evaluate_number(facts_(state.start[0]), text_.file, [&](const Term& name) {
+    const double value = evaluate_number(facts_(*state.start), text_.file, [&](const Term& name) {
       const auto found = known.find(name.word);
       if (found == known.end()) {
         fail_at(text_.file, name.at, "there is no number '", name.word, "' here");
@@ -147,14 +147,6 @@ class TextUpdate {
     }
   }
 
-  static bool speaks_of(const Term& term, std::string_view name) {
-    const auto speaks = [&](const Term& t) { return speaks_of(t, name); };
-    return (term.kind == Term::Kind::kName && term.word == name) ||
-           std::any_of(term.args.begin(), term.args.end(), speaks) ||
-           std::any_of(term.keywords.begin(), term.keywords.end(),
-                       [&](const auto& k) { return speaks(k.second); });
-  }
-
   // The rule as a model: g is divided first, and what is carried is what it gives.
   void elaborate_rule() {
     const std::vector<Statement>& body = optimizer_.rule.body;
@@ -169,7 +161,7 @@ class TextUpdate {
     give(box, kFactor, update_.factor, at);
     bool counts = false;
     for (const Statement& s : body) {
-      for (const Term& value : s.values) counts = counts || speaks_of(value, "step");
+      for (const Term& value : s.values) counts = counts || mentions(value, "step");
     }
     if (counts) give(box, "step", update_.steps(), at);
     box.body.push_back({{"g"},

@@ -88,6 +88,19 @@ double arithmetic(const Term& binary, double a, double b, std::string_view file)
   return how == "and" ? a != 0 && b != 0 : a != 0 || b != 0;
 }
 
+namespace {
+
+bool is_in(double number, const Term& list, std::string_view file, const Lookup& lookup) {
+  if (list.kind != Term::Kind::kList) {
+    fail_at(file, list.at, "in: wanted a list such as [0, 2], found ", print(list));
+  }
+  return std::any_of(list.args.begin(), list.args.end(), [&](const Term& element) {
+    return evaluate_number(element, file, lookup) == number;
+  });
+}
+
+}  // namespace
+
 size_t chosen(const Term& when, std::string_view file, const Lookup& lookup) {
   return evaluate_number(when.args[1], file, lookup) != 0 ? 0 : 2;
 }
@@ -102,6 +115,7 @@ double evaluate_number(const Term& term, std::string_view file, const Lookup& lo
       return -evaluate_number(term.args[0], file, lookup);
     case Term::Kind::kBinary: {
       const double a = evaluate_number(term.args[0], file, lookup);
+      if (term.word == "in") return is_in(a, term.args[1], file, lookup);
       if (term.word == "and" && a == 0) return 0;
       if (term.word == "or" && a != 0) return 1;
       return arithmetic(term, a, evaluate_number(term.args[1], file, lookup), file);

@@ -79,6 +79,8 @@ bool Elaborator::is_numeric(const Scope& scope, const Term& term) const {
       return is_number_function(term.word) && !document_.box(term.word) &&
              std::all_of(term.args.begin(), term.args.end(), numeric);
     case Term::Kind::kBinary:
+      if (term.word == "in") return numeric(term.args[0]);
+      [[fallthrough]];
     case Term::Kind::kNegate:
     case Term::Kind::kNot:
       return std::all_of(term.args.begin(), term.args.end(), numeric);

@@ -1,5 +1,7 @@
 #include "scheme/term.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace adjoint {
@@ -77,6 +79,7 @@ Term TermParser::comparison() {
   for (const char* relation : {"==", "!=", "<=", ">=", "<", ">"}) {
     if (in_.accept(relation)) return binary(relation, std::move(left), sum());
   }
+  if (in_.accept_word("in")) return binary("in", std::move(left), sum());
   return left;
 }
 
@@ -188,6 +191,15 @@ void TermParser::argument(Term& call) {
   } else {
     call.args.push_back(std::move(given));
   }
+}
+
+bool mentions(const Term& term, std::string_view name) {
+  const auto in = [&](const Term& part) { return mentions(part, name); };
+  return (term.kind == Term::Kind::kName && term.word == name) ||
+         std::any_of(term.args.begin(), term.args.end(), in) ||
+         std::any_of(term.repeat.begin(), term.repeat.end(), in) ||
+         std::any_of(term.keywords.begin(), term.keywords.end(),
+                     [&](const auto& keyword) { return in(keyword.second); });
 }
 
 Term parse_term(std::string_view text, std::string_view file) {

@@ -11,14 +11,14 @@
 
 namespace adjoint {
 
-// 3*hidden, normal(0.02), block^layers(dropout(x)), x + y, l mod 2 == 0, `a when tied else b`; and,
-// as an argument by name, `wte when tied`: given if the condition holds, else as if it were not
-// written. Functors take lists too: [2, 5].
+// 3*hidden, normal(0.02), block^layers(dropout(x)), x + y, l mod 2 == 0, l in [2, 5], `a when tied
+// else b`; and, as an argument by name, `wte when tied`: given if the condition holds, else as if
+// it were not written.
 struct Term {
   enum class Kind : uint8_t { kNumber, kName, kText, kCall, kBinary, kNegate, kNot, kWhen, kList };
   Kind kind = Kind::kNumber;
   double number = 0;
-  std::string word = {};        // name, text, callee, or + - * / mod < <= > >= == != and or
+  std::string word = {};        // name, text, callee, or + - * / mod < <= > >= == != in and or
   std::vector<Term> args = {};  // operands of any kind
   std::vector<std::pair<std::string, Term>> keywords = {};
   std::vector<Term> repeat = {};  // f^L: none or one
@@ -28,6 +28,8 @@ struct Term {
 
 Term parse_term(std::string_view text, std::string_view file);
 std::string print(const Term& term);
+// Whether an object or a number of this name is in a term.
+bool mentions(const Term& term, std::string_view name);
 
 // How strongly a term holds together, weakest first.
 enum class Binding : uint8_t { kWhen, kOr, kAnd, kNot, kComparison, kSum, kProduct, kFactor };
@@ -37,7 +39,7 @@ std::string print_inside(const Term& term, Binding at_least);
 // Reads terms from a cursor:
 //   value      = choice [ "when" choice [ "else" value ] ]
 //   choice     = both { "or" both };  both = negation { "and" negation }
-//   negation   = "not" negation | sum [ ("<" | "<=" | ">" | ">=" | "==" | "!=") sum ]
+//   negation   = "not" negation | sum [ ("<" | "<=" | ">" | ">=" | "==" | "!=" | "in") sum ]
 //   sum        = product { ("+" | "-") product }
 //   product    = factor { ("*" | "/" | "mod") factor }
 //   factor     = number | text | "-" factor | "(" value ")" | "[" value {"," value} "]"

@@ -324,6 +324,15 @@ TEST(Elaborate, ARepetitionKnowsItsNumber) {
   EXPECT_EQ(object_at(s, "step[2].linear#1.weight").type.dim(0), 4);
 }
 
+TEST(Elaborate, ANumberIsInAListOrNot) {
+  const Scheme s = elaborate_text(
+      with_axes("step x:\n  y = gelu(x) when l in [0, 1 + 1] and not l in [] else relu(x)\n"
+                "model x f32[batch, hidden]:\n  y = step^4(x)\n"));
+  std::vector<std::string> ops;
+  for (const Morphism& m : s.morphisms) ops.push_back(m.op);
+  EXPECT_EQ(ops, (Strings{"gelu", "relu", "gelu", "relu"}));
+}
+
 TEST(Elaborate, CallsMayShareTheirWeights) {
   const Scheme s = elaborate_text(
       with_axes("mix x:\n  y = linear(x, hidden, name=w) * param(hidden, init=ones, name=g)\n"

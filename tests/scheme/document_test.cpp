@@ -72,6 +72,7 @@ TEST(Term, PrintsOnlyTheBracketsItNeeds) {
                            "\"a text\"",
                            "f(g(h()), -x)",
                            "l mod 2 == 0",
+                           "l in [2, 5] and not (a in b) == c",
                            "(a == b) == c",
                            "a mod (b mod c)*d",
                            "a < b and not c >= d or e != f",
