@@ -5,6 +5,7 @@
 // shrink n times, at the price of accumulators and n times as many launches.
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "analysis/batch_split.h"
 #include "base/error.h"
@@ -122,23 +123,32 @@ class Realization {
     result_.loop.push_back({index_, next_index_});
   }
 
-  // The values that pad inputs. Targets, and what they are views of, get the id that the cross
-  // entropy ignores; everything else gets 0.
+  // The values that pad inputs. Targets, and what they are views of, get the id that their loss
+  // ignores; everything else gets 0.
   void find_fills() {
     for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme_.morphisms[i];
       const OpDef& def = op_named(m.op);
       if (def.targets >= 0 && def.targets < static_cast<int>(m.inputs.size())) {
-        fills_[m.inputs[def.targets]] = ignored_target(call_of(scheme_, m));
-      } else if (def.view && fills_[m.outputs[0]]) {
-        fills_[m.inputs[0]] = fills_[m.outputs[0]];
+        fills_[m.inputs[def.targets]].insert(ignored_target(call_of(scheme_, m)));
+      } else if (def.view) {
+        fills_[m.inputs[0]].insert(fills_[m.outputs[0]].begin(), fills_[m.outputs[0]].end());
       }
     }
   }
+  // Whoever else reads targets, as the derived gradient of a loss does, sees the samples that pad a
+  // part as ignored, too.
   int64_t fill_for(const Morphism& m, size_t operand) const {
     const bool targets = static_cast<int>(operand) == op_named(m.op).targets;
     if (targets) return ignored_target(call_of(scheme_, m));
-    return op_named(m.op).view ? fills_[m.inputs[operand]].value_or(0) : 0;
+    const std::set<int64_t>& ignored = fills_[m.inputs[operand]];
+    if (ignored.size() > 1 && parts_.padded()) {
+      fail(kWho, ": losses ignore ", *ignored.begin(), " and ", *ignored.rbegin(), " of '",
+           to_string(scheme_[m.inputs[operand]].source),
+           "', and the last part has samples that do not count; choose a number of parts that "
+           "divides the batch");
+    }
+    return ignored.empty() ? 0 : *ignored.begin();
   }
 
   // This part of a whole object.
@@ -366,8 +376,8 @@ class Realization {
   BatchSplit split_;
   std::vector<std::vector<int>> read_by_;
   std::vector<int> made_by_;
-  std::map<Value, Value> wholes_;  // by the object of a part
-  std::vector<std::optional<int64_t>> fills_;
+  std::map<Value, Value> wholes_;         // by the object of a part
+  std::vector<std::set<int64_t>> fills_;  // per object: the targets that losses ignore
   Scheme result_;
   std::array<std::vector<Morphism>, 3> sections_;
   std::vector<Value> totals_;                         // per partial object: its sum

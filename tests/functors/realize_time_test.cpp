@@ -372,6 +372,20 @@ TEST(RealizeTimeRefuses, PaddingThatWouldCount) {
             "count; choose a number of parts that divides the batch");
 }
 
+// A sample that pads a part is ignored by every loss, which one value cannot say here.
+TEST(RealizeTimeRefuses, PaddingOfTargetsWithTwoMeanings) {
+  const Scheme forward = elaborate_text(R"(axes hidden=4 vocab=5 batch=5 seq=3
+model tokens[batch, seq], targets[batch, seq]:
+  x = embed(tokens, vocab)
+  loss = cross_entropy(linear(x, vocab), targets) + average(sum(x*x), targets, ignore=2)
+)");
+  EXPECT_EQ(
+      error_text([&] { training_step(forward, {.stack = "accumulate(2)"}); }),
+      "accumulate: losses ignore -1 and 2 of 'targets', and the last part has samples that do "
+      "not count; choose a number of parts that divides the batch");
+  EXPECT_EQ(training_step(forward, {.stack = "accumulate(5)"}).parts, 5);
+}
+
 TEST(RealizeTimeRefuses, RandomNumbersOfSamplesThatAreNotFirst) {
   const char* text = R"(scheme:
   input %0 x: f32[batch=4, n=3] parts=2
@@ -546,6 +560,15 @@ TEST(RealizeTimeLaw, BesidePrecisionAndAdapters) {
         "checkpoint(every=1)", "offload(activations)", "chunk_readout(3)"}) {
     SCOPED_TRACE(stack);
     expect_law({"char", 5, 3, {.eps = kEps, .stack = stack}});
+  }
+}
+
+// A loss whose gradient is derived from its body masks its rows by itself, and the samples that pad
+// the last part are masked, too.
+TEST(RealizeTimeLaw, UnevenPartsOfOtherLosses) {
+  for (const char* stack : {"z_loss(weight=0.1)", "label_smoothing(e=0.3)"}) {
+    SCOPED_TRACE(stack);
+    expect_law({"char", 5, 2, {.eps = kEps, .stack = stack}});
   }
 }
 
