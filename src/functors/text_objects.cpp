@@ -15,6 +15,25 @@ namespace {
 
 constexpr int kMostParts = 1 << 20;  // beyond this it is a mistake
 
+// Per object: whether it is a state that follows a parameter, which is to say that what it becomes
+// is made of what the parameter has become. A moment is made of gradients.
+std::vector<bool> followers(const Scheme& scheme) {
+  std::vector<bool> after_update(scheme.objects.size(), false), follows = after_update;
+  for (const Carry& c : scheme.carries) {
+    if (scheme[c.in].role == Role::kParameter) after_update[c.out] = true;
+  }
+  for (const Morphism& m : scheme.morphisms) {
+    const auto is_after = [&](Value in) { return after_update[in]; };
+    if (std::none_of(m.inputs.begin(), m.inputs.end(), is_after)) continue;
+    for (const Value out : m.outputs) after_update[out] = true;
+  }
+  for (const Carry& c : scheme.carries) {
+    if (scheme[c.in].role != Role::kState || !after_update[c.out]) continue;
+    follows[c.in] = follows[c.out] = true;
+  }
+  return follows;
+}
+
 class ObjectRules : TextRules {
  public:
   using TextRules::TextRules;
@@ -36,7 +55,7 @@ class ObjectRules : TextRules {
     std::set<std::pair<Value, std::string>> said;
     std::set<Value> carried;  // what comes out of a step is what went in
     for (const Carry& c : scheme.carries) carried.insert(c.out);
-    const std::vector<bool> fixed = fixed_dtypes(scheme);
+    const std::vector<bool> fixed = fixed_dtypes(scheme), follows = followers(scheme);
     for (const ObjectRule& rule : text_.objects) {
       if (!belongs(rule)) continue;
       std::string why_not;  // of the first that it speaks of and that cannot be so
@@ -67,7 +86,12 @@ class ObjectRules : TextRules {
           const bool forward =
               made_by[v] >= 0 && scheme.morphisms[made_by[v]].phase == Phase::kForward;
           if (attribute == "residence" && !forward) continue;
-          if (std::string why = why_cannot_be(scheme[v], value, forward, fixed[v]); !why.empty()) {
+          std::string why = why_cannot_be(scheme[v], value, forward, fixed[v]);
+          if (attribute == "precision" && follows[v] && value.word != "f32") {
+            why = "what follows a parameter moves by less than narrow numbers tell apart, and '" +
+                  to_string(scheme[v].source) + "' does";
+          }
+          if (!why.empty()) {
             if (why_not.empty()) why_not = std::move(why);
             continue;
           }

@@ -101,6 +101,19 @@ TEST(Moments, LargeStatesAreCodesAndThoseThatAreNeverNegativeHaveNoSign) {
   EXPECT_EQ(to_string(lion[*lion.find({"up.weight", "lion.m.codes"})].type), "i8[i=16, h=300]");
 }
 
+// An average moves by a thousandth of its distance in a step, which codes would lose, and whoever
+// samples by it looks for its numbers.
+TEST(Moments, WhatFollowsParametersStaysFloat32) {
+  for (const char* stack : {"ema | moments", "moments(bf16) | ema"}) {
+    for (const char* optimizer : {"adamw", "lion"}) {
+      const Scheme step = Steps(stack, optimizer).step;
+      const auto average = step.find({"up.weight", "ema.average"});
+      ASSERT_TRUE(average) << stack << " " << optimizer;
+      EXPECT_EQ(to_string(step[*average].type), "f32[i=16, h=300]") << stack << " " << optimizer;
+    }
+  }
+}
+
 // After each step the stored moments are the nearest that codes can say, of those that AdamW makes
 // of the stored ones before.
 TEST(Moments, StoreTheNearestLevelOfWhatAdamMakesOfTheStoredOnes) {
