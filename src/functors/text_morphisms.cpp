@@ -207,17 +207,23 @@ class MorphismRules : TextRules {
       box.body.push_back({{rule.result}, {again}, rule.at});
     }
     document.numbers = numbers_of(names, rule.at);
-    const auto number = [&](const std::string& name, double value) {
+    const auto number = [&](std::string_view name, Term value) {
       const auto has_name = [&](const Setting& setting) { return setting.name == name; };
       if (std::none_of(document.numbers.begin(), document.numbers.end(), has_name)) {
-        document.numbers.push_back({name, {.number = value}, rule.at});
+        document.numbers.push_back({std::string(name), std::move(value), rule.at});
       }
     };
-    // The use's own constants go by their names.
+    // The use's own constants go by their names, and those that it does not say are as they are
+    // when nobody says them.
     for (const auto& [name, value] : m.attrs) {
       if (const auto* whole = std::get_if<int64_t>(&value))
-        number(name, static_cast<double>(*whole));
-      if (const auto* real = std::get_if<double>(&value)) number(name, *real);
+        number(name, {.number = static_cast<double>(*whole)});
+      if (const auto* real = std::get_if<double>(&value)) number(name, {.number = *real});
+    }
+    for (const Param& param : op_named(m.op).params) {
+      const bool said_by_default = !param.otherwise.empty() && param.otherwise != "none";
+      if (param.kind != Param::Kind::kNumber || !said_by_default) continue;
+      number(param.name, parse_term(param.otherwise, m.op));
     }
     for (Statement statement : rule.statements) {
       for (Term& value : statement.values) value = with_sizes(std::move(value), ranks);

@@ -81,6 +81,21 @@ TEST(LossRules, ALossIsMadeAgainWithItsConstants) {
               kRows);
 }
 
+// What two functors add to a loss is the same whoever comes first: neither changes the other's
+// share nor forgets what the model's text says.
+TEST(LossRules, OptionsOfALossAddUp) {
+  const Scheme before = model("cross_entropy(a, t, ignore=2, cap=1.5, z=0.1, smoothing=0.2)");
+  Numbers capped = numbers_for(before)[0];
+  for (double& logit : capped) logit = 1.5 * std::tanh(logit / 1.5);
+  const Pair wanted =
+      over_rows(capped, numbers_for(before)[2], [](double all, double logit, double mean) {
+        return 0.6 * (all - logit) + 0.4 * (all - mean) + 0.6 * all * all;
+      });
+  const char *smoothing = "label_smoothing(e=0.25)", *z = "z_loss(weight=0.5)";
+  expect_pair(apply_functor(smoothing, apply_functor(z, before)), wanted.sum, wanted.count);
+  expect_pair(apply_functor(z, apply_functor(smoothing, before)), wanted.sum, wanted.count);
+}
+
 // A loss of several terms that count different rows: each mean has its own count.
 TEST(LossRules, OneTermOfSeveral) {
   const Scheme before = model("cross_entropy(a, t, ignore=2) + 0.5*cross_entropy(b, u, ignore=2)");
