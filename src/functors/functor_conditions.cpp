@@ -26,6 +26,16 @@ std::vector<std::string> FunctorParser::known_names() const {
   return names;
 }
 
+// Refuses a name that a number has, or one of `others`.
+void FunctorParser::check_is_free(Position at, const std::string& name,
+                                  const std::vector<std::string>& others) const {
+  std::vector<std::string> taken = known_names();
+  taken.insert(taken.end(), others.begin(), others.end());
+  if (std::find(taken.begin(), taken.end(), name) != taken.end()) {
+    in_.fail_at(at, "'" + name + "' is already the name of something");
+  }
+}
+
 // An unknown name would make a condition silently false. The words that a parameter may be
 // compared with are names, too.
 void FunctorParser::check_names(const Term& term) {

@@ -37,10 +37,12 @@ class FunctorParser {
   AttributeValue attribute_value();
   void morphism_rule(Position at);
   void state_rule(Position at);
+  Term right_side(std::vector<Statement>& before, std::vector<std::string>& names);
   std::vector<Statement> statements(std::vector<std::string>& names);
   bool at_statement() const;
   void check_statements_are_used(const std::vector<Statement>& all, const Term& result) const;
   void note_blocks(const Term& term, const std::vector<std::string>& variables);
+  void selector(std::string_view what, std::vector<Clause>& clauses);
   Clause clause(std::string_view what);
   void check_clause(const Clause& c, std::vector<std::string> words, std::string_view what) const;
   Clause where_clause(const MorphismRule& rule);
@@ -49,6 +51,8 @@ class FunctorParser {
 
   // functor_conditions.cpp
   std::vector<std::string> known_names() const;
+  void check_is_free(Position at, const std::string& name,
+                     const std::vector<std::string>& others) const;
   void check_names(const Term& term);
   Term number_term();
   Condition when();

@@ -11,10 +11,10 @@ namespace adjoint {
 
 namespace {
 
-struct Word {
+struct AttributeWord {
   std::string_view word, attribute;
 };
-constexpr Word kValues[] = {
+constexpr AttributeWord kAttributeWords[] = {
     {"kept", "residence"},  {"recomputed", "residence"},
     {"apart", "residence"}, {"bf16", "precision"},
     {"f16", "precision"},   {"f32", "precision"},
@@ -60,11 +60,7 @@ void FunctorParser::object_rule(Position at) {
     index_ = rule.index;
     knows_block_ = false;
   }
-  while (rule.selector.empty() || !(in_.looking_at("->") || in_.at_line_end())) {
-    if (!rule.selector.empty()) in_.accept(",");
-    rule.selector.push_back(clause("what an object is"));
-    check_clause(rule.selector.back(), object_words(), "what an object is");
-  }
+  selector("what an object is", rule.selector);
   arrow();
   do {
     if (!rule.choices.empty()) expect_else();
@@ -135,7 +131,7 @@ AttributeValue FunctorParser::attribute_value() {
   if (word == "bf16" && in_.accept_word("stochastic")) {
     return {"precision", "bf16/stochastic", {}, at};
   }
-  for (const Word& w : kValues) {
+  for (const AttributeWord& w : kAttributeWords) {
     if (w.word == word) return {std::string(w.attribute), word, {}, at};
     known.emplace_back(w.word);
   }
@@ -179,11 +175,7 @@ void FunctorParser::morphism_rule(Position at) {
   knows_training_ = true;
   rule.when = when();
   knows_training_ = false;
-  rule.statements = statements(names);
-  arrow();
-  rule.replacement = terms_.whole_value();
-  note_blocks(rule.replacement, names);
-  check_statements_are_used(rule.statements, rule.replacement);
+  rule.replacement = right_side(rule.statements, names);
   rule.by_block = end_rule();
   result_.morphisms.push_back(std::move(rule));
 }
@@ -196,26 +188,25 @@ void FunctorParser::state_rule(Position at) {
   const Position where = in_.position();
   rule.name = in_.take_name("the name of the state");
   std::vector<std::string> names = {std::string(kParameterAfter), std::string(kStepsTaken)};
-  std::vector<std::string> taken = known_names();
-  taken.insert(taken.end(), names.begin(), names.end());
+  std::vector<std::string> taken = names;
   for (const StateRule& earlier : result_.states) taken.push_back(earlier.name);
-  if (std::find(taken.begin(), taken.end(), rule.name) != taken.end()) {
-    in_.fail_at(where, "'" + rule.name + "' is already the name of something");
-  }
+  check_is_free(where, rule.name, taken);
   names.push_back(rule.name);
   if (!in_.accept_word("of")) in_.fail_wanted("'of' and which parameters it follows");
-  while (rule.selector.empty() || !(in_.looking_at("->") || in_.at_line_end())) {
-    if (!rule.selector.empty()) in_.accept(",");
-    rule.selector.push_back(clause("which parameters it follows"));
-    check_clause(rule.selector.back(), object_words(), "what an object is");
-  }
-  rule.statements = statements(names);
-  arrow();
-  rule.value = terms_.whole_value();
-  note_blocks(rule.value, names);
-  check_statements_are_used(rule.statements, rule.value);
+  selector("which parameters it follows", rule.selector);
+  rule.value = right_side(rule.statements, names);
   rule.by_block = end_rule();
   result_.states.push_back(std::move(rule));
+}
+
+// Statements, the arrow and the term behind it.
+Term FunctorParser::right_side(std::vector<Statement>& before, std::vector<std::string>& names) {
+  before = statements(names);
+  arrow();
+  Term term = terms_.whole_value();
+  note_blocks(term, names);
+  check_statements_are_used(before, term);
+  return term;
 }
 
 // Lines `V = W + ...` between the head of a rule and its arrow.
@@ -227,13 +218,10 @@ std::vector<Statement> FunctorParser::statements(std::vector<std::string>& names
     do {
       in_.skip_blank();
       const Position where = in_.position();
-      statement.names.push_back(in_.take_name("the name of a result"));
-      std::vector<std::string> taken = known_names();
-      taken.insert(taken.end(), names.begin(), names.end());
-      taken.insert(taken.end(), statement.names.begin(), statement.names.end() - 1);
-      if (std::find(taken.begin(), taken.end(), statement.names.back()) != taken.end()) {
-        in_.fail_at(where, "'" + statement.names.back() + "' is already the name of something");
-      }
+      const std::string name = in_.take_name("the name of a result");
+      check_is_free(where, name, names);
+      check_is_free(where, name, statement.names);
+      statement.names.push_back(name);
     } while (in_.accept(","));
     in_.expect("=", "after the names of the results");
     do {
@@ -278,6 +266,15 @@ void FunctorParser::note_blocks(const Term& term, const std::vector<std::string>
   const bool is_variable =
       std::find(variables.begin(), variables.end(), kBlockNumber) != variables.end();
   if (knows_block_ && !is_variable && mentions(term, kBlockNumber)) speaks_of_block_ = true;
+}
+
+// What objects a rule finds: clauses, with or without commas, up to the arrow or the line's end.
+void FunctorParser::selector(std::string_view what, std::vector<Clause>& clauses) {
+  while (clauses.empty() || !(in_.looking_at("->") || in_.at_line_end())) {
+    if (!clauses.empty()) in_.accept(",");
+    clauses.push_back(clause(what));
+    check_clause(clauses.back(), object_words(), "what an object is");
+  }
 }
 
 // [not] inside block, outside chain, of norm, or a word that says what it is.

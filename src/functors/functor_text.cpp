@@ -187,10 +187,7 @@ void FunctorParser::let() {
   in_.skip_blank();
   const Position at = in_.position();
   let.name = in_.take_name("a name");
-  const std::vector<std::string> taken = known_names();
-  if (std::find(taken.begin(), taken.end(), let.name) != taken.end()) {
-    in_.fail_at(at, "'" + let.name + "' is already the name of something");
-  }
+  check_is_free(at, let.name, {});
   in_.expect("=", "after the name");
   do {
     if (!let.choices.empty()) expect_else();
