@@ -9,7 +9,6 @@ COMPARISON = re.compile(r'(\bop|\.op|->op|\bop(\.|->)name)\s*(==|!=)|(==|!=)\s*[
 # file: why a comparison there decides nothing of what a call computes
 EXEMPT = {
     "functors/text_morphisms.cpp": "a rule's text names its op",
-    "models/elaborate.cpp": "a character of the notation, not an op's name",
 }
 
 

@@ -9,8 +9,8 @@ namespace adjoint {
 
 namespace {
 
-bool is_arithmetic(std::string_view op) {
-  return op == "+" || op == "-" || op == "*" || op == "/" || op == "mod";
+bool is_arithmetic(std::string_view sign) {
+  return sign == "+" || sign == "-" || sign == "*" || sign == "/" || sign == "mod";
 }
 
 }  // namespace

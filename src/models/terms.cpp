@@ -113,13 +113,14 @@ Elaborator::Meaning Elaborator::combine(Scope& scope, const Term& binary) {
   if (std::holds_alternative<Loss>(left) || std::holds_alternative<Loss>(right)) {
     return combine_losses(binary, left, right);
   }
-  const std::string& op = binary.word;
+  const std::string& sign = binary.word;
   const auto argument = [&](const Meaning& meaning) -> SurfaceCall::Argument {
     if (const auto* plain = std::get_if<double>(&meaning)) return *plain;
     const auto* objects = std::get_if<Objects>(&meaning);
-    if (!objects) fail_here(binary.at, op, ": wants objects or numbers, found ", describe(meaning));
+    if (!objects)
+      fail_here(binary.at, sign, ": wants objects or numbers, found ", describe(meaning));
     if (objects->size() != 1) {
-      fail_here(binary.at, op, ": wants one object on each side, found ", objects->size());
+      fail_here(binary.at, sign, ": wants one object on each side, found ", objects->size());
     }
     return objects->front();
   };
@@ -127,31 +128,31 @@ Elaborator::Meaning Elaborator::combine(Scope& scope, const Term& binary) {
   const auto* x = std::get_if<Value>(&a);
   const auto* y = std::get_if<Value>(&b);
   if (!x && !y) return arithmetic(binary, std::get<double>(a), std::get<double>(b), file_);
-  if (op == "mod") fail_here(binary.at, "mod: wants numbers, found an object");
-  if (op == "<") return relate(scope, binary, "less", a, b);
-  if (op == ">") return relate(scope, binary, "less", b, a);
-  if (op == "==") return relate(scope, binary, "equal", a, b);
-  if (op == "<=") return opposite(scope, binary, relate(scope, binary, "less", b, a)[0]);
-  if (op == ">=") return opposite(scope, binary, relate(scope, binary, "less", a, b)[0]);
-  if (op == "!=") return opposite(scope, binary, relate(scope, binary, "equal", a, b)[0]);
-  if (op == "or") return relate(scope, binary, "maximum", a, b);
+  if (sign == "mod") fail_here(binary.at, "mod: wants numbers, found an object");
+  if (sign == "<") return relate(scope, binary, "less", a, b);
+  if (sign == ">") return relate(scope, binary, "less", b, a);
+  if (sign == "==") return relate(scope, binary, "equal", a, b);
+  if (sign == "<=") return opposite(scope, binary, relate(scope, binary, "less", b, a)[0]);
+  if (sign == ">=") return opposite(scope, binary, relate(scope, binary, "less", a, b)[0]);
+  if (sign == "!=") return opposite(scope, binary, relate(scope, binary, "equal", a, b)[0]);
+  if (sign == "or") return relate(scope, binary, "maximum", a, b);
   if (x && y) {
-    const char* name = op == "+" ? "add" : op == "-" ? "sub" : op == "/" ? "div" : "mul";
+    const char* name = sign == "+" ? "add" : sign == "-" ? "sub" : sign == "/" ? "div" : "mul";
     return emit_infix(scope, binary, name, {{"a", *x}, {"b", *y}});
   }
   const double n = std::get<double>(x ? b : a);
   Value object = x ? *x : *y;
   double by = 1, plus = 0;
-  if (op == "+") {
+  if (sign == "+") {
     plus = n;
-  } else if (op == "-") {
+  } else if (sign == "-") {
     plus = x ? -n : n;
     if (!x) by = -1;
-  } else if (op == "/" && x) {
+  } else if (sign == "/" && x) {
     if (n == 0 || !std::isfinite(1 / n)) fail_here(binary.at, "/: an object divided by ", n);
     by = 1 / n;
   } else {  // * and `and`
-    if (op == "/") {
+    if (sign == "/") {
       object = emit_infix(scope, binary, "pow", {{"x", object}, {"power", -1.0}})[0];
     }
     by = n;
