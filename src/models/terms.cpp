@@ -109,7 +109,15 @@ Elaborator::Meaning Elaborator::meaning_of_name(const Scope& scope, const Term& 
 
 // a + b and the like: of numbers, of objects, of a number and an object, or of losses.
 Elaborator::Meaning Elaborator::combine(Scope& scope, const Term& binary) {
-  const Meaning left = evaluate(scope, binary.args[0]), right = evaluate(scope, binary.args[1]);
+  const Meaning left = evaluate(scope, binary.args[0]);
+  if (binary.word == "in") {
+    const auto* plain = std::get_if<double>(&left);
+    if (!plain) fail_here(binary.at, "in: wants a number and a list, found ", describe(left));
+    Term known = binary;
+    known.args[0] = {.number = *plain, .at = binary.at};
+    return number(scope, known);
+  }
+  const Meaning right = evaluate(scope, binary.args[1]);
   if (std::holds_alternative<Loss>(left) || std::holds_alternative<Loss>(right)) {
     return combine_losses(binary, left, right);
   }

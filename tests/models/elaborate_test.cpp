@@ -325,9 +325,10 @@ TEST(Elaborate, ARepetitionKnowsItsNumber) {
 }
 
 TEST(Elaborate, ANumberIsInAListOrNot) {
-  const Scheme s = elaborate_text(
-      with_axes("step x:\n  y = gelu(x) when l in [0, 1 + 1] and not l in [] else relu(x)\n"
-                "model x f32[batch, hidden]:\n  y = step^4(x)\n"));
+  const Scheme s =
+      elaborate_text(with_axes("step x:\n  y = gelu(x) when (l when l < 9 else 0) in [0, 1 + 1] "
+                               "and not l in [] else relu(x)\n"
+                               "model x f32[batch, hidden]:\n  y = step^4(x)\n"));
   std::vector<std::string> ops;
   for (const Morphism& m : s.morphisms) ops.push_back(m.op);
   EXPECT_EQ(ops, (Strings{"gelu", "relu", "gelu", "relu"}));

@@ -300,7 +300,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"model x f32[batch]:\n  y = x when 2 in 3 else x\n",
                 {"my.scheme:3:19: in: wanted a list such as [0, 2], found 3"}},
         Refusal{"model x f32[batch]:\n  y = x in [0, 2]\n",
-                {"my.scheme:3:12: wanted an object or a number, found [0, 2]"}},
+                {"my.scheme:3:7: in: wants a number and a list, found an object"}},
+        Refusal{"model x f32[batch]:\n  y = x in x\n",
+                {"my.scheme:3:7: in: wants a number and a list, found an object"}},
         Refusal{"use \"other.scheme\"\nmodel x:\n  y = x\n",
                 {"my.scheme:2:1: ", "read from a file"}}));
 
