@@ -9,6 +9,8 @@ namespace adjoint {
 
 namespace {
 
+constexpr int64_t kMostExact = 1 << 24;  // bodies compute whole numbers in float32, too
+
 // The operands of a call by their names: an object that is not given as a number is the next one.
 class Operands {
  public:
@@ -228,6 +230,15 @@ extern const OpDef op_where = {
           }
           body.outputs = {{.node = select(condition, yes, no).node}};
           if (!floating) body.outputs[0].dtype = Dtype::kI32;
+          for (const char* name : {"yes", "no"}) {
+            const double number = call.number(name, 0);
+            if (floating || (std::floor(number) == number &&
+                             std::abs(number) <= static_cast<double>(kMostExact))) {
+              continue;
+            }
+            fail("where: '", name, "' stands beside whole numbers, so it must be one of at most ",
+                 kMostExact, ", found ", number);
+          }
           for (size_t i = 1; floating && i < call.inputs.size(); ++i) {
             if (is_float(call.inputs[i].dtype)) body.outputs[0].dtype = call.inputs[i].dtype;
           }
@@ -254,9 +265,12 @@ extern const OpDef op_where = {
         },
     .refused =
         [] {
-          return std::vector<Sample>{{.inputs = {}},
-                                     {.inputs = {of({3}), of({3})}},
-                                     {.inputs = {of({3}), of({4}), of({3})}}};
+          return std::vector<Sample>{
+              {.inputs = {}},
+              {.inputs = {of({3}), of({3})}},
+              {.inputs = {of({3}), of({3}, Dtype::kI32)}, .attrs = {{"no", 0.5}}},
+              {.inputs = {of({3}), of({3}, Dtype::kI32)}, .attrs = {{"yes", 1e10}}},
+              {.inputs = {of({3}), of({4}), of({3})}}};
         },
 };
 
