@@ -76,6 +76,7 @@ class Elaborator {
   Objects relate(Scope& scope, const Term& term, std::string_view op, SurfaceCall::Argument a,
                  SurfaceCall::Argument b);
   Objects opposite(Scope& scope, const Term& term, Value of);
+  SurfaceCall::Argument truth(Scope& scope, const Term& term, const SurfaceCall::Argument& of);
   bool is_numeric(const Scope& scope, const Term& term) const;
   bool holds(const Scope& scope, const Term& when);
   double number(const Scope& scope, const Term& term);
@@ -135,6 +136,7 @@ class Elaborator {
   std::vector<const Box*> open_boxes_;
   std::unordered_map<std::string, Value> parameters_;  // by path
   std::set<std::string> owners_;                       // paths of boxes that have weights
+  std::set<Value> truths_;                             // objects of ones and zeros
   std::optional<Value> position_;
   int64_t calls_ = 0, bytes_ = 0;
 };

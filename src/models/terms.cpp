@@ -46,7 +46,11 @@ Elaborator::Meaning Elaborator::evaluate(Scope& scope, const Term& term) {
     }
     case Term::Kind::kNot:
       if (is_numeric(scope, term)) return number(scope, term);
-      return opposite(scope, term, one_object(scope, term.args[0], "not: its operand"));
+      if (const Value x = one_object(scope, term.args[0], "not: its operand"); truths_.count(x)) {
+        return opposite(scope, term, x);
+      } else {
+        return relate(scope, term, "equal", x, 0.0);
+      }
     case Term::Kind::kWhen:
       if (term.args.size() < 3) fail_here(term.at, "wanted 'else' and what it is otherwise");
       return evaluate(scope, term.args[holds(scope, term) ? 0 : 2]);
@@ -132,7 +136,12 @@ Elaborator::Meaning Elaborator::combine(Scope& scope, const Term& binary) {
     }
     return objects->front();
   };
-  const SurfaceCall::Argument a = argument(left), b = argument(right);
+  SurfaceCall::Argument a = argument(left), b = argument(right);
+  const bool joins = sign == "and" || sign == "or";
+  if (joins && (std::holds_alternative<Value>(a) || std::holds_alternative<Value>(b))) {
+    a = truth(scope, binary, a);
+    b = truth(scope, binary, b);
+  }
   const auto* x = std::get_if<Value>(&a);
   const auto* y = std::get_if<Value>(&b);
   if (!x && !y) return arithmetic(binary, std::get<double>(a), std::get<double>(b), file_);
@@ -144,6 +153,7 @@ Elaborator::Meaning Elaborator::combine(Scope& scope, const Term& binary) {
   if (sign == ">=") return opposite(scope, binary, relate(scope, binary, "less", a, b)[0]);
   if (sign == "!=") return opposite(scope, binary, relate(scope, binary, "equal", a, b)[0]);
   if (sign == "or") return relate(scope, binary, "maximum", a, b);
+  if (sign == "and" && x && y) return relate(scope, binary, "mul", a, b);
   if (x && y) {
     const char* name = sign == "+" ? "add" : sign == "-" ? "sub" : sign == "/" ? "div" : "mul";
     return emit_infix(scope, binary, name, {{"a", *x}, {"b", *y}});
@@ -170,12 +180,25 @@ Elaborator::Meaning Elaborator::combine(Scope& scope, const Term& binary) {
 
 Elaborator::Objects Elaborator::relate(Scope& scope, const Term& term, std::string_view op,
                                        SurfaceCall::Argument a, SurfaceCall::Argument b) {
-  return emit_infix(scope, term, op, {{"a", std::move(a)}, {"b", std::move(b)}});
+  const Objects made = emit_infix(scope, term, op, {{"a", std::move(a)}, {"b", std::move(b)}});
+  truths_.insert(made.front());
+  return made;
 }
 
 // 1 where it is 0, and 0 where it is 1.
 Elaborator::Objects Elaborator::opposite(Scope& scope, const Term& term, Value of) {
-  return emit_infix(scope, term, "scale", {{"x", of}, {"by", -1.0}, {"plus", 1.0}});
+  const Objects made = emit_infix(scope, term, "scale", {{"x", of}, {"by", -1.0}, {"plus", 1.0}});
+  truths_.insert(made.front());
+  return made;
+}
+
+// 1 where it is not 0, which comparisons are as they stand.
+SurfaceCall::Argument Elaborator::truth(Scope& scope, const Term& term,
+                                        const SurfaceCall::Argument& of) {
+  if (const auto* number = std::get_if<double>(&of)) return *number != 0 ? 1.0 : 0.0;
+  const Value x = std::get<Value>(of);
+  if (truths_.count(x)) return of;
+  return opposite(scope, term, relate(scope, term, "equal", x, 0.0).front()).front();
 }
 
 double Elaborator::number(const Scope& scope, const Term& term) {

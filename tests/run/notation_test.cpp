@@ -86,6 +86,20 @@ TEST(Notation, ComparisonsAndConditionsOfObjects) {
   });
 }
 
+// Of objects as of numbers: negative ones, and those whose product is 0, are true, too.
+TEST(Notation, WhatIsNotZeroIsTrue) {
+  Ran ran = run_text(
+      "model ids[batch, seq], x f32[batch, seq, hidden]:\n"
+      "  i = unsqueeze(ids, 2)\n"
+      "  tiny = 1e-30*x\n"
+      "  y = (i or x > 1) + 10*(not i) + 100*(tiny and tiny) + 1000*(i and 2) + 10000*(x or 0)\n",
+      {3});
+  expect_elements(ran.out[0], [&](int b, int s, int h) {
+    const double i = ran.in[0][b * kS + s], x = at(ran.in[1], b, s, h);
+    return (i != 0 || x > 1) + 10 * (i == 0) + 100 + 1000 * (i != 0) + 10000;
+  });
+}
+
 TEST(Notation, SumsMeansAndMaximaOverAnyAxis) {
   Ran ran = run_text(std::string(kX) +
                      "  a = sum(x, hidden, keep)\n"
