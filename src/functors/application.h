@@ -29,8 +29,12 @@ class Application {
   bool training = true;  // false: the scheme is evaluated, there are no gradients
   int64_t matches = 0;   // objects and morphisms that it found
   std::map<std::string, int64_t> counts = {};  // of them, by what they are or became
-  // Who has said what of an object's attribute, by source and attribute: (value, functor).
-  using Said = std::map<std::pair<std::string, std::string>, std::pair<std::string, std::string>>;
+  // Who has said what of an object's attribute, by source and attribute.
+  struct Saying {
+    std::string value, by;
+    bool yields = false;  // to a functor that says something else
+  };
+  using Said = std::map<std::pair<std::string, std::string>, Saying>;
   Said* said = nullptr;
   size_t index = 0;                        // of the functor, in its stack
   std::vector<Firing>* firings = nullptr;  // where they are asked for
@@ -40,9 +44,15 @@ class Application {
   void note(const std::string& branch, const std::string& source) {
     if (firings) firings->push_back({index, branch, source});
   }
-  // Says `value` of an attribute of v, and counts a match. Refuses the stack when another functor
-  // said something else of it.
-  void say(const Scheme& scheme, Value v, const std::string& attribute, const std::string& value);
+  // Says `value` of an attribute of v, counts a match, and tells whether that is what holds. When
+  // another functor said something else of it, one that yields does; of two that yield what is to
+  // be trained is trained, so that a stack trains all that its functors train, in any order; and
+  // where neither yields the stack is refused.
+  bool say(const Scheme& scheme, Value v, const std::string& attribute, const std::string& value,
+           bool yields = false);
+
+  // Whether a rule of any functor so far made what is at this path, which is no part of the model.
+  bool made(const std::string& path) const { return said->count({path, "made"}) > 0; }
 
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {

@@ -44,6 +44,7 @@ class FunctorParser {
   void note_blocks(const Term& term, const std::vector<std::string>& variables);
   void selector(std::string_view what, std::vector<Clause>& clauses);
   Clause clause(std::string_view what);
+  void exceptions(Exceptions& unless, const AttributeValue& value);
   void check_clause(const Clause& c, std::vector<std::string> words, std::string_view what) const;
   Clause where_clause(const MorphismRule& rule);
   void check_word(Position at, const std::string& word, const std::vector<std::string>& known,

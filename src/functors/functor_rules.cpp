@@ -69,15 +69,29 @@ void FunctorParser::object_rule(Position at) {
       choice.values.push_back(attribute_value());
       check_once(choice.values);
     } while (in_.accept_word("and"));
-    if (in_.accept_word("unless")) {
-      if (!in_.accept_word("made") || !in_.accept_word("here")) in_.fail_wanted("'made here'");
-      rule.unless_made_here = true;
-    }
+    if (in_.accept_word("unless")) exceptions(rule.unless, choice.values.back());
     choice.when = when();
     rule.choices.push_back(std::move(choice));
   } while (in_.accept(","));
   rule.by_block = end_rule();
   result_.objects.push_back(std::move(rule));
+}
+
+// unless made or trained; unless made here; of what is trained, unless frozen.
+void FunctorParser::exceptions(Exceptions& unless, const AttributeValue& value) {
+  const std::string other = value.attribute != "frozen" ? ""
+                            : value.word == "frozen"    ? "trained"
+                                                        : "frozen";
+  do {
+    if (in_.accept_word("made")) {
+      (in_.accept_word("here") ? unless.made_here : unless.made) = true;
+    } else if (!other.empty() && in_.accept_word(other)) {
+      unless.yields = true;
+    } else {
+      in_.fail_wanted("'made', 'made here'" + (other.empty() ? "" : " or '" + other + "'") +
+                      " after 'unless'");
+    }
+  } while (in_.accept_word("or"));
 }
 
 // -> on this line or on the next.
@@ -284,9 +298,9 @@ Clause FunctorParser::clause(std::string_view what) {
   c.at = in_.position();
   c.negated = in_.accept_word("not");
   if (in_.accept_word("made")) {
-    if (!in_.accept_word("here")) in_.fail_wanted("'here' after 'made'");
-    c.kind = Clause::Kind::kMadeHere;
-    if (in_.accept_word("as")) c.word = in_.take_name("the name of what the functor made");
+    c.kind = in_.accept_word("here") ? Clause::Kind::kMadeHere : Clause::Kind::kMade;
+    if (c.kind == Clause::Kind::kMadeHere && in_.accept_word("as"))
+      c.word = in_.take_name("the name of what the functor made");
     return c;
   }
   if (in_.accept_word("inside")) {
@@ -313,6 +327,7 @@ void FunctorParser::check_clause(const Clause& c, std::vector<std::string> words
       words.insert(words.begin(), uses.begin(), uses.end());
       return check_word(c.at, c.word, words, "what it belongs to");
     }
+    case Clause::Kind::kMade:
     case Clause::Kind::kMadeHere:
       return;
     default:
@@ -327,6 +342,9 @@ Clause FunctorParser::where_clause(const MorphismRule& rule) {
     in_.fail_at(c.at,
                 "wanted what a morphism is, found 'made here': a rule never finds what its "
                 "own functor made");
+  }
+  if (c.kind == Clause::Kind::kMade && !in_.looking_at("(")) {
+    in_.fail_wanted("'(' and an operand after 'made'");
   }
   if (!in_.accept("(")) {
     check_clause(c, morphism_words(), "what a morphism is");

@@ -7,7 +7,7 @@
 //     law approximating
 //     let scale = alpha/rank
 //     require rank <= 1024, else "rank {rank} is too large"
-//     object parameter -> frozen unless made here
+//     object parameter -> frozen unless made or trained
 //     object x_l in chain -> kept when l mod every == 0, else recomputed
 //     object parameter inside chain -> frozen when l < L/2 and not l in keep
 //     object parameter made here as lora_b -> rate 16 and decay 0
@@ -26,7 +26,7 @@ namespace adjoint {
 // One word of a selector: activation, of parameter, inside block, not frozen; parameter(W) where it
 // speaks of an operand.
 struct Clause {
-  enum class Kind : uint8_t { kIs, kOf, kInside, kOutside, kChainState, kMadeHere };
+  enum class Kind : uint8_t { kIs, kOf, kInside, kOutside, kChainState, kMade, kMadeHere };
   Kind kind = Kind::kIs;
   std::string word = {};  // of `made here as lora_b` the name, which may be ""
   std::string variable = {};
@@ -52,12 +52,18 @@ struct Choice {
   Condition when = {};
 };
 
+// What a rule leaves alone: what functors of the stack made, and what another one says of it.
+struct Exceptions {
+  bool made_here = false, made = false;  // by this functor, by any
+  bool yields = false;  // frozen unless trained, trained unless frozen: as another one says
+};
+
 struct ObjectRule {
   std::vector<Clause> selector;
   std::string index = {};  // l of x_l: the number of a state
   bool by_block = false;   // it speaks of l, the block in which an object is
   std::vector<Choice> choices;
-  bool unless_made_here = false;
+  Exceptions unless = {};
   Position at = {};
 };
 

@@ -65,7 +65,8 @@ class ObjectRules : TextRules {
           return object_matches(scheme, roles, names, v, c);
         };
         if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
-        if (rule.unless_made_here && made_here(scheme[v].source.path)) continue;
+        if (rule.unless.made_here && made_here(scheme[v].source.path)) continue;
+        if (rule.unless.made && application_.made(scheme[v].source.path)) continue;
         if (rule.by_block) {
           const int block = roles.chain().block_of[v];
           if (block < 0) continue;
@@ -99,8 +100,7 @@ class ObjectRules : TextRules {
           if (phase != FunctorPhase::kStepRules) check_uses(scheme, roles, names, v, rule);
           if (!said.emplace(v, attribute).second) continue;
           application_.branches = branches_of(rule, *chosen, value, names);
-          set(scheme, v, value, names);
-          if (carried.count(v)) continue;
+          if (!set(scheme, v, value, names, rule.unless.yields) || carried.count(v)) continue;
           ++application_.counts[count_as(scheme[v], value)];
         }
       }
@@ -183,9 +183,11 @@ class ObjectRules : TextRules {
     return n;
   }
 
-  void set(Scheme& scheme, Value v, const AttributeValue& value, const Names& names) {
+  // Whether that is what holds: a value that yields may not.
+  bool set(Scheme& scheme, Value v, const AttributeValue& value, const Names& names, bool yields) {
+    const std::string text = said_as(value, names);
+    if (!application_.say(scheme, v, value.attribute, text, yields)) return false;
     Object& o = scheme[v];
-    std::string text = value.word;
     if (value.attribute == "residence") {
       o.attributes.residence = value.word == "kept"         ? Residence::kKept
                                : value.word == "recomputed" ? Residence::kRecomputed
@@ -197,19 +199,12 @@ class ObjectRules : TextRules {
     } else if (value.attribute == "frozen") {
       o.frozen = value.word == "frozen";
     } else if (value.attribute == "parts") {
-      const double parts = names.number(value.number[0]);
-      if (parts != std::floor(parts) || parts < 1 || parts > kMostParts) {
-        fail_at(text_.file, value.at, "a batch comes in 1 to ", kMostParts, " parts, found ",
-                shortest(parts));
-      }
-      o.attributes.parts = static_cast<int>(parts);
-      text = std::to_string(o.attributes.parts);
-    } else if (value.attribute == "rate" || value.attribute == "decay") {
-      const double n = number(value, names, 0);
-      (value.attribute == "rate" ? o.attributes.training.rate : o.attributes.training.decay) = n;
-      text = shortest(n);
+      o.attributes.parts = static_cast<int>(names.number(value.number[0]));
+    } else if (value.attribute == "rate") {
+      o.attributes.training.rate = names.number(value.number[0]);
+    } else if (value.attribute == "decay") {
+      o.attributes.training.decay = names.number(value.number[0]);
     } else if (value.attribute == "optimizer") {
-      text = names.is_param(value.word) ? application_.args.word(value.word) : value.word;
       o.attributes.training.optimizer = text;
     } else if (value.attribute == "clipped") {
       o.attributes.training.clipped_as = value.word;
@@ -218,7 +213,24 @@ class ObjectRules : TextRules {
       o.attributes.placement.push_back(
           {value.word, sharded ? Spread::kSharded : Spread::kReplicated, 0});
     }
-    application_.say(scheme, v, value.attribute, text);
+    return true;
+  }
+
+  // A value as two functors compare it. Refuses numbers that it cannot be.
+  std::string said_as(const AttributeValue& value, const Names& names) const {
+    if (value.attribute == "parts") {
+      const double parts = names.number(value.number[0]);
+      if (parts != std::floor(parts) || parts < 1 || parts > kMostParts) {
+        fail_at(text_.file, value.at, "a batch comes in 1 to ", kMostParts, " parts, found ",
+                shortest(parts));
+      }
+      return std::to_string(static_cast<int>(parts));
+    }
+    if (value.attribute == "rate" || value.attribute == "decay") {
+      return shortest(number(value, names, 0));
+    }
+    const bool is_param = value.attribute == "optimizer" && names.is_param(value.word);
+    return is_param ? application_.args.word(value.word) : value.word;
   }
 
   // Freezing a parameter because of one of its uses must not freeze it for another.

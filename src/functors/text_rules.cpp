@@ -33,6 +33,9 @@ FunctorPhase phase_of(const AttributeValue& value) {
 
 bool TextRules::object_matches(const Scheme& scheme, const Roles& roles, const Names& names,
                                Value v, const Clause& c) const {
+  if (c.kind == Clause::Kind::kMade) {
+    return application_.made(scheme[v].source.path) != c.negated;
+  }
   if (c.kind == Clause::Kind::kMadeHere) {
     const std::string& path = scheme[v].source.path;
     return (made_here(path) && (c.word.empty() || is_called(path, c.word))) != c.negated;
@@ -49,6 +52,7 @@ bool TextRules::object_matches(const Scheme& scheme, const Roles& roles, const N
         return !roles.is_inside(v, word);
       case Clause::Kind::kChainState:
         return roles.state_index(v).has_value();
+      case Clause::Kind::kMade:
       case Clause::Kind::kMadeHere:
         break;
     }
@@ -58,12 +62,13 @@ bool TextRules::object_matches(const Scheme& scheme, const Roles& roles, const N
 }
 
 void TextRules::note_made(const std::string& path) const {
-  application_.said->emplace(std::pair{path, "made"}, std::pair{"by a rule", application_.functor});
+  application_.said->emplace(std::pair{path, "made"},
+                             Application::Saying{"by a rule", application_.functor});
 }
 
 bool TextRules::made_here(const std::string& path) const {
   const auto found = application_.said->find({path, "made"});
-  return found != application_.said->end() && found->second.second == application_.functor;
+  return found != application_.said->end() && found->second.by == application_.functor;
 }
 
 // qkv.lora_b and its qkv.lora_b.weight are both called lora_b: a call's parameters go by its name.

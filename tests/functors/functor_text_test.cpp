@@ -78,7 +78,8 @@ functor idea(n, rank = 16, rate = 0.5: number, how = sqrt: count | sqrt | block,
   EXPECT_EQ(f.objects[1].selector[1].kind, Clause::Kind::kInside);
   EXPECT_EQ(f.objects[1].choices[0].values[0].attribute, "precision");
   EXPECT_EQ(f.objects[2].selector[1].kind, Clause::Kind::kOf);
-  EXPECT_TRUE(f.objects[2].unless_made_here);
+  EXPECT_TRUE(f.objects[2].unless.made_here);
+  EXPECT_FALSE(f.objects[2].unless.made);
   EXPECT_EQ(f.objects[3].choices[0].values[0].attribute, "parts");
   EXPECT_EQ(print(f.objects[3].choices[0].values[0].number[0]), "2*n");
   EXPECT_EQ(f.objects[4].choices[0].values[0].attribute, "tier");
@@ -161,7 +162,12 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
       {with_lines("  object input -> host when k > 1 when k > 2\n"), "3:29", "wanted a comparison"},
       {with_lines("  object input -> host when k = 2\n"), "3:29", "wanted a comparison"},
       {with_lines("  object input -> host when k == 2, device\n"), "3:37", "'else'"},
-      {with_lines("  object parameter -> frozen unless here\n"), "3:37", "'made here'"},
+      {with_lines("  object parameter -> frozen unless here\n"), "3:37",
+       "'made', 'made here' or 'trained'"},
+      {with_lines("  object parameter -> frozen unless made or here\n"), "3:45", "'trained'"},
+      {with_lines("  object parameter -> trained unless trained\n"), "3:38", "or 'frozen'"},
+      {with_lines("  object parameter -> bf16 unless frozen\n"), "3:35",
+       "wanted 'made', 'made here' after 'unless'"},
       {with_lines("  object parameter -> rate\n"), "3:27", "a name, a number"},
       {with_lines("  object parameter -> rate m\n"), "3:28", "there is no number or word 'm'"},
       {with_lines("  object parameter -> rate 1 and rate 2\n"), "3:34",
@@ -176,7 +182,9 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
       {with_lines("  object parameter -> clipped apart\n"), "3:31", "'as'"},
       {with_lines("  object parameter -> clipped as 3\n"), "3:34", "the name of a group"},
       {with_lines("  object trained -> bf16 stochastically\n"), "3:26", "the end of the line"},
-      {with_lines("  object parameter made hear -> frozen\n"), "3:25", "'here'"},
+      {with_lines("  object parameter made hear -> frozen\n"), "3:25", "found 'hear'"},
+      {with_lines("  morphism y = linear(x, W) where not made -> y\n"), "3:44",
+       "'(' and an operand after 'made'"},
       {with_lines("  object parameter made here as -> frozen\n"), "3:33", "the name of what"},
       {with_lines("  morphism y = linear(x, W) where made here -> y\n"), "3:35",
        "found 'made here'"},
@@ -233,6 +241,23 @@ TEST(FunctorText, HowParametersAreTrained) {
   EXPECT_EQ(values, (std::vector<std::string>{"rate pow(0.5, l)", "decay 0", "optimizer how",
                                               "clipped as mine"}));
   EXPECT_EQ(print(rule.choices[1].values[0]), "frozen");
+}
+
+TEST(FunctorText, WhatARuleLeavesAlone) {
+  const auto unless = [](const std::string& line) {
+    return read(with_lines("  object parameter -> " + line + "\n")).objects[0].unless;
+  };
+  EXPECT_TRUE(unless("frozen unless made or trained").made);
+  EXPECT_TRUE(unless("frozen unless made or trained").yields);
+  EXPECT_FALSE(unless("frozen unless made or trained").made_here);
+  EXPECT_TRUE(unless("frozen unless made when k > 1").made);
+  EXPECT_FALSE(unless("frozen unless made when k > 1").yields);
+  EXPECT_TRUE(unless("trained unless frozen").yields);
+  const FunctorText f =
+      read(with_lines("  morphism y = linear(x, W) where parameter(W), not made(W) -> 2*y\n"));
+  EXPECT_EQ(f.morphisms[0].where[1].kind, Clause::Kind::kMade);
+  EXPECT_EQ(f.morphisms[0].where[1].variable, "W");
+  EXPECT_TRUE(f.morphisms[0].where[1].negated);
 }
 
 TEST(FunctorText, ConditionsJoinAndNest) {

@@ -9,6 +9,7 @@
 #include "analysis/roles.h"
 #include "base/error_text.h"
 #include "functors/becomes.h"
+#include "functors/functor_text.h"
 #include "functors/pipeline.h"
 #include "functors/with_rules.h"
 
@@ -92,6 +93,67 @@ TEST(LayerDecay, RatesFallTowardsTheInput) {
   }
   EXPECT_EQ(slow, 9) << "all of block 0";
   EXPECT_TRUE(has(refusal(small_llama(), "layer_decay(0)"), "factor must be more than 0, found 0"));
+}
+
+SourceNames operator+(SourceNames a, const SourceNames& b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+
+// Each of these trains something and nothing else; together they train all of it.
+TEST(Adapters, AStackTrainsAllThatItsFunctorsTrain) {
+  const Scheme model = small_llama();
+  const SourceNames prompt = trained(said(model, "prompt(n=2)")), ia3 = trained(said(model, "ia3")),
+              lora = trained(said(model, "lora(4)")), bitfit = trained(said(model, "bitfit")),
+              dora = trained(said(model, "dora(rank=2)"));
+  EXPECT_EQ(trained(said(model, "lora(4) | prompt(n=2)")), lora + prompt);
+  EXPECT_EQ(trained(said(model, "lora(4) | bitfit")), lora + bitfit);
+  EXPECT_EQ(trained(said(model, "dora(rank=2) | bitfit | prompt(n=2)")), dora + bitfit + prompt);
+  const Scheme both = said(model, "ia3(attention_in) | lora(4, on=feed_forward)");
+  EXPECT_EQ(trained(both), trained(said(model, "ia3(attention_in)")) +
+                               trained(said(model, "lora(4, on=feed_forward)")));
+  EXPECT_EQ(trained(said(model, "ia3(attention_in) | prompt(n=2)")),
+            trained(said(model, "ia3(attention_in)")) + prompt);
+  EXPECT_EQ(ia3.size(), trained(said(model, "ia3 | freeze(all)")).size());
+}
+
+// What is frozen plainly stays so, of the model's own parameters: adapters are not the model's.
+TEST(Adapters, FreezeSpeaksOfTheModel) {
+  const Scheme model = small_gpt2();
+  EXPECT_EQ(trained(said(model, "dora(rank=2) | freeze(attention)")),
+            trained(said(model, "dora(rank=2)")));
+  SourceNames wanted = trained(said(model, "bitfit"));
+  std::erase_if(wanted, [](const std::string& name) { return name.find("norm") == name.npos; });
+  EXPECT_EQ(trained(said(model, "bitfit | freeze([attention, feed_forward])")), wanted);
+}
+
+// The names decide in which order functors are applied, and must decide nothing else.
+TEST(Adapters, InAnyOrder) {
+  const auto texts = [](const std::string& first, const std::string& second) {
+    const std::string adapter = "functor " + first +
+                                ":\n  law approximating\n"
+                                "  object parameter -> frozen unless made or trained\n"
+                                "  morphism y = linear(x, W) where readout\n"
+                                "    gain = param(width(y), init=ones)\n    -> y * gain\n";
+    const std::string norms = "functor " + second +
+                              ":\n  law approximating\n"
+                              "  object parameter of norm -> trained unless frozen\n"
+                              "  object parameter -> frozen unless made or trained\n";
+    Stack stack;
+    for (const std::string& text : {adapter, norms}) {
+      const Functor f = parse_functor(text, "f.functor");
+      stack.functors.push_back({f, Arguments(f.name, f.params, {.kind = Term::Kind::kCall})});
+    }
+    return stack;
+  };
+  Stack forth = texts("a", "b"), back = forth;
+  std::swap(back.functors[0], back.functors[1]);
+  const SourceNames norms = sources_where(small_llama(), [](const Object& o) {
+    return o.role == Role::kParameter && has(o.source.path, "norm");
+  });
+  ASSERT_EQ(norms.size(), 9u);
+  EXPECT_EQ(trained(said_step(small_llama(), forth, {})), norms + SourceNames{"readout.gain"});
+  EXPECT_EQ(trained(said_step(small_llama(), back, {})), norms + SourceNames{"readout.gain"});
 }
 
 // SourceNames of parameters, and what is said of each one's training.

@@ -202,7 +202,7 @@ class FunctorWriter {
     const std::string negated = chance(15) ? "not " : "";
     switch (below(7)) {
       case 6:
-        return negated + "made here" + (chance(50) ? " as beside" : "");
+        return negated + (chance(30) ? "made" : chance(50) ? "made here as beside" : "made here");
       case 0:
         return negated + (chance(60) ? "inside " : "outside ") + one_of(region_words());
       case 1:
@@ -225,7 +225,7 @@ class FunctorWriter {
   std::string object_rule() {
     bool indexed = false;
     std::string text = "  object " + selector(indexed) + " -> " + value();
-    if (chance(10)) text += " unless made here";
+    if (chance(10)) text += chance(50) ? " unless made" : " unless made here";
     if (chance(indexed ? 80 : 30)) {
       text += " when " + condition(indexed || chance(60));
       if (chance(50)) text += ", else " + value();
