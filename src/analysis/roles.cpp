@@ -107,6 +107,15 @@ bool use_matches(Use use, std::string_view word) {
 }
 }  // namespace
 
+// What describe() counts.
+std::vector<std::string> use_words() {
+  return {"linear",       "attention_in", "attention_out", "attention", "router",
+          "feed_forward", "readout",      "norm",          "embedding"};
+}
+
+// Of rows that no attention reads, and of rows whose queries are not all at the beginning.
+constexpr int64_t kUnread = -1, kScattered = -2;
+
 std::string_view name(Use use) { return kUses[static_cast<size_t>(use)]; }
 
 std::vector<std::string> object_words() {
@@ -121,8 +130,9 @@ std::vector<std::string> region_words() {
   return {"block", "chain", "attention", "feed_forward", "norm"};
 }
 std::vector<std::string> morphism_words() {
-  return {"linear",       "attention_in", "attention_out", "attention", "router",
-          "feed_forward", "readout",      "norm",          "embedding"};
+  std::vector<std::string> words = use_words();
+  words.insert(words.end(), {"attention_q", "attention_kv"});
+  return words;
 }
 
 Roles::Roles(const Scheme& scheme)
@@ -140,6 +150,7 @@ Roles::Roles(const Scheme& scheme)
       in_attention_(scheme.objects.size(), false),
       in_feed_forward_(scheme.objects.size(), false),
       attends_(scheme.morphisms.size(), false),
+      queries_(scheme.objects.size(), kUnread),
       state_index_(scheme.objects.size(), -1) {
   std::set<std::string_view> parameters, constants;
   for (const Value in : scheme.inputs) {
@@ -175,6 +186,7 @@ Roles::Roles(const Scheme& scheme)
   }
   find_attentions();
   find_uses();
+  find_queries();
   find_uses_of_objects();
   find_attention_insides();
   find_feed_forward_insides();
@@ -198,6 +210,78 @@ void Roles::find_attentions() {
     const auto found = match(graph, mixing, m);
     if (!found) continue;
     for (const int product : *found) attends_[product] = true;
+    note_queries((*found)[1], m);
+  }
+}
+
+// Of an attention that is written in products: what is mixed are values, and of what scores are
+// made keys are what has the axis that mixing sums over, where what lies between keeps the axes.
+void Roles::note_queries(int scores, int mixing) {
+  const Morphism &first = scheme_.morphisms[scores], &second = scheme_.morphisms[mixing];
+  const IndexMap map = index_map_of(call_of(scheme_, first));
+  const IndexMap mixed = index_map_of(call_of(scheme_, second));
+  const int rank = scheme_[first.outputs[0]].type.rank();
+  int weights = 0;  // which operand of the mixing is made of scores
+  std::vector<bool> of_scores(scheme_.objects.size(), false);
+  of_scores[first.outputs[0]] = true;
+  for (int m = scores + 1; m < mixing; ++m) {
+    const Morphism& between = scheme_.morphisms[m];
+    const auto is_of = [&](Value in) { return of_scores[in]; };
+    if (!std::any_of(between.inputs.begin(), between.inputs.end(), is_of)) continue;
+    for (const Value out : between.outputs) of_scores[out] = true;
+  }
+  if (!of_scores[second.inputs[0]]) weights = 1;
+  int keys = 1;
+  for (int axis = 0; axis < rank && rank == scheme_[second.inputs[weights]].type.rank(); ++axis) {
+    const char summed = mixed.inputs[weights][axis];
+    if (mixed.has(mixed.outputs[0], summed)) continue;
+    keys = map.has(map.inputs[0], map.outputs[0][axis]) ? 0 : 1;
+  }
+  read_by_attention(second.inputs[1 - weights], 0);
+  read_by_attention(first.inputs[keys], 0);
+  const Value queries = first.inputs[1 - keys];
+  read_by_attention(queries, scheme_[queries].type.dim(-1));
+}
+
+void Roles::read_by_attention(Value v, int64_t queries) {
+  queries_[v] = queries_[v] == kUnread || queries_[v] == queries ? queries : kScattered;
+}
+
+// Against the arrows, from attentions to the linear maps that they read. A row that holds queries
+// alone, or none, may be cut and turned on the way; one that holds both is followed through what
+// works on single numbers.
+void Roles::find_queries() {
+  const std::vector<bool> alone = from_parameters_alone(scheme_);
+  const auto is_read = [&](Value v) {
+    return from_data_[v] && is_float(scheme_[v].type.dtype) && scheme_[v].type.rank() > 0;
+  };
+  for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+    const Morphism& m = scheme_.morphisms[i];
+    if (m.phase != Phase::kForward || m.inputs.empty()) continue;
+    const OpDef& def = op_named(m.op);
+    const int64_t width = is_read(m.outputs[0]) ? scheme_[m.outputs[0]].type.dim(-1) : 0;
+    if (def.attends) {
+      const IndexMap map = index_map_of(call_of(scheme_, m));
+      const MergedAxis* row = map.merged_axis(map.inputs[0].back());
+      // Beside each other in one row, queries are as wide as what the attention gives.
+      const bool packed = row && row->segments.size() > 1;
+      read_by_attention(m.inputs[0], packed ? width : scheme_[m.inputs[0]].type.dim(-1));
+      for (size_t k = 1; k < 3 && k < m.inputs.size() && !packed; ++k) {
+        if (is_read(m.inputs[k])) read_by_attention(m.inputs[k], 0);
+      }
+      continue;
+    }
+    const int64_t queries = queries_[m.outputs[0]];
+    const bool by_parameter = def.weight >= 0 && alone[m.inputs[def.weight]];
+    if (attends_[i] || by_parameter || queries == kUnread) continue;
+    for (const Value in : m.inputs) {
+      if (!is_read(in)) continue;
+      const int64_t its_width = scheme_[in].type.dim(-1);
+      const bool same_rows = def.body && its_width == width;
+      read_by_attention(in, queries == 0 || same_rows ? queries
+                            : queries == width        ? its_width
+                                                      : kScattered);
+    }
   }
 }
 
@@ -348,6 +432,11 @@ void Roles::find_feed_forward_insides() {
   }
 }
 
+std::optional<int64_t> Roles::queries_of(int morphism) const {
+  const int64_t queries = queries_[scheme_.morphisms[morphism].outputs[0]];
+  return queries < 0 ? std::nullopt : std::optional(queries);
+}
+
 std::optional<int> Roles::state_index(Value v) const {
   return state_index_[v] < 0 ? std::nullopt : std::optional(state_index_[v]);
 }
@@ -404,6 +493,12 @@ bool Roles::is_inside(Value v, std::string_view word) const {
 }
 
 bool Roles::morphism_is(int m, std::string_view word) const {
+  if (word == "attention_q" || word == "attention_kv") {
+    const Value y = scheme_.morphisms[m].outputs[0];
+    if (uses_[m] != Use::kAttentionIn || queries_[y] == kUnread) return false;
+    const bool none = queries_[y] == 0, all = queries_[y] == scheme_[y].type.dim(-1);
+    return word == "attention_q" ? !none : !all;
+  }
   return scheme_.morphisms[m].phase == Phase::kForward && use_matches(uses_[m], word);
 }
 
@@ -425,7 +520,7 @@ std::string Roles::describe() const {
     for (size_t v = 0; v < scheme_.objects.size(); ++v) n += is(static_cast<Value>(v), word);
     if (n && word != "state") out += ", " + std::to_string(n) + " " + word;
   }
-  for (const std::string& word : morphism_words()) {
+  for (const std::string& word : use_words()) {
     int64_t n = 0;
     for (size_t m = 0; m < uses_.size(); ++m) n += morphism_is(static_cast<int>(m), word);
     if (n) out += ", " + plural(n, "use") + " as " + word;

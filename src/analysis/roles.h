@@ -49,6 +49,10 @@ class Roles {
   // Of a parameter: one per morphism of the forward pass that reads it.
   const std::vector<int>& readers_of(Value parameter) const { return readers_[parameter]; }
   std::optional<int> state_index(Value v) const;  // l of x_l in the chain
+  // Of a map whose result an attention reads: how many numbers at the beginning of a row it reads
+  // as queries, the rest being keys and values. Nothing where queries stand elsewhere in the row,
+  // or where no attention reads it.
+  std::optional<int64_t> queries_of(int morphism) const;
 
   // The vocabulary. Words that are none of it are refused before these are asked.
   bool is(Value v, std::string_view word) const;
@@ -63,6 +67,9 @@ class Roles {
  private:
   void find_attentions();
   void find_uses();
+  void note_queries(int scores, int mixing);
+  void read_by_attention(Value v, int64_t queries);
+  void find_queries();
   void find_uses_of_objects();
   void find_attention_insides();
   void find_feed_forward_insides();
@@ -79,7 +86,8 @@ class Roles {
   std::vector<std::vector<int>> readers_;  // per object, of the forward pass
   std::vector<int> made_by_;
   std::vector<bool> parameter_gradient_, constant_gradient_, in_attention_, in_feed_forward_;
-  std::vector<bool> attends_;  // per morphism: an attention, or one of the products that it is
+  std::vector<bool> attends_;     // per morphism: an attention, or one of the products that it is
+  std::vector<int64_t> queries_;  // per object: numbers at the beginning of a row, or kUnread, ...
   std::vector<int> state_index_;
 };
 

@@ -79,6 +79,7 @@ class MorphismRules : TextRules {
       ++application_.counts[std::string(name(roles.use_of(static_cast<int>(i))))];
       const bool alone = std::equal(before.outputs.begin(), before.outputs.end(), m.outputs.begin(),
                                     m.outputs.begin() + std::min<int64_t>(2, m.outputs.size()));
+      queries_ = roles.queries_of(static_cast<int>(i));
       const std::vector<Value> made = graft(after, m, rule, names, alone);
       for (size_t k = 0; k < made.size(); ++k) renamed[m.outputs[k]] = made[k];
     }
@@ -111,7 +112,23 @@ class MorphismRules : TextRules {
   }
 
   // size(y, 1): the size of an axis of the result or an operand; width(y) is that of the last.
-  Term with_sizes(Term term, const std::map<std::string, int>& ranks) const {
+  // queries(y): how many numbers at the beginning of the result's rows an attention reads as
+  // queries.
+  Term with_sizes(Term term, const MorphismRule& rule,
+                  const std::map<std::string, int>& ranks) const {
+    if (term.kind == Term::Kind::kCall && term.word == "queries") {
+      if (term.args.size() != 1 || term.args[0].word != rule.result || !term.keywords.empty()) {
+        fail_at(text_.file, term.at, "queries wants '", rule.result,
+                "', the result of this rule, found '", print(term), "'");
+      }
+      if (!queries_) {
+        fail_at(text_.file, term.at, "no attention reads the rows of '", rule.result,
+                "' as queries that are followed by keys and values");
+      }
+      return {.kind = Term::Kind::kNumber,
+              .number = static_cast<double>(*queries_),
+              .at = term.at};
+    }
     const bool is_size = term.word == "size" && term.args.size() == 2;
     if (term.kind == Term::Kind::kCall && (is_size || term.word == "width") &&
         term.keywords.empty() && !term.args.empty()) {
@@ -140,8 +157,8 @@ class MorphismRules : TextRules {
               .word = axis_of(variable, static_cast<int>(axis), rank),
               .at = term.at};
     }
-    for (Term& t : term.args) t = with_sizes(std::move(t), ranks);
-    for (auto& [word, t] : term.keywords) t = with_sizes(std::move(t), ranks);
+    for (Term& t : term.args) t = with_sizes(std::move(t), rule, ranks);
+    for (auto& [word, t] : term.keywords) t = with_sizes(std::move(t), rule, ranks);
     return term;
   }
 
@@ -226,10 +243,10 @@ class MorphismRules : TextRules {
       number(param.name, parse_term(param.otherwise, m.op));
     }
     for (Statement statement : rule.statements) {
-      for (Term& value : statement.values) value = with_sizes(std::move(value), ranks);
+      for (Term& value : statement.values) value = with_sizes(std::move(value), rule, ranks);
       box.body.push_back(std::move(statement));
     }
-    box.body.push_back({{"result"}, {with_sizes(rule.replacement, ranks)}, rule.at});
+    box.body.push_back({{"result"}, {with_sizes(rule.replacement, rule, ranks)}, rule.at});
     document.boxes.push_back(std::move(box));
     return elaborate(document, text_.file, {}, {{rule.result, use}});
   }
@@ -328,6 +345,7 @@ class MorphismRules : TextRules {
   }
 
   std::set<std::string> rewritten_;  // by source: a use is rewritten once
+  std::optional<int64_t> queries_;   // of the use that is being rewritten
 };
 
 }  // namespace

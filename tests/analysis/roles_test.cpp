@@ -314,6 +314,21 @@ TEST(Roles, OpsFixTheTypeOfLogSums) {
             (std::vector<bool>{false, false, false, true, false, true, true, true}));
 }
 
+// By the path of the map, where it is known.
+using Queries = std::map<std::string, int64_t>;
+Queries queries_by_map(const Scheme& scheme) {
+  const Roles roles(scheme);
+  Queries found;
+  for (size_t m = 0; m < scheme.morphisms.size(); ++m) {
+    const int i = static_cast<int>(m);
+    const auto queries = roles.queries_of(i);
+    if (queries && roles.use_of(i) == Use::kAttentionIn) {
+      found[scheme.morphisms[m].source.path] = *queries;
+    }
+  }
+  return found;
+}
+
 // Attention and linear attention that are written in smaller ops have the same roles around them.
 TEST(Roles, AttentionIsFoundByItsStructure) {
   const auto words = [](const Scheme& scheme) {
@@ -332,6 +347,9 @@ TEST(Roles, AttentionIsFoundByItsStructure) {
     const Scheme written = expand_meanings(model, attends);
     ASSERT_GT(written.morphisms.size(), model.morphisms.size());
     EXPECT_EQ(words(written), words(model)) << preset;
+    // Of a packed row that is cut by hand nothing is known.
+    const bool packed = preset == std::string("gpt2");
+    EXPECT_EQ(queries_by_map(written), packed ? Queries{} : queries_by_map(model)) << preset;
     const Roles roles(written);
     const auto is_inside = [&](const Morphism& m) {
       return roles.is_inside(m.outputs[0], "attention");
@@ -360,6 +378,32 @@ TEST(Roles, AttentionIsFoundByItsStructure) {
   for (const char* in : {"wq", "wk", "wv"}) EXPECT_TRUE(found[in].count("attention_in")) << in;
   EXPECT_TRUE(found["wo"].count("attention_out"));
   EXPECT_FALSE(found["gate"].count("attention"));
+}
+
+// What an attention reads of a row as queries, through norms and rotations and in packed rows.
+TEST(Roles, QueriesStandAtTheBeginningOfARow) {
+  const Scheme packed = elaborate_preset("char", {{"layers", 1}, {"hidden", 16}, {"heads", 2}});
+  EXPECT_EQ(queries_by_map(packed), (Queries{{"block[0].qkv", 16}}));
+  const Scheme grouped = elaborate_preset("qwen3-tiny", {{"layers", 1}});
+  const int64_t width = grouped[*grouped.find({"block[0].q"})].type.dim(-1);
+  EXPECT_EQ(queries_by_map(grouped),
+            (Queries{{"block[0].q", width}, {"block[0].k", 0}, {"block[0].v", 0}}));
+  const Roles roles(grouped);
+  for (size_t m = 0; m < grouped.morphisms.size(); ++m) {
+    const std::string& path = grouped.morphisms[m].source.path;
+    const int i = static_cast<int>(m);
+    EXPECT_EQ(roles.morphism_is(i, "attention_q"), path == "block[0].q") << path;
+    EXPECT_EQ(roles.morphism_is(i, "attention_kv"), path == "block[0].k" || path == "block[0].v")
+        << path;
+  }
+  // Queries last: nothing can be said of the beginning.
+  const Scheme turned = elaborate_text(R"(axes h=8 heads=2 context=4
+model x f32[batch, seq, h]:
+  all = linear(x, 3*h, name=all)
+  y = attention(slice(all, 2*h, h), heads, causal, k=slice(all, 0, h), v=slice(all, h, h))
+  y = linear(y, h)
+)");
+  EXPECT_EQ(queries_by_map(turned), Queries{});
 }
 
 }  // namespace

@@ -156,7 +156,27 @@ TEST(Adapters, InAnyOrder) {
   EXPECT_EQ(trained(said_step(small_llama(), back, {})), norms + SourceNames{"readout.gain"});
 }
 
-// SourceNames of parameters, and what is said of each one's training.
+// What quantizes, prunes or adapts matrices does so to the model's, not to those of adapters.
+TEST(Adapters, AreNotRewrittenByOthers) {
+  const Scheme model = small_llama();
+  const auto uses = [&](const std::string& stack, const std::string& name) {
+    for (const Applied& applied : build_step(model, parse_stack(stack), {}).applied) {
+      if (applied.name.starts_with(name)) return applied.matches;
+    }
+    return int64_t{-1};
+  };
+  EXPECT_EQ(uses("qat(bits=8)", "qat"), 4 * 7);
+  EXPECT_EQ(uses("sparse24", "sparse24"), 4 * 7);
+  for (const char* adapters : {"lora(4)", "lora_plus(4)", "ia3"}) {
+    EXPECT_EQ(uses(std::string(adapters) + " | qat(bits=8)", "qat"), 4 * 7) << adapters;
+  }
+  for (const char* adapters : {"lora(4)", "rslora(4)", "ia3"}) {
+    EXPECT_EQ(uses(std::string(adapters) + " | sparse24", "sparse24"), 4 * 7) << adapters;
+  }
+  EXPECT_EQ(uses("lora(4) | rslora(4)", "rslora"), 4 * 7) << "no adapters of adapters";
+}
+
+// Names of parameters, and what is said of each one's training.
 std::map<std::string, Training> trained_how(const Scheme& s) {
   std::map<std::string, Training> all;
   for (const Value in : s.inputs) {
@@ -239,7 +259,8 @@ TEST(Recompute, WhatItNamesInEverySoManyBlocks) {
 
 TEST(Ia3, ScalesWhatAttentionsAndFeedForwardsAreGiven) {
   const Scheme two = small_llama(), one = small_gpt2();
-  EXPECT_EQ(trained(said(two, "ia3")).size(), 4 * 4u) << "queries, keys, values, and down";
+  EXPECT_EQ(trained(said(two, "ia3")).size(), 4 * 3u) << "keys, values, and down";
+  for (const std::string& name : trained(said(two, "ia3"))) EXPECT_FALSE(has(name, ".q.")) << name;
   EXPECT_EQ(trained(said(one, "ia3(feed_forward)")),
             (SourceNames{"block[0].down.gain", "block[1].down.gain", "block[2].down.gain",
                          "block[3].down.gain"}));
@@ -247,12 +268,30 @@ TEST(Ia3, ScalesWhatAttentionsAndFeedForwardsAreGiven) {
             (SourceNames{"block[0].qkv.gain", "block[1].qkv.gain", "block[2].qkv.gain",
                          "block[3].qkv.gain"}));
   const Scheme step = said(one, "ia3");
-  EXPECT_EQ(object_at(step, "block[0].qkv.gain").type.num_elements(), 3 * 8);
+  EXPECT_EQ(object_at(step, "block[0].qkv.gain").type.num_elements(), 2 * 8) << "no queries";
   EXPECT_EQ(object_at(step, "block[0].down.gain").type.num_elements(), 4 * 8);
   EXPECT_EQ(object_at(step, "block[0].down.gain").init->kind, Init::Kind::kOnes);
   const Morphism down = call_at(step, "block[1].down.linear#1");
   EXPECT_EQ(to_string(step[down.inputs[0]].source), "block[1].down.mul#1");
   EXPECT_EQ(to_string(step[down.inputs[2]].source), "block[1].down.bias");
+}
+
+// Where one map gives queries, keys and values, gains are those of its last rows.
+TEST(Ia3, LeavesQueriesOfAPackedMap) {
+  const Scheme before = small_gpt2(), after = apply_functor("ia3(attention_in)", before);
+  std::vector<Numbers> x = numbers_for(before), scaled = x;
+  for (size_t k = 0; k < before.inputs.size(); ++k) {
+    const std::string& path = before[before.inputs[k]].source.path;
+    if (!has(path, ".qkv.")) continue;
+    const size_t queries = scaled[k].size() / 3;  // of 24 rows, or of 24 numbers
+    for (size_t i = queries; i < scaled[k].size(); ++i) scaled[k][i] *= 2;
+  }
+  ASSERT_EQ(after.inputs.size(), before.inputs.size() + 4);
+  for (int block = 0; block < 4; ++block) x.emplace_back(2 * 8, 2.0);
+  const double plain = run_scheme(before, numbers_for(before), false)[0][0];
+  const double wanted = run_scheme(before, scaled, false)[0][0];
+  EXPECT_NEAR(run_scheme(after, x, false)[0][0], wanted, 1e-4 * wanted);
+  EXPECT_GT(std::abs(plain - wanted), 1e-2 * wanted);
 }
 
 // A map of its own matrix, to whose rows lengths were given: with lengths of one, and nothing added
