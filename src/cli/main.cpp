@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
       "Exit codes: 0 done, 1 the input is wrong, 2 usage, 3 the machine failed, 130 interrupted.");
   Action action;
   for (const AddCommand add :
-       {add_train, add_generate, add_merge, add_quantize, add_plan, add_profile, add_bench,
-        add_verify, add_show, add_ops, add_functors, add_help}) {
+       {add_train, add_generate, add_eval, add_merge, add_quantize, add_plan, add_profile,
+        add_bench, add_verify, add_show, add_ops, add_functors, add_help}) {
     add(app, action);
   }
   try {
@@ -44,7 +44,8 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? kDone : kUsage;
   }
   // Commands that run steps; others end too soon for another start to be worth it.
-  for (const char* command : {"train", "generate", "quantize", "profile", "bench", "verify"}) {
+  for (const char* command :
+       {"train", "generate", "eval", "quantize", "profile", "bench", "verify"}) {
     if (app.got_subcommand(command)) restart_with_short_waits(argv);
   }
   try {

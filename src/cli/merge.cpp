@@ -14,12 +14,12 @@ namespace adjoint {
 namespace {
 
 struct MergeFlags {
-  std::string run, out;
+  std::string run, out, weights;
   bool json = false;
 };
 
 int run(const MergeFlags& flags) {
-  const MergeResult result = merge_run(flags.run, flags.out);
+  const MergeResult result = merge_run(flags.run, flags.out, flags.weights);
   if (flags.json) {
     const nlohmann::json out = {
         {"step", result.step}, {"merged", result.merged}, {"out", flags.out}};
@@ -32,8 +32,10 @@ int run(const MergeFlags& flags) {
     total += count;
     parts.push_back(use + " " + std::to_string(count));
   }
-  std::cout << fmt::format("merged {} linear maps ({}) of step {} into {}\n", total,
-                           join(parts, ", "), result.step, flags.out);
+  const std::string by_use = parts.empty() ? "" : " (" + join(parts, ", ") + ")";
+  const std::string weights = flags.weights.empty() ? "" : " with " + flags.weights;
+  std::cout << fmt::format("merged {} linear maps{} of step {}{} into {}\n", total, by_use,
+                           result.step, weights, flags.out);
   return kDone;
 }
 
@@ -45,6 +47,8 @@ void add_merge(CLI::App& app, Action& action) {
   auto flags = std::make_shared<MergeFlags>();
   command->add_option("--run", flags->run, "the --out folder of a training run")->required();
   command->add_option("--out", flags->out, "the folder of the plain model")->required();
+  command->add_option("--weights", flags->weights,
+                      "a state that follows parameters, in their place: ema.average");
   command->add_flag("--json", flags->json, "as JSON");
   command->footer(
       "Example:\n"

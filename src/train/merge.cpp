@@ -287,7 +287,8 @@ class Merger {
 };
 
 void write_folder(const SavePaths& from, const SavePaths& to, const Scheme& plain,
-                  const Parameters& parameters, int64_t step, const std::string& model) {
+                  const Parameters& parameters, int64_t step, const std::string& model,
+                  const std::string& weights) {
   std::vector<std::vector<float>> rounded;
   std::vector<SafetensorView> views;
   for (const Value in : plain.inputs) {
@@ -301,13 +302,14 @@ void write_folder(const SavePaths& from, const SavePaths& to, const Scheme& plai
                      .size = plain[in].type.bytes()});
     for (const Axis& axis : plain[in].type.axes) views.back().shape.push_back(axis.size);
   }
-  write_derived_run(from, to, "", "merged", nlohmann::json::object(),
-                    [&] { save_model(to, views, step, model); });
+  nlohmann::json about = nlohmann::json::object();
+  if (!weights.empty()) about["weights"] = weights;
+  write_derived_run(from, to, "", "merged", about, [&] { save_model(to, views, step, model); });
 }
 
 }  // namespace
 
-MergeResult merge_run(const fs::path& run, const fs::path& out) {
+MergeResult merge_run(const fs::path& run, const fs::path& out, const std::string& weights) {
   const SavePaths from(run), to(out);
   check_is_run(from);
   check_unheld(to);
@@ -323,16 +325,17 @@ MergeResult merge_run(const fs::path& run, const fs::path& out) {
   const Scheme plain = without_randomness(forward);
   const Scheme after = evaluation_scheme(forward, rewriting_part(stack), config.step);
   const std::vector<Rewritten> rewritten = find_rewritten(plain, after);
-  if (rewritten.empty()) {
+  if (rewritten.empty() && weights.empty()) {
     fail(run.string(), ": there is nothing to merge: ",
          config.step.stack.empty() ? "this run has no stack"
                                    : "its stack '" + print(stack) + "' rewrites no linear map");
   }
   const std::string print = fingerprint(plain);
-  const SavedModel saved(from);
+  SavedModel saved(from);
   const Scheme evaluation = evaluation_scheme(forward, stack, config.step);
   saved.check_fits(evaluation);
   saved.check_model(print);
+  if (!weights.empty()) saved.take_weights(evaluation, weights);
   Parameters parameters = saved_values(saved, evaluation);
   Merger merger(plain, after, parameters);
   MergeResult result{.step = saved.step(), .merged = {}};
@@ -342,7 +345,7 @@ MergeResult merge_run(const fs::path& run, const fs::path& out) {
     ++result.merged[std::string(name(roles.use_of(r.plain)))];
   }
   merger.check_complete();
-  write_folder(from, to, plain, parameters, saved.step(), print);
+  write_folder(from, to, plain, parameters, saved.step(), print, weights);
   return result;
 }
 

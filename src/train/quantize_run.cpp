@@ -132,13 +132,7 @@ struct Parts {
 };
 
 Parts parts_of(const fs::path& data, const Tokenizer& tokenizer, double val_fraction) {
-  const std::string text = load_text(data);
-  std::vector<int32_t> tokens;
-  try {
-    tokens = tokenizer.encode(text);
-  } catch (const Error& e) {
-    fail(data.string(), ": ", e.what());
-  }
+  const std::vector<int32_t> tokens = tokens_of(data, tokenizer);
   const auto middle =
       tokens.begin() + tokens_to_train_on(static_cast<int64_t>(tokens.size()), val_fraction);
   return {{tokens.begin(), middle}, {middle, tokens.end()}};

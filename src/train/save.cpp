@@ -295,7 +295,7 @@ void save_parameters(const SavePaths& paths, const Run& run, int64_t step,
 }
 
 SavedModel::SavedModel(const SavePaths& paths)
-    : path_(paths.model()), save_(open_save(paths, /*with_optimizer=*/false)) {}
+    : paths_(paths), save_(open_save(paths, /*with_optimizer=*/false)) {}
 
 SavedModel::~SavedModel() = default;
 
@@ -308,15 +308,16 @@ void check_parameters(const SafetensorsFile& file, const fs::path& path, const S
 }  // namespace
 
 void SavedModel::check_fits(const Scheme& scheme) const {
-  check_parameters(*save_.model, path_, scheme);
+  check_parameters(*save_.model, paths_.model(), scheme);
 }
 
 void SavedModel::check_model(const std::string& model) const {
-  adjoint::check_model(*save_.model, path_, model);
+  adjoint::check_model(*save_.model, paths_.model(), model);
 }
 
 std::vector<float> SavedModel::floats(const std::string& name) const {
-  const SafetensorView* view = save_.model->find(name);
+  const auto other = instead_.find(name);
+  const SafetensorView* view = other != instead_.end() ? other->second : save_.model->find(name);
   CHECK(view && float_named(view->dtype), "asked for after check_fits: " + name);
   std::vector<float> numbers(view->size.count / size_of(*float_named(view->dtype)).count);
   for_floats(*view, [&](int64_t first, std::span<const float> piece) {
@@ -360,6 +361,12 @@ std::map<std::string, const SafetensorView*> following(const OpenSave& save, con
   return found;
 }
 }  // namespace
+
+void SavedModel::take_weights(const Scheme& scheme, const std::string& state) {
+  followed_ = open_save(paths_, /*with_optimizer=*/true);
+  followed_.step = save_.step;  // a run may have saved again meanwhile
+  instead_ = following(followed_, paths_, scheme, state);
+}
 
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
                    const std::string& model_print, const std::string& weights) {

@@ -4,6 +4,7 @@
 // f16 (safetensors' BF16 and F16). It is converted to the type of the run that reads it: widening
 // is exact, and narrowing happens only where that run's stack asks for it.
 #pragma once
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -53,11 +54,15 @@ class SavedModel {
   void check_fits(const Scheme& scheme) const;
   // Refuses it unless it is of the model that `model` identifies (see fingerprint).
   void check_model(const std::string& model) const;
+  // From now on parameters that have this state, `ema.average`, are what it says.
+  void take_weights(const Scheme& scheme, const std::string& state);
   std::vector<float> floats(const std::string& name) const;  // widened to float32
 
  private:
-  std::filesystem::path path_;
+  SavePaths paths_;
   OpenSave save_;
+  OpenSave followed_ = {};                                // with the optimizer's state
+  std::map<std::string, const SafetensorView*> instead_;  // by the name of a parameter
 };
 
 // The parameters alone, without an optimizer's state: model.safetensors.

@@ -42,8 +42,8 @@ class Cli : public testing::Test {
 
 TEST_F(Cli, HelpAndUsage) {
   for (const char* command :
-       {"", "train", "generate", "merge", "quantize", "plan", "profile", "bench", "bench ops",
-        "bench step", "bench sweep", "verify", "show", "ops", "functors"}) {
+       {"", "train", "generate", "eval", "merge", "quantize", "plan", "profile", "bench",
+        "bench ops", "bench step", "bench sweep", "verify", "show", "ops", "functors"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;

@@ -7,7 +7,10 @@
 
 #include "data/safetensors.h"
 #include "device/parallel.h"
+#include "train/evaluate.h"
 #include "train/generate.h"
+#include "train/merge.h"
+#include "train/save.h"
 #include "train/train_folder.h"
 
 namespace adjoint {
@@ -96,6 +99,48 @@ TEST_F(Averages, AreWeightsThatTextIsMadeWith) {
                   ": no parameter has a state 'ema.avrage' (there are adamw.m, adamw.v, "
                   "ema.average); did you mean 'ema.average'?");
   }
+}
+
+TEST_F(Averages, AreWeightsThatAreEvaluated) {
+  const auto loss = [&](const std::string& run, const std::string& weights) {
+    return evaluate_run(out(run), {.weights = weights}, {.threads = num_threads()}).loss;
+  };
+  const json whole = {{"lr", 0.02}, {"eval_batches", 0}};
+  json flags = options("ema", whole);
+  flags["stack"] = "ema(decay=0.99)";
+  const auto trained = train(flags).val_loss;
+  EXPECT_EQ(loss("ema", ""), trained);
+  EXPECT_GT(std::abs(loss("ema", "ema.average") - loss("ema", "")), 1e-4);
+  EXPECT_GT(std::abs(evaluate_run(out("ema"), {.data = data()}, {.threads = num_threads()}).loss -
+                     loss("ema", "")),
+            1e-6)
+      << "all of the text, and not its last part";
+  EXPECT_THROW(loss("ema", "ema.avrage"), Error);
+  EXPECT_THROW(loss("none", ""), Error);
+}
+
+// The plain model of averages is what the run is with them.
+TEST_F(Averages, AreWeightsThatAreMerged) {
+  train(options("base"));
+  train(tuned("lora", "lora(rank=2) | ema(decay=0.5)"));
+  train(options("plain", {{"stack", "ema(decay=0.5)"}, {"lr", 0.02}}));
+  const auto loss = [&](const std::string& run, const std::string& weights) {
+    return evaluate_run(out(run), {.weights = weights}, {.threads = num_threads()}).loss;
+  };
+  for (const std::string run : {"lora", "plain"}) {
+    const MergeResult merged = merge_run(out(run), out(run + "_merged"), "ema.average");
+    EXPECT_EQ(merged.merged.empty(), run == "plain");
+    const double average = loss(run, "ema.average");
+    EXPECT_NEAR(loss(run + "_merged", ""), average, 1e-5) << run;
+    EXPECT_GT(std::abs(loss(run, "") - average), 1e-4) << run;
+    EXPECT_EQ(read_json(out(run + "_merged") / "run.json")["merged"]["weights"], "ema.average");
+  }
+  const Tensors averages = tensors("plain", "optimizer");
+  for (const auto& [name, numbers] : tensors("plain_merged", "model")) {
+    EXPECT_EQ(averages.at(name + ":ema.average"), numbers) << name;
+  }
+  EXPECT_THROW(merge_run(out("plain"), out("not"), "ema.avrage"), Error);
+  EXPECT_THROW(merge_run(out("plain"), out("not")), Error) << "nothing to merge";
 }
 
 }  // namespace
