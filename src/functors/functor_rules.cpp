@@ -208,6 +208,8 @@ void FunctorParser::state_rule(Position at) {
   names.push_back(rule.name);
   if (!in_.accept_word("of")) in_.fail_wanted("'of' and which parameters it follows");
   selector("which parameters it follows", rule.selector);
+  if (in_.accept("=")) rule.begins.push_back(number_term());
+  if (in_.accept_word("every")) rule.every.push_back(number_term());
   rule.value = right_side(rule.statements, names);
   rule.by_block = end_rule();
   result_.states.push_back(std::move(rule));
@@ -284,7 +286,11 @@ void FunctorParser::note_blocks(const Term& term, const std::vector<std::string>
 
 // What objects a rule finds: clauses, with or without commas, up to the arrow or the line's end.
 void FunctorParser::selector(std::string_view what, std::vector<Clause>& clauses) {
-  while (clauses.empty() || !(in_.looking_at("->") || in_.at_line_end())) {
+  const auto at_its_end = [&] {
+    return in_.looking_at("->") || in_.at_line_end() || in_.looking_at("=") ||
+           in_.looking_at("every ");
+  };
+  while (clauses.empty() || !at_its_end()) {
     if (!clauses.empty()) in_.accept(",");
     clauses.push_back(clause(what));
     check_clause(clauses.back(), object_words(), "what an object is");

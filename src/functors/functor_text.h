@@ -78,10 +78,13 @@ struct MorphismRule {
   Position at = {};
 };
 
-// state average of trained -> d*average + (1 - d)*parameter: carried from step to step.
+// state average of trained -> d*average + (1 - d)*parameter: carried from step to step. A rule that
+// rewrites uses may read one as `mask(W)`: state mask of parameter = 1 every 10 -> ...
 struct StateRule {
   std::string name;
   std::vector<Clause> selector = {};
+  std::vector<Term> begins = {};  // = 1; none: zeros
+  std::vector<Term> every = {};   // every 10; none: after each step
   bool by_block = false;
   std::vector<Statement> statements = {};
   Term value = {};

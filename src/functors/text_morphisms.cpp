@@ -106,60 +106,70 @@ class MorphismRules : TextRules {
     });
   }
 
-  // What the axis of a variable is called while its rule is elaborated.
-  static std::string axis_of(const std::string& variable, int axis, int rank) {
-    return variable + (axis + 1 == rank ? "_width" : "_" + std::to_string(axis));
+  // A state of an operand that a rule reads, mask(W), and what it is called in the elaborated
+  // piece: a name that nobody can write.
+  struct Held {
+    std::string variable;
+    Value state;
+  };
+
+  const StateRule* state_called(const Term& term) const {
+    if (term.kind != Term::Kind::kCall) return nullptr;
+    const auto found = std::find_if(text_.states.begin(), text_.states.end(),
+                                    [&](const StateRule& rule) { return rule.name == term.word; });
+    return found == text_.states.end() ? nullptr : &*found;
   }
 
-  // size(y, 1): the size of an axis of the result or an operand; width(y) is that of the last.
-  // queries(y): how many numbers at the beginning of the result's rows an attention reads as
-  // queries.
-  Term with_sizes(Term term, const MorphismRule& rule,
-                  const std::map<std::string, int>& ranks) const {
-    if (term.kind == Term::Kind::kCall && term.word == "queries") {
-      if (term.args.size() != 1 || term.args[0].word != rule.result || !term.keywords.empty()) {
-        fail_at(text_.file, term.at, "queries wants '", rule.result,
-                "', the result of this rule, found '", print(term), "'");
-      }
-      if (!queries_) {
-        fail_at(text_.file, term.at, "no attention reads the rows of '", rule.result,
-                "' as queries that are followed by keys and values");
-      }
-      return {.kind = Term::Kind::kNumber,
-              .number = static_cast<double>(*queries_),
-              .at = term.at};
+  Term with_states(Term term) const {
+    if (state_called(term)) {
+      return {
+          .kind = Term::Kind::kName, .word = term.word + "." + term.args[0].word, .at = term.at};
     }
-    const bool is_size = term.word == "size" && term.args.size() == 2;
-    if (term.kind == Term::Kind::kCall && (is_size || term.word == "width") &&
-        term.keywords.empty() && !term.args.empty()) {
-      const std::string& variable = term.args[0].word;
-      const auto found = ranks.find(variable);
-      if (found == ranks.end() || (!is_size && term.args.size() > 1)) {
-        fail_at(text_.file, term.at, term.word,
-                " wants the result or an operand of this rule, found '", print(term.args[0]), "'");
-      }
-      const int rank = found->second;
-      double axis = rank - 1;
-      if (is_size) {
-        const Term& said = term.args[1];
-        const bool behind = said.kind == Term::Kind::kNegate;
-        const Term& literal = behind ? said.args[0] : said;
-        axis = behind ? rank - literal.number : literal.number;
-        if (literal.kind != Term::Kind::kNumber || axis != std::floor(axis)) axis = -1;
-      }
-      if (axis < 0 || axis >= rank) {
-        fail_at(text_.file, is_size ? term.args[1].at : term.at, "'", variable, "' has ", rank,
-                " axes: wanted the number of one, ",
-                rank ? join_parts("from ", -rank, " to ", rank - 1, ", ") : "", "found ",
-                print(term));
-      }
-      return {.kind = Term::Kind::kName,
-              .word = axis_of(variable, static_cast<int>(axis), rank),
-              .at = term.at};
-    }
-    for (Term& t : term.args) t = with_sizes(std::move(t), rule, ranks);
-    for (auto& [word, t] : term.keywords) t = with_sizes(std::move(t), rule, ranks);
+    for (Term& t : term.args) t = with_states(std::move(t));
+    for (auto& [word, t] : term.keywords) t = with_states(std::move(t));
     return term;
+  }
+
+  // Makes the states that a term reads, where another use has not. What the forward pass reads is a
+  // frozen parameter: it is saved with the model, and whoever evaluates, samples or merges has it.
+  void find_held(Scheme& into, const Morphism& m, const MorphismRule& rule, const Names& names,
+                 const Term& term, std::vector<Held>& held) const {
+    for (const Term& t : term.args) find_held(into, m, rule, names, t, held);
+    for (const auto& [word, t] : term.keywords) find_held(into, m, rule, names, t, held);
+    const StateRule* const state = state_called(term);
+    if (!state) return;
+    const auto operand =
+        term.args.empty()
+            ? rule.operands.end()
+            : std::find(rule.operands.begin(), rule.operands.end(),
+                        term.args[0].kind == Term::Kind::kName ? term.args[0].word : std::string());
+    if (operand == rule.operands.end() || term.args.size() > 1 || !term.keywords.empty()) {
+      fail_at(text_.file, term.at, "the state '", state->name,
+              "' is one of a parameter: wanted an operand of this rule, found '", print(term), "'");
+    }
+    const Value parameter = m.inputs[operand - rule.operands.begin()];
+    const Object of = into[parameter];
+    if (of.role != Role::kParameter || !of.source.facet.empty()) {
+      fail_at(text_.file, term.at, "the state '", state->name, "' follows parameters, and '",
+              to_string(of.source), "' is ", of.role == Role::kParameter ? "held" : "computed",
+              "; say where parameter(", *operand, ")");
+    }
+    const std::string variable = term.word + "." + *operand;
+    const auto has_name = [&](const Held& h) { return h.variable == variable; };
+    if (std::any_of(held.begin(), held.end(), has_name)) return;
+    const Source source = source_of_state(of.source.path, *state);
+    if (const auto there = into.find(source)) return held.push_back({variable, *there});
+    Object object{.type = of.type, .source = source, .role = Role::kParameter, .frozen = true};
+    object.init = beginning_of(*state, names);
+    // Nobody else says how it is held or that it is trained: its rule says what becomes of it.
+    object.attributes.precision = name(of.type.dtype);
+    const auto say = [&](const std::string& attribute, const std::string& value) {
+      application_.said->emplace(std::pair{to_string(source), attribute},
+                                 Application::Saying{value, application_.functor});
+    };
+    say("frozen", "frozen");
+    say("precision", object.attributes.precision);
+    held.push_back({variable, into.add_input(std::move(object))});
   }
 
   // Whether a piece that stands for a loss counts the targets that the loss did.
@@ -176,10 +186,10 @@ class MorphismRules : TextRules {
 
   // The rule's right side as a scheme of its own whose inputs are the rule's variables.
   Scheme fragment(const Scheme& scheme, const Morphism& m, const MorphismRule& rule,
-                  const Names& names, Labels& labels) const {
+                  const Names& names, const std::vector<Held>& held, Labels& labels) const {
     Document document;
     Box box{.name = "model", .at = rule.at};
-    std::map<std::string, int> ranks;
+    Sizes sizes{.ranks = {}, .result = rule.result, .queries = queries_};
     const auto bind = [&](const std::string& variable, Value v) {
       const Type& type = scheme[v].type;
       Formal formal{.name = variable, .dtype = type.dtype, .at = rule.at};
@@ -191,7 +201,7 @@ class MorphismRules : TextRules {
         formal.axes.push_back({.kind = Term::Kind::kName, .word = axis, .at = rule.at});
       }
       box.formals.push_back(std::move(formal));
-      ranks[variable] = type.rank();
+      sizes.ranks[variable] = type.rank();
     };
     KnownUse use{.op = m.op, .attrs = m.attrs, .named = rule.operands.size()};
     for (size_t k = 0; k < m.inputs.size(); ++k) {
@@ -223,6 +233,7 @@ class MorphismRules : TextRules {
       const Term again{.kind = Term::Kind::kCall, .word = rule.result, .at = rule.at};
       box.body.push_back({{rule.result}, {again}, rule.at});
     }
+    for (const Held& h : held) bind(h.variable, h.state);
     document.numbers = numbers_of(names, rule.at);
     const auto number = [&](std::string_view name, Term value) {
       const auto has_name = [&](const Setting& setting) { return setting.name == name; };
@@ -243,10 +254,10 @@ class MorphismRules : TextRules {
       number(param.name, parse_term(param.otherwise, m.op));
     }
     for (Statement statement : rule.statements) {
-      for (Term& value : statement.values) value = with_sizes(std::move(value), rule, ranks);
+      for (Term& value : statement.values) value = with_states(with_sizes(std::move(value), sizes));
       box.body.push_back(std::move(statement));
     }
-    box.body.push_back({{"result"}, {with_sizes(rule.replacement, rule, ranks)}, rule.at});
+    box.body.push_back({{"result"}, {with_states(with_sizes(rule.replacement, sizes))}, rule.at});
     document.boxes.push_back(std::move(box));
     return elaborate(document, text_.file, {}, {{rule.result, use}});
   }
@@ -279,13 +290,19 @@ class MorphismRules : TextRules {
   std::vector<Value> graft(Scheme& into, const Morphism& m, const MorphismRule& rule,
                            const Names& names, bool alone) {
     Labels labels;
-    Scheme piece = fragment(into, m, rule, names, labels);
+    std::vector<Held> held;
+    for (const Statement& statement : rule.statements) {
+      for (const Term& value : statement.values) find_held(into, m, rule, names, value, held);
+    }
+    find_held(into, m, rule, names, rule.replacement, held);
+    Scheme piece = fragment(into, m, rule, names, held, labels);
     std::vector<Value> known(piece.objects.size(), -1);
     size_t next = 0;
     for (const Value in : m.inputs) {
       if (into[in].role != Role::kControl) known[piece.inputs[next++]] = in;
     }
-    if (!is_loss_term(m)) known[piece.inputs[next]] = m.outputs[0];
+    if (!is_loss_term(m)) known[piece.inputs[next++]] = m.outputs[0];
+    for (const Held& h : held) known[piece.inputs[next++]] = h.state;
     if (is_loss_term(m)) check_loss(piece, known, labels, m, rule, alone);
     const std::string prefix = prefix_for(into, m, piece, known);
     const Attributes attributes = into[m.outputs[0]].attributes;

@@ -1,6 +1,10 @@
 #include "functors/text_rules.h"
 
+#include <cmath>
 #include <memory>
+
+#include "base/text.h"
+#include "models/settings.h"
 
 namespace adjoint {
 
@@ -21,6 +25,72 @@ std::vector<Setting> TextRules::numbers_of(const Names& names, Position at) cons
     all.push_back({p.name, {.number = names.number(application_.args.term(p.name))}, at});
   }
   return all;
+}
+
+bool TextRules::is_read(const StateRule& state) const {
+  for (const MorphismRule& rule : text_.morphisms) {
+    if (calls(rule.replacement, state.name)) return true;
+    for (const Statement& statement : rule.statements) {
+      for (const Term& value : statement.values) {
+        if (calls(value, state.name)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+Term TextRules::with_sizes(Term term, const Sizes& sizes) const {
+  if (term.kind == Term::Kind::kCall && term.word == "queries") {
+    if (term.args.size() != 1 || term.args[0].word != sizes.result || !term.keywords.empty()) {
+      fail_at(text_.file, term.at, "queries wants '", sizes.result,
+              "', the result of this rule, found '", print(term), "'");
+    }
+    if (!sizes.queries) {
+      fail_at(text_.file, term.at, "no attention reads the rows of '", sizes.result,
+              "' as queries that are followed by keys and values");
+    }
+    return {
+        .kind = Term::Kind::kNumber, .number = static_cast<double>(*sizes.queries), .at = term.at};
+  }
+  const bool is_size = term.word == "size" && term.args.size() == 2;
+  if (term.kind == Term::Kind::kCall && (is_size || term.word == "width") &&
+      term.keywords.empty() && !term.args.empty()) {
+    const std::string& variable = term.args[0].word;
+    const auto found = sizes.ranks.find(variable);
+    if (found == sizes.ranks.end() || (!is_size && term.args.size() > 1)) {
+      fail_at(text_.file, term.at, term.word, " wants ", sizes.what, ", found '",
+              print(term.args[0]), "'");
+    }
+    const int rank = found->second;
+    double axis = rank - 1;
+    if (is_size) {
+      const Term& said = term.args[1];
+      const bool behind = said.kind == Term::Kind::kNegate;
+      const Term& literal = behind ? said.args[0] : said;
+      axis = behind ? rank - literal.number : literal.number;
+      if (literal.kind != Term::Kind::kNumber || axis != std::floor(axis)) axis = -1;
+    }
+    if (axis < 0 || axis >= rank) {
+      fail_at(text_.file, is_size ? term.args[1].at : term.at, "'", variable, "' has ", rank,
+              " axes: wanted the number of one, ",
+              rank ? join_parts("from ", -rank, " to ", rank - 1, ", ") : "", "found ",
+              print(term));
+    }
+    return {.kind = Term::Kind::kName,
+            .word = axis_of(variable, static_cast<int>(axis), rank),
+            .at = term.at};
+  }
+  for (Term& t : term.args) t = with_sizes(std::move(t), sizes);
+  for (auto& [word, t] : term.keywords) t = with_sizes(std::move(t), sizes);
+  return term;
+}
+
+Init TextRules::beginning_of(const StateRule& rule, const Names& names) const {
+  if (rule.begins.empty()) return {};
+  const double value = names.number(rule.begins[0]);
+  if (value == 0) return {};
+  if (value == 1) return {.kind = Init::Kind::kOnes};
+  return {.kind = Init::Kind::kConstant, .scale = value};
 }
 
 FunctorPhase phase_of(const AttributeValue& value) {

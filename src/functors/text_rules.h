@@ -3,6 +3,7 @@
 // the selectors of a text, and what is told to whoever asks what acted.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 
 #include "analysis/roles.h"
@@ -32,6 +33,31 @@ class TextRules {
 
   bool object_matches(const Scheme& scheme, const Roles& roles, const Names& names, Value v,
                       const Clause& c) const;
+
+  // Whether a rule that rewrites uses reads this state.
+  bool is_read(const StateRule& rule) const;
+  Source source_of_state(const std::string& path, const StateRule& rule) const {
+    return {path, application_.functor + "." + rule.name};
+  }
+
+  // How a state begins: zeros, or what the rule says.
+  Init beginning_of(const StateRule& rule, const Names& names) const;
+
+  // What width(y), size(y, 1) and queries(y) may be asked of in a rule.
+  struct Sizes {
+    std::map<std::string, int> ranks;  // by variable
+    std::string_view what = "the result or an operand of this rule";
+    std::string result = {};
+    std::optional<int64_t> queries = {};
+  };
+  // What the axis of a variable is called while its rule is elaborated.
+  static std::string axis_of(const std::string& variable, int axis, int rank) {
+    return variable + (axis + 1 == rank ? "_width" : "_" + std::to_string(axis));
+  }
+  // size(y, 1): the size of an axis of the result or an operand; width(y) is that of the last.
+  // queries(y): how many numbers at the beginning of the result's rows an attention reads as
+  // queries.
+  Term with_sizes(Term term, const Sizes& sizes) const;
 
   // All numbers of a text, for a piece of the models' notation that may name them.
   std::vector<Setting> numbers_of(const Names& names, Position at) const;

@@ -1,9 +1,13 @@
 // State rules of a functor's text: `state average of trained -> d*average + (1 - d)*parameter`.
 // What follows a parameter from step to step is carried like a moment of the optimizer: zeros at
-// first, then what the rule makes of it and of the parameter after its update. A step that is not
-// taken leaves it.
+// first, or what the rule says, then what the rule makes of it and of the parameter after its
+// update. A step that is not taken leaves it, and so does one in between where it changes every so
+// many steps. A state that the forward pass reads is there already, as a frozen parameter.
 #include <algorithm>
+#include <cmath>
+#include <map>
 
+#include "base/text.h"
 #include "functors/text_rules.h"
 #include "models/elaborate.h"
 #include "ops/builder.h"
@@ -28,14 +32,19 @@ class StateRules : TextRules {
         const auto matches = [&](const Clause& c) {
           return object_matches(before, roles, names, v, c);
         };
-        const bool trained = before[v].role == Role::kParameter && updated.count(v);
-        if (!trained || !std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
+        if (before[v].role != Role::kParameter) continue;
+        const auto after = updated.find(v);
+        const bool read = is_read(rule);
+        const bool there = read && before.find(source_of_state(before[v].source.path, rule)) &&
+                           before[v].source.facet.empty();
+        if (read ? !there : after == updated.end()) continue;
+        if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
         if (rule.by_block) {
           const int block = roles.chain().block_of[v];
           if (block < 0) continue;
           names.set(std::string(kBlockNumber), block);
         }
-        add_state(scheme, rule, names, v, updated[v], taken);
+        add_state(scheme, rule, names, v, after == updated.end() ? v : after->second, taken);
         application_.note(place(rule.at) + "state " + rule.name, to_string(before[v].source));
         ++application_.matches;
         ++application_.counts[rule.name];
@@ -80,7 +89,7 @@ class StateRules : TextRules {
     Box box{.name = "model", .at = rule.at};
     Formal whole{.name = rule.name, .dtype = type.dtype, .at = rule.at};
     for (int a = 0; a < type.rank(); ++a) {
-      const std::string axis = "parameter_" + std::to_string(a);
+      const std::string axis = axis_of(std::string(kParameterAfter), a, type.rank());
       labels[axis] = type.axes[a].name;
       document.axes.push_back(
           {axis, {.number = static_cast<double>(type.dim(a)), .at = rule.at}, rule.at});
@@ -92,8 +101,13 @@ class StateRules : TextRules {
     box.formals.push_back(
         {.name = std::string(kStepsTaken), .dtype = Dtype::kF32, .axes = {}, .at = rule.at});
     document.numbers = numbers_of(names, rule.at);
+    const Sizes sizes{.ranks = {{std::string(kParameterAfter), type.rank()}},
+                      .what = "'parameter'"};
     box.body = rule.statements;
-    box.body.push_back({{"result"}, {rule.value}, rule.at});
+    for (Statement& statement : box.body) {
+      for (Term& value : statement.values) value = with_sizes(std::move(value), sizes);
+    }
+    box.body.push_back({{"result"}, {with_sizes(rule.value, sizes)}, rule.at});
     document.boxes.push_back(std::move(box));
     return elaborate(document, text_.file, {});
   }
@@ -117,11 +131,19 @@ class StateRules : TextRules {
               to_string(relabelled(piece[out].type, labels)));
     }
     const std::string prefix = application_.functor + ".";
-    const Source source{into[parameter].source.path, prefix + rule.name};
-    if (into.find(source)) application_.refuse("it is in the stack twice; name it once");
+    const Source source = source_of_state(into[parameter].source.path, rule);
+    const auto there = into.find(source);
+    const auto is_carried = [&](const Carry& c) { return there && c.in == *there; };
+    if (there &&
+        (!is_read(rule) || std::any_of(into.carries.begin(), into.carries.end(), is_carried))) {
+      application_.refuse("it is in the stack twice; name it once");
+    }
     const Value count = steps(into, taken);
-    const Value state =
-        into.add_input({.type = type, .source = source, .role = Role::kState, .init = Init{}});
+    const Value state = there ? *there
+                              : into.add_input({.type = type,
+                                                .source = source,
+                                                .role = Role::kState,
+                                                .init = beginning_of(rule, names)});
     std::vector<Value> known(piece.objects.size(), -1);
     known[piece.inputs[0]] = state;
     known[piece.inputs[1]] = after;
@@ -144,12 +166,54 @@ class StateRules : TextRules {
       m.phase = Phase::kUpdate;
       into.morphisms.push_back(std::move(m));
     }
+    Value next = known[out];
+    if (const auto due = is_due(into, rule, names, taken)) {
+      Builder builder(into);
+      builder.at(placed({"due"}), Phase::kUpdate, Role::kMetric);
+      next = builder.emit("where", {*due, next, state});
+    }
     Builder builder(into);
+    builder.at(source, Phase::kUpdate, into[state].role);
+    into.carries.push_back({state, builder.emit("where", {taken, next, state})});
+    into[into.carries.back().out].frozen = into[state].frozen;
+  }
+
+  // Of a rule that changes its state every so many steps: 1 after the first step that is taken and
+  // then after every n-th, 0 after the others. 0 steps: after the first alone.
+  std::optional<Value> is_due(Scheme& into, const StateRule& rule, const Names& names,
+                              Value taken) {
+    if (rule.every.empty()) return std::nullopt;
+    const double every = names.number(rule.every[0]);
+    if (every < 0 || every != std::floor(every)) {
+      fail_at(text_.file, rule.every[0].at, "every wants a whole number of steps, or 0 for once, ",
+              "found ", print(rule.every[0]), " = ", shortest(every));
+    }
+    if (every == 1) return std::nullopt;
+    const Source source{"optimizer",
+                        application_.functor + "." + rule.name + ".wait." + shortest(every)};
+    const auto [found, fresh] = due_.emplace(to_string(source), 0);
+    if (!fresh) return found->second;
+    Builder builder(into);
+    if (every == 0) {
+      builder.at(with_facet(source, "due"), Phase::kUpdate, Role::kMetric);
+      return found->second = builder.emit("equal", {steps(into, taken)}, {{"b", 0.0}});
+    }
+    // How many steps are still to be waited for.
+    const Value wait = into.add_input(
+        {.type = {Dtype::kF32, {}}, .source = source, .role = Role::kState, .init = Init{}});
+    builder.at(with_facet(source, "due"), Phase::kUpdate, Role::kMetric);
+    found->second = builder.emit("equal", {wait}, {{"b", 0.0}});
+    builder.at(with_facet(source, "less"), Phase::kUpdate, Role::kMetric);
+    const Value less = builder.emit("sub", {wait, taken});
+    builder.at(with_facet(source, "next"), Phase::kUpdate, Role::kMetric);
+    const Value next = builder.emit("where", {found->second, less}, {{"yes", every - 1}});
     builder.at(source, Phase::kUpdate, Role::kState);
-    into.carries.push_back({state, builder.emit("where", {taken, known[out], state})});
+    into.carries.push_back({wait, builder.emit("where", {taken, next, wait})});
+    return found->second;
   }
 
   std::optional<Value> steps_;
+  std::map<std::string, Value> due_;  // by the source of what is waited by
 };
 
 }  // namespace

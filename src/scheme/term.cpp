@@ -202,6 +202,15 @@ bool mentions(const Term& term, std::string_view name) {
                      [&](const auto& keyword) { return in(keyword.second); });
 }
 
+bool calls(const Term& term, std::string_view name) {
+  const auto in = [&](const Term& part) { return calls(part, name); };
+  return (term.kind == Term::Kind::kCall && term.word == name) ||
+         std::any_of(term.args.begin(), term.args.end(), in) ||
+         std::any_of(term.repeat.begin(), term.repeat.end(), in) ||
+         std::any_of(term.keywords.begin(), term.keywords.end(),
+                     [&](const auto& keyword) { return in(keyword.second); });
+}
+
 Term parse_term(std::string_view text, std::string_view file) {
   Cursor in(text, file);
   Term one = TermParser(in).whole_value();

@@ -30,6 +30,8 @@ Term parse_term(std::string_view text, std::string_view file);
 std::string print(const Term& term);
 // Whether an object or a number of this name is in a term.
 bool mentions(const Term& term, std::string_view name);
+// Whether this is called in a term.
+bool calls(const Term& term, std::string_view name);
 
 // How strongly a term holds together, weakest first.
 enum class Binding : uint8_t { kWhen, kOr, kAnd, kNot, kComparison, kSum, kProduct, kFactor };

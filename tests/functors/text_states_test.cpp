@@ -122,6 +122,76 @@ TEST(TextStates, AStepThatIsNotTakenLeavesThem) {
   EXPECT_EQ(left.at("out.weight:f.mean"), said["out.weight:f.mean"]);
 }
 
+const std::string kMasked =
+    "  morphism y = linear(x, W) where parameter(W)\n"
+    "    -> y(x, W*mask(W))\n"
+    "  state mask of parameter = 1 every 3\n"
+    "    -> where(parameter > width(parameter), 1, 0)";
+
+// What the forward pass reads belongs to the model: a frozen parameter, that the step carries.
+TEST(TextStates, TheForwardPassReadsWhatARuleNames) {
+  const Scheme forward = parse_scheme(kOneMap);
+  const Stack stack = with_rules(kMasked);
+  const Scheme step = said_step(forward, stack, {});
+  const auto is_mask = [](const Scheme& s) {
+    const Value mask = s.find({"out.weight", "f.mask"}).value();
+    EXPECT_EQ(s[mask].role, Role::kParameter);
+    EXPECT_TRUE(s[mask].frozen);
+    EXPECT_EQ(s[mask].init, Init{.kind = Init::Kind::kOnes});
+    EXPECT_EQ(std::count(s.inputs.begin(), s.inputs.end(), mask), 1);
+  };
+  is_mask(step);
+  EXPECT_EQ(states(step),
+            (Names{"optimizer:f.steps", "optimizer:f.mask.wait.3", "out.weight:f.mask"}));
+  const Scheme evaluated = evaluation_scheme(forward, stack, {});
+  is_mask(evaluated);
+  EXPECT_TRUE(evaluated.carries.empty());
+  // A frozen matrix has one, too, and a matrix that two maps read has one.
+  EXPECT_EQ(states(said_step(gpt2(), with_rules(kMasked, "freeze(attention)"), {})).size(),
+            2 + 3 * 4 + 1u);
+  // No other functor says that it is trained, or held otherwise.
+  const auto refused = [&](const std::string& rule) {
+    Stack both = with_rules(kMasked);
+    both.functors.push_back({parse_functor("functor g:\n  law exact\n" + rule, "g.functor"),
+                             Arguments("g", {}, Term{}), false});
+    return error_text([&] { build_step(gpt2(), both, {}); });
+  };
+  EXPECT_TRUE(has(refused("  object parameter -> trained\n"), "and f says frozen")) << "trained";
+  EXPECT_TRUE(has(refused("  object frozen -> bf16\n"), "and f says f32")) << "bf16";
+}
+
+// Every third step, counted from the first; in between, and where a step is not taken, it stays.
+TEST(TextStates, ChangeEverySoManySteps) {
+  const Stack stack = with_rules(kMasked, "-fuse | -gang_updates");
+  const Scheme step =
+      build_step(parse_scheme(kOneMap), stack, {.optimizer = "sgd", .weight_decay = 0}).scheme;
+  std::map<std::string, Numbers> said = {{"x", {1, 2, 3, 4, 5, 6}},
+                                         {"t", {0, 1, 2}},
+                                         {"scale", {1}},
+                                         {"rate", {0.5}},
+                                         {"out.weight", {1, 4, 3, 1}},
+                                         {"out.weight:f.mask", {1, 0, 1, 1}}};
+  const auto due = ran(step, said);
+  EXPECT_EQ(due.at("out.weight")[1], 4) << "what is masked has no gradient";
+  EXPECT_NE(due.at("out.weight")[0], 1);
+  Numbers wanted;
+  for (const double w : due.at("out.weight")) wanted.push_back(w > 2);
+  EXPECT_EQ(due.at("out.weight:f.mask"), wanted);
+  EXPECT_NE(wanted, said["out.weight:f.mask"]);
+  EXPECT_EQ(due.at("optimizer:f.mask.wait.3"), Numbers{2});
+  for (const double wait : {2, 1}) {
+    said["optimizer:f.mask.wait.3"] = {wait};
+    const auto made = ran(step, said);
+    EXPECT_EQ(made.at("out.weight:f.mask"), said["out.weight:f.mask"]) << wait;
+    EXPECT_EQ(made.at("optimizer:f.mask.wait.3"), Numbers{wait - 1});
+  }
+  said["optimizer:f.mask.wait.3"] = {0};
+  said["t"] = {2, 2, 2};  // nothing counts
+  const auto left = ran(step, said);
+  EXPECT_EQ(left.at("out.weight:f.mask"), said["out.weight:f.mask"]);
+  EXPECT_EQ(left.at("optimizer:f.mask.wait.3"), Numbers{0});
+}
+
 TEST(TextStates, MistakesNameTheirPlace) {
   struct Mistake {
     std::string lines, place, said;
@@ -143,6 +213,14 @@ TEST(TextStates, MistakesNameTheirPlace) {
        "a state is made of itself, the parameter and numbers; this rule makes 'param#1', "
        "parameter"},
       {"  state a of trained -> dropout(a)", "3:3", "this rule makes 'random', control"},
+      {"  state a of trained = b -> a", "3:24", "there is no number or word 'b'"},
+      {"  state a of trained every -> a", "3:28", "a name, a number"},
+      {"  state a of trained every 1.5 -> a", "3:28", "a whole number of steps"},
+      {"  state a of trained -> width(a)*a", "3:25", "width wants 'parameter', found 'a'"},
+      {"  morphism y = linear(x, W) -> y(x, W*a(x))\n  state a of trained -> a", "3:39",
+       "the state 'a' follows parameters, and"},
+      {"  morphism y = linear(x, W) -> y(x, W*a(2))\n  state a of trained -> a", "3:39",
+       "wanted an operand of this rule, found 'a(2)'"},
   };
   for (const Mistake& m : mistakes) {
     const std::string found = refusal(m.lines);
