@@ -5,6 +5,10 @@
 //
 // Positions whose target is `ignore` are left out of f and p, and a sequence without any other does
 // not count. So the pair is right for every part of a batch, also where empty samples fill it up.
+//
+// over=batch takes all sequences for one. Then the shares of one part of the batch depend on what
+// the others choose, so a batch in parts cannot have it: its axes are whole, which refuses that.
+//
 // load[sequence, e] = experts * f[e] / positions that count: the gradient by any p of a position.
 #include "ops/balance_loss.h"
 
@@ -18,16 +22,21 @@
 
 namespace adjoint {
 
-BalanceShape balance_shape(const Type& p) {
-  BalanceShape s{.sequences = 1, .positions = p.dim(-2), .experts = p.dim(-1)};
-  for (int i = 0; i + 2 < p.rank(); ++i) s.sequences *= p.dim(i);
+BalanceShape balance_shape(const Type& p, const Type& load) {
+  BalanceShape s{.sequences = 1, .positions = 1, .experts = p.dim(-1)};
+  for (int i = 0; i + 1 < load.rank(); ++i) s.sequences *= load.dim(i);
+  for (int i = load.rank() - 1; i + 1 < p.rank(); ++i) s.positions *= p.dim(i);
   return s;
 }
 
+bool balances_batch(const OpCall& call) { return call.integer("whole", 0) != 0; }
+
 void check_balance_targets(const OpCall& call, int operand) {
   const Type &p = call.inputs[0], &targets = call.inputs[operand];
-  bool fits = targets.dtype == Dtype::kI32 && targets.rank() == p.rank() - 1;
-  for (int i = 0; fits && i < targets.rank(); ++i) fits = targets.dim(i) == p.dim(i);
+  const bool whole = balances_batch(call);
+  bool fits = targets.dtype == Dtype::kI32 && targets.rank() == (whole ? 1 : p.rank() - 1);
+  for (int i = 0; fits && i < targets.rank() && !whole; ++i) fits = targets.dim(i) == p.dim(i);
+  if (fits && whole) fits = targets.num_elements() * p.dim(-1) == p.num_elements();
   if (!fits) {
     fail(call.op, ": targets ", to_string(targets), " do not fit probabilities ", to_string(p),
          ": one i32 target for each position is wanted");
@@ -52,7 +61,8 @@ std::vector<Type> infer_balance(const OpCall& call) {
   if (call.inputs.size() > 2) check_balance_targets(call, 2);
   const Dtype sums = p.dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
   Type load{.dtype = sums, .axes = p.axes};
-  load.axes.erase(load.axes.end() - 2);
+  load.axes.erase(balances_batch(call) ? load.axes.begin() : load.axes.end() - 2,
+                  load.axes.end() - 1);
   return {{sums, {}}, {sums, {}}, load};
 }
 
@@ -70,9 +80,22 @@ std::vector<Sample> balance_samples() {
     sample.ignored_id = 1;
     return sample;
   };
-  return {at({5}, 4, 2, false),      at({3, 7}, 5, 2, false),
-          at({2, 70}, 8, 3, true),   at({9, 1}, 3, 1, true),  // whole sequences that do not count
-          at({2, 3, 4}, 2, 1, true), at({1, 1}, 1, 1, false)};
+  const auto over_batch = [&](std::vector<int64_t> rows, int64_t experts, int64_t k, bool targets) {
+    Sample sample = at(rows, experts, k, targets);
+    sample.attrs["whole"] = int64_t{1};
+    if (targets) sample.inputs[2] = of({sample.inputs[2].num_elements()}, Dtype::kI32);
+    return sample;
+  };
+  return {at({5}, 4, 2, false),
+          at({3, 7}, 5, 2, false),
+          at({2, 70}, 8, 3, true),
+          at({9, 1}, 3, 1, true),  // whole sequences that do not count
+          at({2, 3, 4}, 2, 1, true),
+          at({1, 1}, 1, 1, false),
+          over_batch({3, 7}, 5, 2, false),
+          over_batch({4, 30}, 8, 2, true),
+          over_batch({2, 3, 4}, 2, 1, true),
+          over_batch({5}, 3, 1, true)};
 }
 
 }  // namespace
@@ -83,7 +106,8 @@ extern const OpDef op_balance_loss = {
     .params = {{"probabilities"},
                {"choice"},
                {"targets", Param::Kind::kMaybeTensor, "none"},
-               {"ignore", Param::Kind::kNumber, "-1"}},
+               {"ignore", Param::Kind::kNumber, "-1"},
+               {"over", Param::Kind::kWord, "sequence"}},
     .surface =
         [](SurfaceCall& call) {
           const double ignore = call.number("ignore");
@@ -91,10 +115,20 @@ extern const OpDef op_balance_loss = {
             fail("balance_loss: ignore must be a whole number that a target can be, found ",
                  ignore);
           }
+          const std::string over = call.word("over");
+          if (over != "sequence" && over != "batch") {
+            fail("balance_loss: over must be sequence or batch, found '", over, "'");
+          }
           std::vector<Value> operands = {call.tensor("probabilities"), call.tensor("choice")};
           Attrs attrs;
+          if (over == "batch") attrs["whole"] = int64_t{1};
           if (call.has("targets")) {
-            operands.push_back(call.tensor("targets"));
+            Value targets = call.tensor("targets");
+            // One sequence of all, so that it counts for one where losses are added.
+            while (over == "batch" && call.builder.scheme()[targets].type.rank() > 1) {
+              targets = call.builder.emit("merge", {targets});
+            }
+            operands.push_back(targets);
             attrs["ignore"] = static_cast<int64_t>(ignore);
           }
           const auto made = call.builder.emit_all("balance_loss", operands, std::move(attrs));
@@ -104,8 +138,12 @@ extern const OpDef op_balance_loss = {
     .index_map =
         [](const OpCall& call) {
           const std::string rows = leading_letters(call.inputs[0], 2);
-          IndexMap map{{rows + "se", rows + "sk"}, {"", "", rows + "e"}, "sek"};
-          if (call.inputs.size() > 2) map.inputs.push_back(rows + "s");
+          const bool whole = balances_batch(call);
+          IndexMap map{{rows + "se", rows + "sk"},
+                       {"", "", whole ? "e" : rows + "e"},
+                       whole ? rows + "sek" : "sek"};
+          if (call.inputs.size() > 2) map.inputs.push_back(whole ? "M" : rows + "s");
+          if (call.inputs.size() > 2 && whole) map.merged = {{'M', {rows + "s"}}};
           return map;
         },
     .flops =
@@ -117,6 +155,7 @@ extern const OpDef op_balance_loss = {
           if (!g.wants[0] || !g.output_grads[0]) return;
           std::vector<Value> operands = {g.inputs[0], g.outputs[2], g.dout(0)};
           Attrs attrs;
+          if (balances_batch(g.call)) attrs["whole"] = int64_t{1};
           if (g.inputs.size() > 2) {
             operands.push_back(g.inputs[2]);
             attrs["ignore"] = ignored_target(g.call);
@@ -139,6 +178,10 @@ extern const OpDef op_balance_loss = {
                                      {.inputs = {of({5}), of({2}, Dtype::kI32)}},
                                      {.inputs = {of({3, 4, 5}, Dtype::kI32), choice}},
                                      {.inputs = {of({3, 4, 5}), choice, of({3, 4})}},
+                                     {.inputs = {of({3, 4, 5}), choice, of({3, 4}, Dtype::kI32)},
+                                      .attrs = {{"whole", int64_t{1}}}},
+                                     {.inputs = {of({3, 4, 5}), choice, of({11}, Dtype::kI32)},
+                                      .attrs = {{"whole", int64_t{1}}}},
                                      {.inputs = {of({3, 4, 5}), choice, of({4, 3}, Dtype::kI32)}}};
         },
 };

@@ -8,8 +8,11 @@ namespace adjoint {
 struct BalanceShape {
   int64_t sequences = 0, positions = 0, experts = 0;
 };
-BalanceShape balance_shape(const Type& probabilities);
-// Error where targets are not one i32 id for each position.
+// A load is [..., experts], one for each sequence; [experts] where all rows are one sequence.
+BalanceShape balance_shape(const Type& probabilities, const Type& load);
+// Whether the loss is taken over the whole batch, as if it were one sequence.
+bool balances_batch(const OpCall& call);
+// Error where targets are not one i32 id for each position, which over a whole batch are one axis.
 void check_balance_targets(const OpCall& call, int operand);
 
 }  // namespace adjoint

@@ -22,7 +22,8 @@ std::vector<Type> infer_balance_grad(const OpCall& call) {
     fail("balance_loss_grad: wants probabilities [..., seq, experts], found ", to_string(p));
   }
   Type wanted{.dtype = p.dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32, .axes = p.axes};
-  wanted.axes.erase(wanted.axes.end() - 2);
+  wanted.axes.erase(balances_batch(call) ? wanted.axes.begin() : wanted.axes.end() - 2,
+                    wanted.axes.end() - 1);
   if (!same_shape(load, wanted) || load.dtype != wanted.dtype) {
     fail("balance_loss_grad: the load of probabilities ", to_string(p), " is ", to_string(wanted),
          ", found ", to_string(load));
@@ -44,8 +45,10 @@ extern const OpDef op_balance_loss_grad = {
     .index_map =
         [](const OpCall& call) {
           const std::string rows = leading_letters(call.inputs[0], 2);
-          IndexMap map{{rows + "se", rows + "e", ""}, {rows + "se"}};
-          if (call.inputs.size() > 3) map.inputs.push_back(rows + "s");
+          const bool whole = balances_batch(call);
+          IndexMap map{{rows + "se", whole ? "e" : rows + "e", ""}, {rows + "se"}};
+          if (call.inputs.size() > 3) map.inputs.push_back(whole ? "M" : rows + "s");
+          if (call.inputs.size() > 3 && whole) map.merged = {{'M', {rows + "s"}}};
           return map;
         },
     .flops = [](const OpCall& call) { return call.inputs[0].num_elements(); },
@@ -59,7 +62,11 @@ extern const OpDef op_balance_loss_grad = {
                         .attrs = {{"ignore", int64_t{1}}},
                         .fills = {Sample::Fill::kNormal, Sample::Fill::kPositive,
                                   Sample::Fill::kNormal, Sample::Fill::kIds}};
-          return std::vector<Sample>{{.inputs = {of({3, 4}), of({4}), of({})}}, masked};
+          Sample over_batch = masked;
+          over_batch.inputs[1] = of({5});
+          over_batch.inputs[3] = of({14}, Dtype::kI32);
+          over_batch.attrs["whole"] = int64_t{1};
+          return std::vector<Sample>{{.inputs = {of({3, 4}), of({4}), of({})}}, masked, over_batch};
         },
     .refused =
         [] {
@@ -67,6 +74,8 @@ extern const OpDef op_balance_loss_grad = {
               {.inputs = {of({3, 4}), of({4})}},
               {.inputs = {of({4}), of({}), of({})}},
               {.inputs = {of({3, 4}), of({3}), of({})}},
+              {.inputs = {of({2, 3, 4}), of({4}), of({})}},
+              {.inputs = {of({2, 3, 4}), of({2, 4}), of({})}, .attrs = {{"whole", int64_t{1}}}},
               {.inputs = {of({3, 4}, Dtype::kBF16), of({4}, Dtype::kBF16), of({})}},
               {.inputs = {of({3, 4}), of({4}), of({1})}},
               {.inputs = {of({3, 4}), of({4}), of({}, Dtype::kI32)}},

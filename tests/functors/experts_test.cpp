@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/roles.h"
+#include "base/error_text.h"
 #include "functors/pipeline.h"
 #include "functors/reference.h"
 #include "kernels/harness.h"
@@ -162,6 +163,76 @@ TEST(BalanceLoss, IsWhatItsFormulaSays) {
     EXPECT_NEAR(got[2][0], 2 * (2. / 3) / 3, 1e-6);
     EXPECT_EQ(got[2][2], 0);
   }
+}
+
+constexpr const char* kBalancedBatch = R"(axes experts=3 batch=2 seq=4 k=2
+model p f32[batch, seq, experts], choice[batch, seq, k], targets[batch, seq]:
+  loss = balance_loss(p, choice, targets, over=batch)
+)";
+
+// Shares of the choices of all sequences, and means over all of them: by hand, in a loop.
+TEST(BalanceLoss, OverTheBatch) {
+  const Scheme s = elaborate_text(kBalancedBatch);
+  const Numbers choice = {0, 1, 0, 2, 0, 1, 0, 1, 2, 1, 2, 1, 0, 2, 2, 1};
+  const Numbers targets = {5, 5, -1, 5, 5, -1, 5, 5};
+  Numbers p(24), chosen(3), mean(3);
+  for (size_t i = 0; i < p.size(); ++i) p[i] = 0.1 + 0.05 * static_cast<double>(i * 5 % 13);
+  double counted = 0;
+  for (size_t row = 0; row < targets.size(); ++row) {
+    if (targets[row] < 0) continue;
+    ++counted;
+    for (size_t j = 0; j < 2; ++j) ++chosen[static_cast<size_t>(choice[row * 2 + j])];
+    for (size_t e = 0; e < 3; ++e) mean[e] += p[row * 3 + e];
+  }
+  double wanted = 0;
+  for (size_t e = 0; e < 3; ++e) wanted += 3 * chosen[e] / (2 * counted) * mean[e] / counted;
+  for (const bool reference : {true, false}) {
+    const auto got = run_scheme(s, {p, choice, targets}, reference);
+    EXPECT_NEAR(got[0][0], wanted, 1e-6);
+    EXPECT_EQ(got[1][0], 1) << "the batch counts for one";
+  }
+  EXPECT_TRUE(has(error_text([] {
+                    std::string text = kBalancedBatch;
+                    elaborate_text(text.replace(text.find("over=batch"), 10, "over=batches"));
+                  }),
+                  "balance_loss: over must be sequence or batch, found 'batches'"));
+}
+
+// As a term beside another loss it is divided by its own count, 1, and weighs what it is told to;
+// a batch in parts would have other shares in each, and is refused.
+TEST(BalanceLoss, OverTheBatchIsRefusedInParts) {
+  const auto model = [](const std::string& over) {
+    return elaborate_text(R"(axes hidden=8 experts=4 vocab=11 batch=4 seq=6
+model tokens[batch, seq], targets[batch, seq]:
+  x = embed(tokens, vocab, hidden, name=wte)
+  scores = linear(x, experts, name=router)
+  busy = balance_loss(softmax(scores), top_k(scores, 2), targets, over=)" +
+                          over + R"()
+  loss = cross_entropy(linear(x, vocab), targets) + 0.5*busy
+)");
+  };
+  const auto loss = [](const Scheme& forward) {
+    const Scheme step = to_reference(training_step(forward, {}));
+    adjoint::Run run(step, make_plan(step, {.threads = num_threads()}), {.reference = true});
+    initialize(run, 3);
+    Numbers tokens(24), targets(24);
+    for (int i = 0; i < 24; ++i) tokens[i] = i * 7 % 11, targets[i] = i % 5 ? i % 11 : -1;
+    run.set_values(step.find({"tokens"}).value(), tokens);
+    run.set_values(step.find({"targets"}).value(), targets);
+    run.step();
+    return run.number(step.outputs[0]);
+  };
+  const double by_sequence = loss(model("sequence"));
+  const double over_batch = loss(model("batch"));
+  EXPECT_GT(std::abs(by_sequence - over_batch), 1e-4);
+  EXPECT_LT(std::abs(by_sequence - over_batch), 0.5) << "both are near their weight";
+  const std::string refused =
+      error_text([&] { build_step(model("batch"), parse_stack("accumulate(2)"), {}); });
+  EXPECT_TRUE(has(refused,
+                  "balance_loss#1 needs the axis batch=4 of 'targets' whole, and that axis "
+                  "holds the samples that come in parts"))
+      << refused;
+  EXPECT_NO_THROW(build_step(model("sequence"), parse_stack("accumulate(2)"), {}));
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ Launch prepare(const KernelCall& call, const Pointers& at) {
           "operands of balance_loss are dense");
   }
   const BalancedSequence<T, W> first{
-      .shape = balance_shape(p),
+      .shape = balance_shape(p, call.outputs[2]),
       .step = p.axes.back().physical(),
       .chosen = choice.dim(-1),
       .ignore = ignored_target(call.call),
@@ -105,7 +105,8 @@ extern const Kernel cpu_balance_loss = {
     .prepare = kernel,
     .workspace =
         [](const KernelCall& call) {
-          return 2 * balance_shape(call.call.inputs[0]).sequences * size_of(call.outputs[0].dtype);
+          const BalanceShape s = balance_shape(call.call.inputs[0], call.outputs[2]);
+          return 2 * s.sequences * size_of(call.outputs[0].dtype);
         },
 };
 

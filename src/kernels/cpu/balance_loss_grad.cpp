@@ -15,7 +15,7 @@ Launch prepare(const KernelCall& call, const Pointers& at) {
     CHECK(call.in_strides[i] == dense_strides(call.call.inputs[i]),
           "operands of balance_loss_grad are dense");
   }
-  const BalanceShape s = balance_shape(call.outputs[0]);
+  const BalanceShape s = balance_shape(call.outputs[0], call.call.inputs[1]);
   const int64_t step = call.outputs[0].axes.back().physical();
   const int64_t load_step = call.call.inputs[1].axes.back().physical();
   const int64_t ignore = ignored_target(call.call);

@@ -104,7 +104,7 @@ template <class T>
 Launch prepare(const KernelCall& call, const Pointers& at) {
   using W = typename Wide<T>::type;
   const Type& p = call.call.inputs[0];
-  const BalanceShape s = balance_shape(p);
+  const BalanceShape s = balance_shape(p, call.outputs[2]);
   if (s.experts > kMostCounted) {
     throw MachineError("balance_loss: CUDA takes no more than " + std::to_string(kMostCounted) +
                        " experts");
@@ -134,7 +134,7 @@ template <class T>
 Launch prepare_gradient(const KernelCall& call, const Pointers& at) {
   using W = typename Wide<T>::type;
   const Type& out = call.outputs[0];
-  const BalanceShape s = balance_shape(out);
+  const BalanceShape s = balance_shape(out, call.call.inputs[1]);
   const Balance b{.positions = s.positions,
                   .experts = s.experts,
                   .step = out.axes.back().physical(),

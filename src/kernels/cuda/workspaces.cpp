@@ -49,7 +49,8 @@ EmbedGradLayout::EmbedGradLayout(const KernelCall& call)
 Bytes embed_grad_cuda_workspace(const KernelCall& call) { return EmbedGradLayout(call).total; }
 
 Bytes balance_loss_cuda_workspace(const KernelCall& call) {  // a loss and a count a sequence
-  return 2 * balance_shape(call.call.inputs[0]).sequences * size_of(call.outputs[0].dtype);
+  const BalanceShape s = balance_shape(call.call.inputs[0], call.outputs[2]);
+  return 2 * s.sequences * size_of(call.outputs[0].dtype);
 }
 
 ExpertLayout::ExpertLayout(const ExpertRows& rows, Bytes results_size) {

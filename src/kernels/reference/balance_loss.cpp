@@ -12,7 +12,7 @@ namespace {
 // As the formula is written: shares and means of one expert after another.
 Launch reference(const KernelCall& call, const Pointers& at) {
   const Type p = call.call.inputs[0], choice = call.call.inputs[1];
-  const BalanceShape s = balance_shape(p);
+  const BalanceShape s = balance_shape(p, call.outputs[2]);
   const int64_t step = p.axes.back().physical(), k = choice.dim(-1);
   const int64_t load_step = call.outputs[2].axes.back().physical();
   const bool targets = call.call.inputs.size() > 2;

@@ -8,7 +8,7 @@ namespace {
 
 Launch reference(const KernelCall& call, const Pointers& at) {
   const Type load = call.call.inputs[1], dsum = call.call.inputs[2], out = call.outputs[0];
-  const BalanceShape s = balance_shape(out);
+  const BalanceShape s = balance_shape(out, call.call.inputs[1]);
   const int64_t step = out.axes.back().physical(), load_step = load.axes.back().physical();
   const bool targets = call.call.inputs.size() > 3;
   const auto ignore = static_cast<double>(ignored_target(call.call));
