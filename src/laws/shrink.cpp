@@ -88,19 +88,30 @@ Tables tables_of(const Scheme& forward) {
   return tables;
 }
 
-// Numbers that a random op uses as its rate.
-std::set<std::string> rates_of(const Document& document) {
-  std::set<std::string> rates;
-  visit_calls(document, [&](const Term& call) {
-    const OpDef* op = find_op(call.word);
-    if (!op || op->effect != Effect::kRandom) return;
-    for (const Term& arg : call.args) {
-      if (arg.kind != Term::Kind::kName) continue;
-      for (const Setting& number : document.numbers) {
-        if (number.name == arg.word) rates.insert(arg.word);
-      }
-    }
+int64_t random_calls(const Scheme& scheme) {
+  return std::count_if(scheme.morphisms.begin(), scheme.morphisms.end(), [&](const Morphism& m) {
+    return effect_of(call_of(scheme, m)) == Effect::kRandom;
   });
+}
+
+// Numbers that are 0, and with which the model draws more random numbers once they are not. They
+// are tried, so it does not matter how the text hands a rate on: by position, by name or through a
+// box.
+std::set<std::string> rates_at_zero(const BoundModel& model, const nlohmann::json& set,
+                                    double rate) {
+  const int64_t before = random_calls(model.forward(1, model.context()));
+  std::set<std::string> rates;
+  for (const Setting& number : parse_document(model.text().text, model.text().file).numbers) {
+    if (model.settings().at(number.name) != 0.0) continue;
+    nlohmann::json said = set.is_object() ? set : nlohmann::json::object();
+    said[number.name] = rate;
+    try {
+      const BoundModel other(model.text(),
+                             {.batch = 1, .context = model.context(), .settings = said});
+      if (random_calls(other.forward()) > before) rates.insert(number.name);
+    } catch (const Error&) {  // a number that may not be a fraction is no rate
+    }
+  }
   return rates;
 }
 
@@ -120,6 +131,7 @@ struct Shrinker {
   const ShrinkWish& wish;
   std::map<std::string, AxisUse> uses = axis_uses(model, set);
   int64_t width = tables_of(model.forward(1, model.context())).width;
+  std::set<std::string> rates = rates_at_zero(model, set, wish.dropout);
 
   int64_t full(const std::string& name) const {
     return static_cast<int64_t>(model.settings().at(name));
@@ -151,9 +163,7 @@ struct Shrinker {
     const Document document = parse_document(model.text().text, model.text().file);
     for (const Setting& number : document.numbers)
       said[number.name] = model.settings().at(number.name);
-    for (const std::string& rate : rates_of(document)) {
-      if (said[rate] == 0.0) said[rate] = wish.dropout;
-    }
+    for (const std::string& rate : rates) said[rate] = wish.dropout;
     return said;
   }
 
@@ -229,9 +239,7 @@ BoundModel shrunken(const BoundModel& model, const nlohmann::json& set, const Sh
 
 BoundModel with_rates(const BoundModel& model, const nlohmann::json& set, const ShrinkWish& wish) {
   nlohmann::json said = set.is_object() ? set : nlohmann::json::object();
-  for (const std::string& rate : rates_of(parse_document(model.text().text, model.text().file))) {
-    if (model.settings().at(rate) == 0.0) said[rate] = wish.dropout;
-  }
+  for (const std::string& rate : rates_at_zero(model, set, wish.dropout)) said[rate] = wish.dropout;
   return {model.text(),
           {.batch = model.batch(), .context = model.context(), .settings = std::move(said)}};
 }

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "functors/evaluation.h"
+#include "ops/op_def.h"
+
 namespace adjoint {
 namespace {
 
@@ -76,6 +81,41 @@ TEST(Shrink, NamesThatNobodyForesaw) {
   EXPECT_EQ(s.at("wide"), 64);
   EXPECT_EQ(s.at("words"), 61);
   EXPECT_EQ(s.at("p"), 0.1);
+}
+
+// By position, by name, computed, in another box: whatever makes the model random is turned on, and
+// nothing else is; and evaluation turns it off.
+TEST(Shrink, RatesAreFoundHoweverTheyAreGiven) {
+  const ModelText text{
+      .file = "own.scheme",
+      .text =
+          "axes layers=2 hidden=64 heads=4 context=16 vocab=64\n"
+          "numbers inner=0 by_name=0 half=0 boxed=0 gate=0 cap=0 depth=3 given=0.2\n"
+          "drops x:\n"
+          "  x = dropout(x, boxed)\n"
+          "block x[batch, seq, hidden]:\n"
+          "  a = attention(linear(x, 3*hidden), heads, causal, dropout=inner, cap=cap)\n"
+          "  x = x + dropout(linear(a, hidden), rate=by_name) + gate*x\n"
+          "  x = dropout(drops(dropout(x, half/2)), given)\n"
+          "model tokens[batch, seq], targets[batch, seq]:\n"
+          "  x = block^layers(embed(tokens, vocab))\n"
+          "  loss = cross_entropy(linear(x, vocab), targets)\n"};
+  const BoundModel model(text, {});
+  for (const BoundModel& copy :
+       {shrunken(model, {}, {.width = 64}), with_rates(model, {}, {.width = 64})}) {
+    for (const char* rate : {"inner", "by_name", "half", "boxed"}) {
+      EXPECT_EQ(copy.settings().at(rate), 0.1) << rate;
+    }
+    for (const char* other : {"gate", "cap"}) EXPECT_EQ(copy.settings().at(other), 0) << other;
+    EXPECT_EQ(copy.settings().at("given"), 0.2);
+    const auto num_random = [](const Scheme& scheme) {
+      return std::count_if(
+          scheme.morphisms.begin(), scheme.morphisms.end(),
+          [&](const Morphism& m) { return effect_of(call_of(scheme, m)) == Effect::kRandom; });
+    };
+    EXPECT_EQ(num_random(copy.forward()), 2 * 5);
+    EXPECT_EQ(num_random(without_randomness(copy.forward())), 0);
+  }
 }
 
 }  // namespace
