@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/structure.h"
 #include "base/error.h"
 #include "data/batches.h"
 #include "data/corpus.h"
@@ -38,11 +39,13 @@ void write_all(Run& run, const Floats& parameters) {
   }
 }
 
-// H = X^T X of what linear maps read, summed over batches of text.
+// H = X^T X of what linear maps read, summed over batches of text. Maps are asked about in the
+// order of the forward pass, each when all that the pass reads before it is final; so what a block
+// gives is computed once, held for every batch, and the next block's maps begin there.
 class Calibration {
  public:
   Calibration(const BoundModel& model, std::span<const int32_t> text, const TrainConfig& config,
-              int64_t num_batches, PlanOptions plan)
+              int64_t num_batches, Bytes most_carried, PlanOptions plan)
       : forward_(without_randomness(model.forward())),
         batches_(fields_of(text), static_cast<int64_t>(text.size()), model.batch(), model.context(),
                  config.seed, "train"),
@@ -53,9 +56,24 @@ class Calibration {
       if (forward_[in].role != Role::kInput || name == "tokens" || name == "targets") continue;
       fail("the model reads '", name, "', and only tokens and targets of a text can be fed here");
     }
+    const std::vector<int> made_by = producers(forward_);
+    for (const Value state : find_chain(forward_).states) {
+      const bool made_alone =
+          made_by[state] >= 0 && forward_.morphisms[made_by[state]].outputs.size() == 1;
+      if (!made_alone || most_carried < num_batches_ * forward_[state].type.bytes()) continue;
+      State s{.at = state, .behind = std::vector<bool>(forward_.objects.size(), false)};
+      s.behind[state] = true;
+      for (const Morphism& m : forward_.morphisms) {
+        const auto is_behind = [&](Value in) { return s.behind[in]; };
+        if (std::none_of(m.inputs.begin(), m.inputs.end(), is_behind)) continue;
+        for (const Value out : m.outputs) s.behind[out] = true;
+      }
+      states_.push_back(std::move(s));
+    }
   }
 
   const Scheme& forward() const { return forward_; }
+  int64_t calls() const { return calls_; }
 
   // What the linear maps read whose weight this parameter is; nothing if something else reads it.
   std::vector<Value> inputs_of_maps(const Source& weight) const {
@@ -71,33 +89,24 @@ class Calibration {
     return inputs;
   }
 
-  std::vector<double> hessian(const std::vector<Value>& of, const Floats& parameters) const {
-    Scheme scheme = forward_;
-    scheme.outputs.clear();
+  std::vector<double> hessian(const std::vector<Value>& of, const Floats& parameters) {
+    const int state = last_state_before(of);
+    carry_to(state, parameters);
+    Scheme scheme = beginning_at(state);
     Builder builder(scheme);
     for (const Value x : of) {
       const std::string letters = leading_letters_of(scheme[x].type);
       const std::string map = letters + "i," + letters + "j->ij";
       scheme.outputs.push_back(builder.emit("contract", {x, x}, {{"map", map}}));
     }
-    scheme = without_dead(std::move(scheme));
-    Run run(scheme, make_plan(scheme, plan_));
-    write_all(run, parameters);
-    const int64_t size = batches_.batch() * batches_.context();
-    std::vector<int32_t> tokens(size), targets(size);
     std::vector<double> sum;
-    for (int64_t i = 0; i < num_batches_; ++i) {
-      void* const to[] = {tokens.data(), targets.data()};
-      batches_.fill(i, to);
-      if (const Value in = input_named(scheme, "tokens"); in >= 0) run.write(in, tokens.data());
-      if (const Value in = input_named(scheme, "targets"); in >= 0) run.write(in, targets.data());
-      run.step();
-      for (const Value out : scheme.outputs) {
+    run_batches(std::move(scheme), parameters, [&](Run& run, int64_t) {
+      for (const Value out : run.scheme().outputs) {
         const std::vector<double> part = run.values(out);
         sum.resize(part.size());
         for (size_t k = 0; k < part.size(); ++k) sum[k] += part[k];
       }
-    }
+    });
     return sum;
   }
 
@@ -110,10 +119,81 @@ class Calibration {
     return {std::move(tokens), std::move(targets)};
   }
 
+  // The last state that all of these are computed from; -1: the tokens alone.
+  int last_state_before(const std::vector<Value>& all) const {
+    for (size_t s = states_.size(); s-- > 0;) {
+      const auto is_behind = [&](Value v) { return states_[s].behind[v]; };
+      if (std::all_of(all.begin(), all.end(), is_behind)) return static_cast<int>(s);
+    }
+    return -1;
+  }
+
+  // The forward pass without outputs, which is given this state instead of what makes it.
+  Scheme beginning_at(int state) const {
+    Scheme scheme = forward_;
+    scheme.outputs.clear();
+    if (state < 0) return scheme;
+    const Value at = states_[state].at;
+    std::erase_if(scheme.morphisms, [&](const Morphism& m) { return m.outputs[0] == at; });
+    scheme[at].role = Role::kInput;
+    scheme.inputs.push_back(at);
+    return scheme;
+  }
+
+  // Computes what this state is for every batch, from the one that is held.
+  void carry_to(int state, const Floats& parameters) {
+    if (state == held_ || state < 0) return;
+    const bool is_behind = held_ >= 0 && states_[held_].behind[states_[state].at];
+    if (!is_behind) held_ = -1;
+    Scheme scheme = beginning_at(held_);
+    scheme.outputs = {states_[state].at};
+    carried_.resize(num_batches_);
+    run_batches(std::move(scheme), parameters, [&](Run& run, int64_t i) {
+      const std::vector<double> numbers = run.values(run.scheme().outputs[0]);
+      carried_[i].assign(numbers.begin(), numbers.end());
+    });
+    held_ = state;
+  }
+
+  // Runs a scheme that begins at the state that is held, or at the tokens, for every batch.
+  template <class Visit>
+  void run_batches(Scheme scheme, const Floats& parameters, const Visit& visit) {
+    const Source state = held_ < 0 ? Source{} : forward_[states_[held_].at].source;
+    scheme = without_dead(std::move(scheme));
+    calls_ += static_cast<int64_t>(scheme.morphisms.size());
+    Run run(scheme, make_plan(scheme, plan_));
+    write_all(run, parameters);
+    const int64_t size = batches_.batch() * batches_.context();
+    std::vector<int32_t> tokens(size), targets(size);
+    for (int64_t i = 0; i < num_batches_; ++i) {
+      void* const to[] = {tokens.data(), targets.data()};
+      batches_.fill(i, to);
+      for (const Value in : scheme.inputs) {
+        if (scheme[in].role != Role::kInput) continue;
+        const std::string& name = scheme[in].source.path;
+        run.write(in, scheme[in].source == state ? static_cast<const void*>(carried_[i].data())
+                      : name == "tokens"         ? tokens.data()
+                                                 : targets.data());
+      }
+      run.step();
+      visit(run, i);
+    }
+  }
+
+  // A state of the chain, and what is computed from it.
+  struct State {
+    Value at;
+    std::vector<bool> behind;  // per object
+  };
+
   Scheme forward_;
   Batches batches_;
   int64_t num_batches_;
   PlanOptions plan_;
+  std::vector<State> states_;
+  int held_ = -1;                            // which state is held; -1: none
+  std::vector<std::vector<float>> carried_;  // that state, for every batch
+  int64_t calls_ = 0;
 };
 
 // Which matrices become codes is the stack's to say, so that whoever reads the folder agrees.
@@ -194,7 +274,7 @@ QuantizeResult quantize_run(const fs::path& folder, const fs::path& out,
     result.loss_before = loss_of(run, corpus, data);
   }
 
-  const Calibration calibration(model, corpus.train, config, options.batches, plan);
+  Calibration calibration(model, corpus.train, config, options.batches, options.most_carried, plan);
   std::vector<Encoded> matrices = encoded_parameters(coded);
   // In the order in which the forward pass reads them.
   std::map<std::string, size_t> order;
@@ -227,6 +307,7 @@ QuantizeResult quantize_run(const fs::path& folder, const fs::path& out,
     codes[name] = std::move(made);
   }
   result.matrices = static_cast<int64_t>(matrices.size());
+  result.calls = calibration.calls();
 
   Run run(coded, make_plan(coded, plan));
   for (const Encoded& e : matrices) {

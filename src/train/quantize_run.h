@@ -13,12 +13,17 @@ struct QuantizeOptions {
   bool calibrated = true;           // by data (gptq.h); else every number to its nearest code
   int64_t batches = 16;             // of data, for the calibration
   std::filesystem::path data = {};  // empty: the run's own
+  // States of the chain of blocks are carried from block to block, for all batches at once, so that
+  // the calibration is linear in depth. Where that takes more than this, every map's inputs are
+  // computed from the tokens again.
+  Bytes most_carried = {int64_t{4} << 30};
 };
 
 struct QuantizeResult {
   int64_t step = 0;  // of the run
   std::string stack;
   int64_t matrices = 0, calibrated = 0;  // that became codes, and those by data
+  int64_t calls = 0;                     // of ops, for one batch of the calibration
   // On the whole validation part: of the run with its own stack, and of what was made of it.
   double loss_before = 0, loss_after = 0;
   Bytes before = {0}, after = {0};  // of these matrices

@@ -165,6 +165,28 @@ TEST_F(QuantizeRun, IsWhatQatTrainedFor) {
   EXPECT_GT(std::abs(other.loss_after - other.loss_before), 1e-4);
 }
 
+// A block begins at what the block before gave: the same codes, for work that is linear in depth.
+TEST_F(QuantizeRun, CarriesStatesFromBlockToBlock) {
+  std::map<int, int64_t> carried, anew;
+  for (const int layers : {2, 3, 4}) {
+    const std::string base = "base" + std::to_string(layers);
+    json flags = options(base, {{"steps", 3}});
+    flags["set"]["layers"] = layers;
+    train(flags);
+    const auto quantized = [&](const std::string& to, Bytes most) {
+      return quantize_run(out(base), out(to),
+                          {.format = format("int4/channel"), .batches = 3, .most_carried = most},
+                          {.threads = num_threads()});
+    };
+    carried[layers] = quantized(base + "carried", {1 << 20}).calls;
+    anew[layers] = quantized(base + "anew", {0}).calls;
+    EXPECT_EQ(bytes_of(base + "carried"), bytes_of(base + "anew"));
+  }
+  EXPECT_EQ(carried[4] - carried[3], carried[3] - carried[2]) << "linear";
+  EXPECT_GT(anew[4] - anew[3], anew[3] - anew[2]) << "quadratic";
+  EXPECT_LT(carried[2], anew[2]);
+}
+
 // Whoever reads the folder has the loss that was told, and a run that goes on from it the codes.
 TEST_F(QuantizeRun, IsReadByOthers) {
   train(options("base", {{"steps", 40}, {"lr", 0.01}}));
