@@ -37,7 +37,9 @@ TEST(Library, ParameterCountsAreThePublishedOnes) {
   EXPECT_EQ(num_parameters(elaborate_preset("char")), gpt2_count(4, 128, 64, 65));
   EXPECT_EQ(num_parameters(elaborate_preset("llama2-7b")), 6'738'415'616);
   EXPECT_EQ(num_parameters(elaborate_preset("llama3-8b")), 8'030'261'248);
+  EXPECT_EQ(num_parameters(elaborate_preset("llama3.1-8b")), 8'030'261'248);
   EXPECT_EQ(num_parameters(elaborate_preset("llama3.2-1b")), 1'235'814'400);
+  EXPECT_EQ(num_parameters(elaborate_preset("llama3.2-3b")), 3'212'749'824);
   EXPECT_EQ(num_parameters(elaborate_preset("llama-tiny")),
             llama_count(2, 64, 32, 176, 101, false));
 }
@@ -46,6 +48,37 @@ TEST(Library, TheFormulasOfThisTestAgreeWithThePublishedCounts) {
   EXPECT_EQ(gpt2_count(12, 768, 1024, 50257), 124'439'808);
   EXPECT_EQ(llama_count(32, 4096, 1024, 14336, 128256, false), 8'030'261'248);
   EXPECT_EQ(llama_count(16, 2048, 512, 8192, 128256, true), 1'235'814'400);
+}
+
+// Angles are stretched in the presets that were published so, and in no other.
+TEST(Library, LlamaStretchesItsAnglesAsPublished) {
+  const auto angles = [](const std::string& preset) {
+    const Scheme scheme = elaborate_preset(preset, {{"layers", 2}});
+    std::vector<Attrs> tables;
+    for (const Morphism& m : scheme.morphisms) {
+      if (m.op == "rotary_table") tables.push_back(m.attrs);
+    }
+    EXPECT_EQ(tables.size(), 1u) << preset;
+    return tables.at(0);
+  };
+  using List = std::vector<int64_t>;
+  const Attrs plain = {{"base", 500000.0}, {"shape", List{8192, 1, 128}}};
+  EXPECT_EQ(angles("llama3-8b"), plain);
+  for (const auto& [preset, dim, factor] :
+       {std::tuple("llama3.1-8b", 128, 8.0), std::tuple("llama3.2-1b", 64, 32.0),
+        std::tuple("llama3.2-3b", 128, 32.0)}) {
+    const Attrs stretched = {{"base", 500000.0},
+                             {"shape", List{131072, 1, dim}},
+                             {"scaling", std::string("llama3")},
+                             {"factor", factor},
+                             {"low", 1.0},
+                             {"high", 4.0},
+                             {"original", 8192.0}};
+    EXPECT_EQ(angles(preset), stretched) << preset;
+  }
+  for (const char* preset : {"llama2-7b", "llama-110m", "llama-tiny"}) {
+    EXPECT_FALSE(angles(preset).count("scaling")) << preset;
+  }
 }
 
 TEST(Library, PresetsHaveNamesOfTheirOwn) {
