@@ -275,11 +275,6 @@ Report verify_stack(const std::vector<Subject>& subjects, const Stack& stack, co
 }
 
 Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptions& options) {
-  // A batch whose last part is not full, if possible.
-  const int64_t parts = largest_argument(stack, {"n"});
-  const int64_t batch = options.sizes.batch > 0 ? options.sizes.batch
-                        : parts > kBatch        ? parts + parts / 2
-                                                : kBatch;
   StepOptions step = options.step;
   step.eps = std::max(step.eps, kSmoothEps);
   step.target = options.target;
@@ -288,7 +283,15 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
   for (int64_t i = 1; i <= options.seeds; ++i) seeds.push_back(static_cast<uint64_t>(i));
 
   ModelSizes sizes = options.sizes;
-  sizes.batch = batch;
+  if (sizes.batch <= 0) {
+    // The last part is not full, unless the model cannot have such a part.
+    const int64_t parts = largest_argument(stack, {"n"});
+    sizes.batch = parts > 1 ? std::max(2 * parts - 1, kBatch + 1) : kBatch;
+    if (parts > 1 && is_refused(BoundModel(text, sizes).forward(), stack, step)) {
+      sizes.batch = (kBatch + parts - 1) / parts * parts;
+    }
+  }
+  const int64_t batch = sizes.batch;
   const BoundModel model(text, sizes);
   Checkup checkup{.stack = stack};
   const auto add = [&](const BoundModel& bound, int steps) {

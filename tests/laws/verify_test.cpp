@@ -83,6 +83,25 @@ TEST(Verify, AModelIsEvaluatedAtOneOfItsSizes) {
 }
 
 // Of the two uses of a tied table only one counts.
+// Samples that pad the last part must count for nothing, which only a part that is not full shows.
+TEST(Verify, TheLastPartIsNotFull) {
+  const auto samples = [](const ModelText& text, int n) {
+    const Stack stack = parse_stack("accumulate(" + std::to_string(n) + ")");
+    const Scheme forward = checkup_for(text, stack, {}).subjects.front().forward;
+    return forward[forward.find({"tokens"}).value()].type.dim(0);
+  };
+  for (int n = 2; n < 10; ++n) {
+    const int64_t all = samples(find_model("char"), n), part = (all + n - 1) / n;
+    EXPECT_NE(all % part, 0) << all << " samples in " << n << " parts";
+  }
+  // Where targets are computed, nobody knows which of them do not count.
+  const ModelText ahead{.file = "ahead.scheme", .text = R"(axes hidden=8 context=6 vocab=11
+model tokens[batch, seq], targets[batch, seq]:
+  loss = cross_entropy(linear(embed(tokens, vocab), vocab), shift(targets, -1, fill=-1))
+)"};
+  EXPECT_EQ(samples(ahead, 4), 8);
+}
+
 TEST(Verify, ADroppedPartOfAGradient) {
   const auto drop = [](const Scheme& before, Application& application) {
     Scheme after = before;
