@@ -233,27 +233,37 @@ class ObjectRules : TextRules {
     return is_param ? application_.args.word(value.word) : value.word;
   }
 
-  // Freezing a parameter because of one of its uses must not freeze it for another.
+  // Freezing a parameter because of one of its uses must not freeze it for another: the clauses of
+  // a rule together name all of its uses (of embedding, of readout), or none.
   void check_uses(const Scheme& scheme, const Roles& roles, const Names& names, Value v,
                   const ObjectRule& rule) const {
+    const auto is_whole = [&](const std::string& word) { return roles.is(v, word); };
+    std::vector<const Clause*> by_use;
     for (const Clause& c : rule.selector) {
-      if (c.kind != Clause::Kind::kOf) continue;
-      const auto is_whole = [&](const std::string& word) { return roles.is(v, word); };
-      if (any_word(names, c.word, is_whole)) continue;
-      const std::vector<int>& readers = roles.readers_of(v);
-      const auto is_meant = [&](int reader) {
-        return any_word(names, c.word,
-                        [&](const std::string& word) { return roles.morphism_is(reader, word); });
-      };
-      const auto meant = std::find_if(readers.begin(), readers.end(), is_meant);
-      const auto other = std::find_if_not(readers.begin(), readers.end(), is_meant);
-      if (meant == readers.end() || other == readers.end()) continue;
-      application_.refuse("'", scheme[v].source.path, "' is tied: '",
-                          scheme.morphisms[*meant].source.path, "' uses it as ",
-                          name(roles.use_of(*meant)), " and '",
-                          scheme.morphisms[*other].source.path, "' as ", name(roles.use_of(*other)),
-                          "; name all of its uses, or what it is (table, matrix, vector)");
+      if (c.kind != Clause::Kind::kOf || any_word(names, c.word, is_whole)) continue;
+      by_use.push_back(&c);
     }
+    const std::vector<int>& readers = roles.readers_of(v);
+    const auto is_meant = [&](int reader) {
+      return std::any_of(by_use.begin(), by_use.end(), [&](const Clause* c) {
+        return any_word(names, c->word,
+                        [&](const std::string& word) { return roles.morphism_is(reader, word); });
+      });
+    };
+    const auto meant = std::find_if(readers.begin(), readers.end(), is_meant);
+    const auto other = std::find_if_not(readers.begin(), readers.end(), is_meant);
+    if (meant == readers.end() || other == readers.end()) return;
+    std::set<std::string> uses;
+    for (const int reader : readers) uses.emplace(name(roles.use_of(reader)));
+    std::vector<std::string> kinds;
+    for (const char* kind : {"table", "matrix", "vector"}) {
+      if (roles.is(v, kind)) kinds.emplace_back(kind);
+    }
+    application_.refuse(
+        "'", scheme[v].source.path, "' is tied: '", scheme.morphisms[*meant].source.path,
+        "' uses it as ", name(roles.use_of(*meant)), " and '", scheme.morphisms[*other].source.path,
+        "' as ", name(roles.use_of(*other)), "; name all of its uses (",
+        join({uses.begin(), uses.end()}, ", "), "), or what it is (", join(kinds, ", "), ")");
   }
 };
 

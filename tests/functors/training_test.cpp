@@ -91,12 +91,27 @@ TEST(Training, RefusesWhatIsNoRate) {
   const std::string tied =
       error_text([&] { step_of(small_gpt2(), "  object parameter of embedding -> rate 0.1"); });
   EXPECT_TRUE(has(tied, "f: 'wte.weight' is tied: ")) << tied;
+  EXPECT_TRUE(has(tied, "name all of its uses (embedding, readout), or what it is (matrix)"))
+      << tied;
   const Functor other = parse_functor(
       "functor g:\n  law approximating\n  object parameter of norm -> rate 3\n", "g.functor");
   Stack both = with_rules("  object vector -> rate 2");
   both.functors.insert(both.functors.begin(), {other, Arguments("g", {}, Term{}), false});
   const std::string said = error_text([&] { build_step(small_llama(), both, {}); });
   EXPECT_TRUE(has(said, "f: says rate 2 of 'block[0].rms_norm#1.weight', and g says 3")) << said;
+}
+
+// A tied table by all of its uses; a rule that names one that it has not finds it as little as one
+// that names too few.
+TEST(Training, ATiedParameterByAllOfItsUses) {
+  const auto said =
+      trainings(step_of(gpt2(), "  object trained, of embedding, of readout -> decay 0"));
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said.at("wte.weight"), (Training{.decay = 0.0}));
+  EXPECT_TRUE(has(error_text([&] {
+                    step_of(llama(), "  object trained, of embedding, of readout -> decay 0");
+                  }),
+                  "f: matches nothing"));
 }
 
 // Several stacks that share their beginning share how parameters are trained.
