@@ -61,6 +61,7 @@ int run(const TrainFlags& flags) {
         with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),
         num_threads(), human(trainer.run().plan().arena),
         copied.count > 0 ? ", and " + human(copied) + " to copy what a save writes" : "");
+    for (const std::string& rule : trainer.idle_rules()) std::cout << rule << "\n";
     if (!c.wish.budget.empty()) {
       std::cout << "--fit chose the stack '" << c.step.stack << "'\n";
     }

@@ -29,6 +29,9 @@ class Application {
   bool training = true;  // false: the scheme is evaluated, there are no gradients
   int64_t matches = 0;   // objects and morphisms that it found
   std::map<std::string, int64_t> counts = {};  // of them, by what they are or became
+  // Rules that found nothing, with their places: a functor of several rules may have such in a
+  // model that others of them speak of.
+  std::vector<std::string> idle = {};
   // Who has said what of an object's attribute, by source and attribute.
   struct Saying {
     std::string value, by;

@@ -162,6 +162,11 @@ class Pipeline {
         applied.morphisms_after = static_cast<int64_t>(result_.scheme.morphisms.size());
         applied.matches += application.matches;
         for (const auto& [what, count] : application.counts) applied.counts[what] += count;
+        for (std::string& rule : application.idle) {
+          // A rule that speaks in two phases is told of once.
+          std::vector<std::string>& told = applied.idle_rules;
+          if (std::find(told.begin(), told.end(), rule) == told.end()) told.push_back(rule);
+        }
       }
     }
   }

@@ -18,6 +18,7 @@ struct Applied {
   bool idle = false;  // it is for another target
   int64_t matches = 0;
   std::map<std::string, int64_t> counts = {};
+  std::vector<std::string> idle_rules = {};  // those that found nothing, with their places
   int64_t morphisms_before = 0, morphisms_after = 0;
 };
 struct BuiltStep {

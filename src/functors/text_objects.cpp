@@ -59,12 +59,13 @@ class ObjectRules : TextRules {
     for (const ObjectRule& rule : text_.objects) {
       if (!belongs(rule)) continue;
       std::string why_not;  // of the first that it speaks of and that cannot be so
-      bool any = false;
+      bool any = false, finds = false;
       for (Value v = 0; v < static_cast<Value>(scheme.objects.size()); ++v) {
         const auto matches = [&](const Clause& c) {
           return object_matches(scheme, roles, names, v, c);
         };
         if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
+        finds = true;
         if (rule.unless.made_here && made_here(scheme[v].source.path)) continue;
         if (rule.unless.made && application_.made(scheme[v].source.path)) continue;
         if (rule.by_block) {
@@ -107,10 +108,20 @@ class ObjectRules : TextRules {
       // A selector may sweep over what cannot be so, and leaves it alone; a rule that finds nothing
       // else would be silently without effect.
       if (!any && !why_not.empty()) fail_at(text_.file, rule.at, why_not);
+      if (!finds && may_speak(rule, names)) {
+        application_.idle.push_back(place(rule.at) + "this rule finds nothing here");
+      }
     }
   }
 
  private:
+  // Whether what the functor was told lets a rule act, were there anything to act on.
+  static bool may_speak(const ObjectRule& rule, const Names& names) {
+    if (rule.by_block || !rule.index.empty()) return true;
+    return std::any_of(rule.choices.begin(), rule.choices.end(),
+                       [&](const Choice& choice) { return names.holds(choice.when); });
+  }
+
   // How a value is counted in reports. Rates may differ from block to block.
   static std::string count_as(const Object& o, const AttributeValue& value) {
     if (value.attribute == "parts") return "in " + std::to_string(o.attributes.parts) + " parts";

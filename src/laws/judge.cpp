@@ -304,7 +304,8 @@ Verdict Judge::judge(const Stack& stack, size_t index) {
   Verdict verdict{.functor = applied.name,
                   .law = applied.law,
                   .by_default = applied.by_default,
-                  .matches = applied.matches};
+                  .matches = applied.matches,
+                  .note = join(applied.idle_rules, "; ")};
   Stack rest = without(stack, index);
   try {
     built(rest);

@@ -33,6 +33,9 @@ std::string stack_table(const std::vector<Applied>& applied) {
     out += fmt::format("{:<{}}  {:<14} {:>8}  {}\n", shortened(a.name), width, name(a.law),
                        a.matches, rest);
   }
+  for (const Applied& a : applied) {
+    for (const std::string& rule : a.idle_rules) out += rule + "\n";
+  }
   return out;
 }
 

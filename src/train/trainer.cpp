@@ -166,7 +166,11 @@ Trainer::Trainer(ResolvedConfig resolved)
     optimizer_text_ = read_file(file);
     return paths_.rule().filename().string();
   });
-  const Scheme step = build_step(forward, stack, config_.step).scheme;
+  const BuiltStep built = build_step(forward, stack, config_.step);
+  for (const Applied& applied : built.applied) {
+    idle_rules_.insert(idle_rules_.end(), applied.idle_rules.begin(), applied.idle_rules.end());
+  }
+  const Scheme& step = built.scheme;
   const Plan plan = make_plan(step, planned);
   const Scheme evaluation = evaluation_scheme(forward, stack, config_.step);
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));

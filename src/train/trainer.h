@@ -47,6 +47,8 @@ class Trainer {
   int64_t first_step() const { return first_step_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Corpus& corpus() const { return corpus_; }
+  // Rules of the stack that found nothing in this model, with their places.
+  const std::vector<std::string>& idle_rules() const { return idle_rules_; }
 
  private:
   void fit_stack(const Scheme& forward);  // sets the config's stack
@@ -75,6 +77,7 @@ class Trainer {
   std::map<std::string, int64_t> ignored_;  // by input: the value of rows that count for nothing
   std::unique_ptr<Run> run_, eval_;
   Schedule schedule_;
+  std::vector<std::string> idle_rules_;
   Bytes workspace_cap_ = kNoCap;  // saved with the run, because the bits of products depend on it
   Bytes room_to_save_ = kNoCap;   // for a copy of the state, besides the arenas
   int64_t first_step_ = 0;

@@ -53,6 +53,21 @@ TEST_F(Cli, HelpAndUsage) {
   EXPECT_EQ(run("train --no-such-flag 3").code, 2);
 }
 
+// A run and a plan tell of a rule without effect, which a functor of several rules may have.
+TEST_F(Cli, TellsOfRulesThatFindNothing) {
+  write("two.functor",
+        "functor two:\n  law approximating\n  object trained, vector -> rate 2\n"
+        "  object trained, of router -> decay 0\n");
+  const std::string told = at("two.functor") + ":4: this rule finds nothing here";
+  for (const std::string& command :
+       {small_run("run"), std::string("plan --model char --batch 2"),
+        std::string("verify --seeds 1 --model char --set layers=2 hidden=32 heads=2")}) {
+    const Outcome o = run(command + " --stack " + at("two.functor"));
+    EXPECT_EQ(o.code, 0) << o.text;
+    EXPECT_NE(o.text.find(told), std::string::npos) << o.text;
+  }
+}
+
 TEST_F(Cli, PlanSaysWhoseTheMemoryIs) {
   const std::string plan = "plan --model char --batch 2 --context 16 --set layers=2 hidden=32 ";
   for (const char* by : {"category", "block", "tensor"}) {

@@ -114,6 +114,27 @@ TEST(Training, ATiedParameterByAllOfItsUses) {
                   "f: matches nothing"));
 }
 
+// A functor of several rules acts where one of them finds something; the others are told of.
+TEST(Training, RulesThatFindNothingAreToldOf) {
+  using Lines = std::vector<std::string>;
+  const auto idle = [](const std::string& lines) {
+    return build_step(gpt2(), with_rules(lines), {}).applied.at(0).idle_rules;
+  };
+  EXPECT_EQ(idle("  object trained, vector -> decay 0\n  object trained, of router -> rate 2"),
+            (Lines{"f.functor:4: this rule finds nothing here"}));
+  // Once, although it is asked what is frozen, how parameters are trained, and the rest.
+  EXPECT_EQ(idle("  object trained, vector -> decay 0\n"
+                 "  object of router, matrix -> trained and rate 2 and bf16"),
+            (Lines{"f.functor:4: this rule finds nothing here"}));
+  // What its condition switches off is silent on purpose.
+  EXPECT_EQ(idle("  object trained, vector -> decay 0\n"
+                 "  object trained, of router -> rate 2 when L > 100"),
+            Lines{});
+  EXPECT_EQ(idle("  object trained, vector -> decay 0\n"
+                 "  object parameter inside chain -> rate 2 when l > 100"),
+            Lines{});
+}
+
 // Several stacks that share their beginning share how parameters are trained.
 TEST(Training, ABuilderOfManyStepsKeepsIt) {
   StepBuilder builder(small_llama(), {});
