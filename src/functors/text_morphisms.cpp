@@ -76,7 +76,8 @@ class MorphismRules : TextRules {
       for (const std::string& way : names.ways(rule.when)) {
         application_.note(way.empty() ? branch : branch + " when " + way, to_string(m.source));
       }
-      ++application_.counts[std::string(name(roles.use_of(static_cast<int>(i))))];
+      const Use use = roles.use_of(static_cast<int>(i));
+      ++application_.counts[use == Use::kNone ? rule.op : std::string(name(use))];
       const bool alone = std::equal(before.outputs.begin(), before.outputs.end(), m.outputs.begin(),
                                     m.outputs.begin() + std::min<int64_t>(2, m.outputs.size()));
       queries_ = roles.queries_of(static_cast<int>(i));

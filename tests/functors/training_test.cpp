@@ -135,6 +135,17 @@ TEST(Training, RulesThatFindNothingAreToldOf) {
             Lines{});
 }
 
+// Uses without a role are counted by their op.
+TEST(Training, UsesAreCountedByWhatTheyAre) {
+  const auto counts = [](const std::string& lines) {
+    return build_step(gpt2(), with_rules(lines), {}).applied.at(0).counts;
+  };
+  using Counts = std::map<std::string, int64_t>;
+  EXPECT_EQ(counts("  morphism y = gelu(x) -> 2*y"), (Counts{{"gelu", 4}}));
+  EXPECT_EQ(counts("  morphism y = linear(x, W) where attention_out -> 2*y"),
+            (Counts{{"attention_out", 4}}));
+}
+
 // Several stacks that share their beginning share how parameters are trained.
 TEST(Training, ABuilderOfManyStepsKeepsIt) {
   StepBuilder builder(small_llama(), {});
