@@ -46,6 +46,8 @@ class FunctorParser {
   Clause clause(std::string_view what);
   void exceptions(Exceptions& unless, const AttributeValue& value);
   void check_clause(const Clause& c, std::vector<std::string> words, std::string_view what) const;
+  void check_is_not_of(const Clause& c, const std::vector<std::string>& words,
+                       std::string_view what) const;
   Clause where_clause(const MorphismRule& rule);
   void check_word(Position at, const std::string& word, const std::vector<std::string>& known,
                   std::string_view what) const;

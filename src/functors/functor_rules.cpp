@@ -337,8 +337,22 @@ void FunctorParser::check_clause(const Clause& c, std::vector<std::string> words
     case Clause::Kind::kMadeHere:
       return;
     default:
+      check_is_not_of(c, words, what);
       return check_word(c.at, c.word, words, what);
   }
+}
+
+// `object parameter, attention`: what something belongs to, without its `of`.
+void FunctorParser::check_is_not_of(const Clause& c, const std::vector<std::string>& words,
+                                    std::string_view what) const {
+  const auto is_in = [&](const std::vector<std::string>& all) {
+    return std::find(all.begin(), all.end(), c.word) != all.end();
+  };
+  const auto is_it = [&](const FunctorParam& p) { return p.name == c.word; };
+  const bool is_param = std::any_of(result_.params.begin(), result_.params.end(), is_it);
+  if (is_param || is_in(words) || !is_in(of_words())) return;
+  in_.fail_at(c.at, "wanted " + std::string(what) + " (" + join(words, ", ") + "), found '" +
+                        c.word + "'; did you mean 'of " + c.word + "'?");
 }
 
 // inside chain, attention_in, or parameter(W), which speaks of an operand.

@@ -132,6 +132,8 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
        "wanted law, default, let, require, object, morphism or state"},
       {with_lines("  object -> bf16\n"), "3:10", "what an object is"},
       {with_lines("  object activatoin -> bf16\n"), "3:10", "did you mean 'activation'?"},
+      {with_lines("  object parameter, attention -> bf16\n"), "3:21",
+       "state), found 'attention'; did you mean 'of attention'?"},
       {with_lines("  object inside blok -> bf16\n"), "3:17", "did you mean 'block'?"},
       {with_lines("  object parameter of nrom -> bf16\n"), "3:23", "did you mean 'norm'?"},
       {with_lines("  object inside k -> bf16\n"), "3:17", "found 'k', a number"},
