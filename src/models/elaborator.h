@@ -116,6 +116,8 @@ class Elaborator {
     return scope.locals.count(name) || settings_.count(name) || (name == "l" && scope.repetition);
   }
   bool flag(const Scope& scope, const Term& term);
+  void check_borrowed(size_t first_call, const std::string& owner, std::string_view op,
+                      Position at);
   bool is_frozen(const Scope& scope, const Term& call);
   void freeze(size_t first, std::string_view maker, Position at);
   Init init(const Scope& scope, const Term& term);
@@ -135,7 +137,7 @@ class Elaborator {
   Builder builder_;
   std::vector<const Box*> open_boxes_;
   std::unordered_map<std::string, Value> parameters_;  // by path
-  std::set<std::string> owners_;                       // paths of boxes that have weights
+  std::set<std::string> owners_;                       // paths of calls that have weights
   std::set<Value> truths_;                             // objects of ones and zeros
   std::optional<Value> position_;
   int64_t calls_ = 0, bytes_ = 0;

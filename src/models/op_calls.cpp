@@ -11,7 +11,14 @@ namespace adjoint {
 
 namespace {
 
-std::string what_it_takes(const OpDef& op) { return params_text(op) + ", and name and frozen"; }
+std::string what_it_takes(const OpDef& op) {
+  return params_text(op) + ", and name, frozen and weights";
+}
+
+bool has_keyword(const Term& call, std::string_view name) {
+  return std::any_of(call.keywords.begin(), call.keywords.end(),
+                     [&](const auto& keyword) { return keyword.first == name; });
+}
 
 // Some params may be absent; the word that says so is their default.
 bool may_be_absent(const Param& param) {
@@ -46,11 +53,33 @@ Elaborator::Meaning Elaborator::call_op(Scope& scope, const Term& call, const Op
   SurfaceCall placed = surface_call(scope, call_path(scope, call, op.name, false));
   placed.arguments = std::move(surface.arguments);
   placed.size_names = std::move(surface.size_names);
-  const size_t first = scheme_.objects.size();
+  const bool borrows = has_keyword(call, "weights");
+  if (borrows) placed.shared = &parameters_, placed.weights = weights_for(scope, call, placed.path);
+  const size_t first = scheme_.objects.size(), first_call = scheme_.morphisms.size();
   const Objects made = emit(op, placed, call.at);
+  if (borrows) {
+    check_borrowed(first_call, placed.weights, op.name, call.at);
+  } else if (std::any_of(scheme_.objects.begin() + static_cast<int64_t>(first),
+                         scheme_.objects.end(),
+                         [](const Object& o) { return o.role == Role::kParameter; })) {
+    owners_.insert(placed.path);
+  }
   if (is_frozen(scope, call)) freeze(first, op.name, call.at);
   if (!op.counted_by.empty()) return Loss{{.weight = 1, .sum = made[0], .count = made[1]}};
   return made;
+}
+
+// rms_norm(x, weights=final): what has no weights cannot have another call's.
+void Elaborator::check_borrowed(size_t first_call, const std::string& owner, std::string_view op,
+                                Position at) {
+  const auto is_the_owners = [&](Value in) {
+    return scheme_[in].role == Role::kParameter && scheme_[in].source.path.starts_with(owner + ".");
+  };
+  for (size_t i = first_call; i < scheme_.morphisms.size(); ++i) {
+    const std::vector<Value>& inputs = scheme_.morphisms[i].inputs;
+    if (std::any_of(inputs.begin(), inputs.end(), is_the_owners)) return;
+  }
+  fail_here(at, op, ": it reads no weights, so it cannot have those of '", owner, "'");
 }
 
 // y(x): a use that the text was told of, with its own constants and, where none are given, its own
@@ -197,10 +226,10 @@ std::vector<std::pair<const Param*, const Term*>> Elaborator::bind(Scope& scope,
     bound.emplace_back(param, &arg);
   }
   for (const auto& [word, value] : call.keywords) {
-    if (word == "name" || word == "frozen") continue;
+    if (word == "name" || word == "frozen" || word == "weights") continue;
     const Param* param = param_named(word);
     if (!param) {
-      std::vector<std::string> names = {"name", "frozen"};
+      std::vector<std::string> names = {"name", "frozen", "weights"};
       for (const Param& p : op.params) names.emplace_back(p.name);
       fail_here(call.at, op.name, ": there is no argument '", word, "'; it takes ",
                 what_it_takes(op), did_you_mean(word, names));

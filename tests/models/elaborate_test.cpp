@@ -407,5 +407,23 @@ TEST(Elaborate, TermsOfALossThatCountAlike) {
   EXPECT_EQ(single.morphisms.size(), 1u);
 }
 
+// An op has the weights of an earlier call as a box has them.
+TEST(Elaborate, OpsShareAllWeightsOfACall) {
+  const Scheme scheme =
+      elaborate_text(with_axes("inner x:\n  x = layer_norm(x, weights=final)\n"
+                               "model tokens[batch, seq]:\n"
+                               "  x = layer_norm(embed(tokens, vocab), name=final)\n"
+                               "  x = inner(linear(x, hidden, name=a))\n"
+                               "  y = linear(x, hidden, weights=a)\n"));
+  EXPECT_EQ(paths_of(scheme, Role::kParameter),
+            (Strings{"embed#1.weight", "final.weight", "final.bias", "a.weight", "a.bias"}));
+  const auto weights = [&](const char* path) {
+    const Morphism call = call_at(scheme, path);
+    return std::vector<Value>(call.inputs.begin() + 1, call.inputs.end());
+  };
+  EXPECT_EQ(weights("inner.layer_norm#1"), weights("final"));
+  EXPECT_EQ(weights("linear#2"), weights("a"));
+}
+
 }  // namespace
 }  // namespace adjoint

@@ -56,6 +56,19 @@ INSTANTIATE_TEST_SUITE_P(
                 {"my.scheme:2:11: ", "preset p", "'hiden'", "did you mean 'hidden'?"}}));
 
 INSTANTIATE_TEST_SUITE_P(
+    WeightsOfOps, Refused,
+    testing::Values(Refusal{"model t[batch, seq]:\n  x = rms_norm(embed(t, vocab), name=a)\n"
+                            "  y = gelu(x, weights=a)\n",
+                            {"my.scheme:4:7: ",
+                             "gelu: it reads no weights, so it cannot have those of 'a'"}},
+                    Refusal{"model t[batch, seq]:\n  x = rms_norm(embed(t, vocab), name=after)\n"
+                            "  y = rms_norm(x, weights=aftre)\n",
+                            {"my.scheme:4:27: ", "no call 'aftre' above", "did you mean 'after'?"}},
+                    Refusal{"model t[batch, seq]:\n  x = linear(embed(t, vocab), 5, name=a)\n"
+                            "  y = linear(x, hidden, weights=a)\n",
+                            {"my.scheme:4:7: ", "wants a parameter", "'a.weight' is"}}));
+
+INSTANTIATE_TEST_SUITE_P(
     Boxes, Refused,
     testing::Values(
         Refusal{"model x f32[batch, hiden]:\n  y = x\n",
