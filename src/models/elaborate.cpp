@@ -16,6 +16,33 @@ constexpr int64_t kMostCalls = int64_t{1} << 18;
 constexpr int kMostAxes = 8;
 
 // Paths that the scheme itself uses at its root.
+// What people who come from other libraries write, and how it is said here.
+constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
+    {"arange", "'index'"},
+    {"bmm", "'contract'"},
+    {"cat", "'concat'"},
+    {"clamp", "'minimum' of a 'maximum'"},
+    {"clip", "'minimum' of a 'maximum'"},
+    {"dense", "'linear'"},
+    {"einsum", "'contract'"},
+    {"embedding", "'embed'"},
+    {"expand", "'stretch'"},
+    {"masked_fill", "'where'"},
+    {"matmul", "'contract'"},
+    {"permute", "'transpose'"},
+    {"repeat", "'stretch'"},
+    {"reshape", "'split' and 'merge'"},
+    {"roll", "'shift'"},
+    {"rope", "'rotary'"},
+    {"rsqrt", "'pow' with -0.5"},
+    {"softplus", "'log' of 1 + 'exp'"},
+    {"square", "'pow' with 2"},
+    {"std", "'sqrt' of a 'mean'"},
+    {"swish", "'silu'"},
+    {"var", "a 'mean' of 'pow' with 2"},
+    {"view", "'split' and 'merge'"},
+};
+
 constexpr std::string_view kReserved[] = {"position", "rotary_table", kRandomCounter};
 
 std::string join_path(const std::string& path, const std::string& component) {
@@ -176,7 +203,11 @@ Elaborator::Meaning Elaborator::call(Scope& scope, const Term& call) {
   }
   for (const OpDef& word : notation_words()) known.emplace_back(word.name);
   for (const Box& box : document_.boxes) known.push_back(box.name);
-  fail_here(call.at, call.word, ": there is no such op or box", did_you_mean(call.word, known));
+  const auto is_called = [&](const auto& other) { return other.first == call.word; };
+  const auto other = std::find_if(std::begin(kElsewhere), std::end(kElsewhere), is_called);
+  fail_here(call.at, call.word, ": there is no such op or box",
+            other != std::end(kElsewhere) ? "; here it is " + std::string(other->second)
+                                          : did_you_mean(call.word, known));
 }
 
 std::string Elaborator::call_path(Scope& scope, const Term& call, std::string_view kind,

@@ -56,6 +56,14 @@ INSTANTIATE_TEST_SUITE_P(
                 {"my.scheme:2:11: ", "preset p", "'hiden'", "did you mean 'hidden'?"}}));
 
 INSTANTIATE_TEST_SUITE_P(
+    WordsOfOtherLibraries, Refused,
+    testing::Values(
+        Refusal{"model x:\n  y = matmul(x, x)\n",
+                {"my.scheme:3:7: ", "matmul: there is no such op or box; here it is 'contract'"}},
+        Refusal{"model x:\n  y = clamp(x, 0, 1)\n", {"here it is 'minimum' of a 'maximum'"}},
+        Refusal{"model x:\n  y = rms_nrom(x)\n", {"did you mean 'rms_norm'?"}}));
+
+INSTANTIATE_TEST_SUITE_P(
     WeightsOfOps, Refused,
     testing::Values(Refusal{"model t[batch, seq]:\n  x = rms_norm(embed(t, vocab), name=a)\n"
                             "  y = gelu(x, weights=a)\n",
