@@ -17,7 +17,11 @@ extern const OpDef op_index = {
           const int64_t axis = call.size("axis");
           std::vector<int64_t> shape(x.rank() - axis, 1);
           shape[0] = x.dim(static_cast<int>(axis));
-          return std::vector<Value>{call.builder.emit("index", {}, {{"shape", shape}})};
+          const Axis along = x.axes[static_cast<size_t>(axis)];
+          const Value made = call.builder.emit("index", {}, {{"shape", shape}});
+          // What it is added to keeps its label: index(x, seq) + x has an axis `seq` again.
+          call.builder.scheme()[made].type.axes[0].name = along.name;
+          return std::vector<Value>{made};
         },
     .body =
         [](const OpCall& call) {

@@ -407,6 +407,17 @@ TEST(Elaborate, TermsOfALossThatCountAlike) {
   EXPECT_EQ(single.morphisms.size(), 1u);
 }
 
+// What is counted along an axis keeps its label, whatever it is joined to.
+TEST(Elaborate, AnIndexIsLabelledLikeItsAxis) {
+  const Scheme scheme =
+      elaborate_text(with_axes("step x[batch, seq, hidden]:\n"
+                               "  x = x + index(x, seq)/sum(index(x, seq), axis=seq, keep=yes)\n"
+                               "model tokens[batch, seq]:\n"
+                               "  y = step^2(embed(tokens, vocab))\n"));
+  EXPECT_EQ(to_string(object_at(scheme, "step[0].index#1").type), "f32[seq=4, n1=1]");
+  EXPECT_EQ(to_string(object_at(scheme, "step[1].add#1").type), "f32[batch=1, seq=4, hidden=8]");
+}
+
 // An op has the weights of an earlier call as a box has them.
 TEST(Elaborate, OpsShareAllWeightsOfACall) {
   const Scheme scheme =
