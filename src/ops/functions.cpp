@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/samples.h"
+#include "ops/surface.h"
 
 namespace adjoint {
 
@@ -103,6 +104,26 @@ std::vector<Sample> comparison_samples() {
 
 }  // namespace
 
+namespace {
+
+// pow(x, 3), or pow(0.9, step): a number to the power of an object is exp of a multiple of it.
+std::vector<Value> raised(SurfaceCall& call) {
+  const auto *x = std::get_if<Value>(&call.arguments.at("x")),
+             *power = std::get_if<Value>(&call.arguments.at("power"));
+  if (x && power) fail("pow: wants a number beside an object, found two objects");
+  if (x) return {call.builder.emit("pow", {*x}, {{"power", call.number("power")}})};
+  if (!power) fail("pow: wants an object and a number, found two numbers");
+  const double base = call.number("x");
+  if (!(base > 0)) fail("pow: a number to the power of an object is more than 0, found ", base);
+  Builder& b = call.builder;
+  b.at({call.path + ".log"}, b.phase(), b.role());
+  const Value log = b.emit("scale", {*power}, {{"by", std::log(base)}, {"plus", 0.0}});
+  b.at({call.path}, b.phase(), b.role());
+  return {b.emit("exp", {log})};
+}
+
+}  // namespace
+
 #define FUNCTION(NAME, SUMMARY, EXPRESSION, SAMPLES)                                               \
   extern const OpDef op_##NAME = {                                                                 \
       .name = #NAME,                                                                               \
@@ -138,8 +159,11 @@ extern const OpDef op_sign = {
 
 extern const OpDef op_pow = {
     .name = "pow",
-    .summary = "x to the power of a number; of negative x, whole powers up to 16",
-    .params = {{"x"}, {"power", Param::Kind::kNumber}},
+    .summary =
+        "x to the power of a number, or a number to the power of an object; of negative x, "
+        "whole powers up to 16",
+    .params = {{"x", Param::Kind::kOperand}, {"power", Param::Kind::kOperand}},
+    .surface = raised,
     .body =
         [](const OpCall& call) {
           const double n = call.number("power");

@@ -1,6 +1,8 @@
 // Text and settings -> scheme, on models that no library has.
 #include "models/elaborate.h"
 
+#include <cmath>
+
 #include "base/error_text.h"
 #include "models/small_models.h"
 
@@ -434,6 +436,16 @@ TEST(Elaborate, OpsShareAllWeightsOfACall) {
   };
   EXPECT_EQ(weights("inner.layer_norm#1"), weights("final"));
   EXPECT_EQ(weights("linear#2"), weights("a"));
+}
+
+TEST(Elaborate, ANumberToThePowerOfAnObject) {
+  const Scheme scheme = elaborate_text(
+      with_axes("model tokens[batch, seq]:\n  y = pow(0.5, embed(tokens, vocab))\n"));
+  const Morphism exponent = call_at(scheme, "pow#1.log"), made = call_at(scheme, "pow#1");
+  EXPECT_EQ(exponent.op, "scale");
+  EXPECT_EQ(std::get<double>(exponent.attrs.at("by")), std::log(0.5));
+  EXPECT_EQ(made.op, "exp");
+  EXPECT_EQ(made.inputs, exponent.outputs);
 }
 
 }  // namespace

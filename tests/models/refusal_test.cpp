@@ -77,6 +77,14 @@ INSTANTIATE_TEST_SUITE_P(
                             {"my.scheme:4:7: ", "wants a parameter", "'a.weight' is"}}));
 
 INSTANTIATE_TEST_SUITE_P(
+    PowersOfNumbers, Refused,
+    testing::Values(
+        Refusal{"model t[batch, seq]:\n  y = pow(0 - 1, embed(t, vocab))\n",
+                {"my.scheme:3:7: ", "a number to the power of an object is more than 0, found -1"}},
+        Refusal{"model t[batch, seq]:\n  x = embed(t, vocab)\n  y = pow(x, x)\n",
+                {"my.scheme:4:7: ", "pow: wants a number beside an object, found two objects"}}));
+
+INSTANTIATE_TEST_SUITE_P(
     Boxes, Refused,
     testing::Values(
         Refusal{"model x f32[batch, hiden]:\n  y = x\n",
