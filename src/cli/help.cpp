@@ -2,6 +2,8 @@
 // functor or an optimizer.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -73,6 +75,26 @@ std::string text_for(const std::string& topic) {
   return found;
 }
 
+// The titles of sections in which a word stands by itself.
+std::vector<std::string> sections_with(const std::string& word) {
+  const auto is_part = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  std::vector<std::string> titles;
+  for (const Section& section : sections()) {
+    const std::string text = lowered(section.text);
+    for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+      const size_t end = at + word.size();
+      if ((at > 0 && is_part(text[at - 1])) || (end < text.size() && is_part(text[end]))) continue;
+      if (std::find(titles.begin(), titles.end(), lowered(section.title)) == titles.end()) {
+        titles.push_back(lowered(section.title));
+      }
+      break;
+    }
+  }
+  return titles;
+}
+
 std::string contents() {
   std::string out =
       "adjoint help TOPIC prints a page, a section of one, or what is known of an op, a word, "
@@ -103,7 +125,10 @@ int run(const std::vector<std::string>& words, bool as_json) {
     for (const OpDef& word : notation_words()) known.emplace_back(word.name);
     for (const Functor* f : all_functors()) known.push_back(f->name);
     for (const std::string& optimizer : known_optimizers()) known.push_back(optimizer);
-    fail("there is no help on '", topic, "'", did_you_mean(lowered(topic), known),
+    const std::vector<std::string> speaking = sections_with(lowered(topic));
+    fail("there is no help on '", topic, "'",
+         speaking.empty() ? did_you_mean(lowered(topic), known)
+                          : ", but these sections speak of it: " + join(speaking, ", "),
          "; `adjoint help` lists what there is");
   }
   if (as_json) {

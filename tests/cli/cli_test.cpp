@@ -53,6 +53,15 @@ TEST_F(Cli, HelpAndUsage) {
   EXPECT_EQ(run("train --no-such-flag 3").code, 2);
 }
 
+TEST_F(Cli, HelpNamesTheSectionsThatSpeakOfAWord) {
+  const Outcome o = run("help feed_forward");
+  EXPECT_EQ(o.code, 1) << o.text;
+  EXPECT_NE(o.text.find("these sections speak of it: "), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("selectors, "), std::string::npos) << o.text;
+  // Words, not parts of words.
+  EXPECT_EQ(run("help feed_for").text.find("speak of it"), std::string::npos);
+}
+
 // A run and a plan tell of a rule without effect, which a functor of several rules may have.
 TEST_F(Cli, TellsOfRulesThatFindNothing) {
   write("two.functor",
