@@ -26,6 +26,15 @@ int64_t num_parameters(const Scheme& scheme) {
   return count;
 }
 
+int64_t num_trained(const Scheme& scheme) {
+  int64_t count = 0;
+  for (const Value in : scheme.inputs) {
+    const Object& o = scheme[in];
+    if (o.role == Role::kParameter && !o.frozen) count += o.type.num_elements();
+  }
+  return count;
+}
+
 int64_t repeated_flops(const Scheme& scheme, const Morphism& m) {
   if (m.epoch == 0 && !m.attrs.count("repeated")) return 0;
   const OpCall call = call_of(scheme, m);

@@ -13,6 +13,7 @@ inline bool is_bookkeeping(std::string_view attribute) {
 }
 
 int64_t num_parameters(const Scheme& scheme);
+int64_t num_trained(const Scheme& scheme);  // those of them that no rule and no text has frozen
 // What a call computes for the sake of recomputation alone: all of a call that is one, and of a
 // recomputation that `fuse` joined to others what those would not have computed themselves.
 int64_t repeated_flops(const Scheme& scheme, const Morphism& m);

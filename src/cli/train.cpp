@@ -44,6 +44,12 @@ nlohmann::json flags_layer(const TrainFlags& flags) {
   return layer;
 }
 
+// Where some parameters are frozen: how many are not.
+std::string words_for_trained(const Scheme& step) {
+  const int64_t trained = num_trained(step);
+  return trained == num_parameters(step) ? "" : ", " + with_commas(trained) + " of them trained";
+}
+
 int run(const TrainFlags& flags) {
   Interrupts interrupts;
   const nlohmann::json toml = flags.config.empty() ? nlohmann::json() : read_toml(flags.config);
@@ -53,9 +59,9 @@ int run(const TrainFlags& flags) {
   if (!flags.json) {
     const Bytes copied = trainer.copied_to_save();
     std::cout << fmt::format(
-        "{}: {} parameters; {} tokens to train on, {} to validate, {} in the vocabulary\n"
+        "{}: {} parameters{}; {} tokens to train on, {} to validate, {} in the vocabulary\n"
         "batch {} x {} tokens, {} threads, memory {} (predicted){}\n",
-        trainer.model().name(), with_commas(num_parameters(step)),
+        trainer.model().name(), with_commas(num_parameters(step)), words_for_trained(step),
         with_commas(trainer.corpus().size(Split::kTrain)),
         with_commas(trainer.corpus().size(Split::kValidation)),
         with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),

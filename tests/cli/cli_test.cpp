@@ -262,6 +262,7 @@ TEST_F(Cli, FineTunesAndMerges) {
           " --steps 4 --batch 2 --lr 0.02 --eval-batches 1 --stack 'lora(rank=2)' --out " +
           at("tuned"));
   ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find(" of them trained; "), std::string::npos) << o.text;
   o = run("merge --run " + at("tuned") + " --out " + at("merged"));
   ASSERT_EQ(o.code, 0) << o.text;
   EXPECT_NE(o.text.find("merged 8 linear maps (attention_in 2, attention_out 2, feed_forward 4) of "
