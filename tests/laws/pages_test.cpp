@@ -80,6 +80,11 @@ TEST_P(Pages, WhatTheyShowIsRun) {
     initialize(run, 3);
     run.set_number(input_named(step, "rate"), 1e-3);
     write_batch(run, 1);
+    for (const Value in : step.inputs) {
+      if (step[in].role != Role::kInput || !is_float(step[in].type.dtype)) continue;
+      auto* numbers = static_cast<float*>(run.data(in));
+      for (int64_t i = 0; i < step[in].type.num_elements(); ++i) numbers[i] = std::sin(0.7f * i);
+    }
     run.step();
     const double loss = run.values(step.outputs[0])[0];
     EXPECT_TRUE(std::isfinite(loss)) << text;
