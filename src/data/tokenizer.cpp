@@ -45,12 +45,6 @@ const std::string& piece_of(const Vocabulary& vocab, int32_t token) {
   return vocab[token];
 }
 
-std::string join_pieces(const Vocabulary& vocab, std::span<const int32_t> tokens) {
-  std::string text;
-  for (const int32_t token : tokens) text += piece_of(vocab, token);
-  return text;
-}
-
 class ByteTokenizer : public Tokenizer {
  public:
   std::string kind() const override { return "byte"; }
@@ -59,14 +53,9 @@ class ByteTokenizer : public Tokenizer {
     const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
     return {bytes, bytes + text.size()};
   }
-  std::string decode(std::span<const int32_t> tokens) const override {
-    std::string text;
-    text.reserve(tokens.size());
-    for (const int32_t token : tokens) {
-      if (token < 0 || token > 255) fail("token ", token, " is not a byte, 0 to 255");
-      text += static_cast<char>(token);
-    }
-    return text;
+  std::string bytes_of(int32_t token, bool /*first*/) const override {
+    if (token < 0 || token > 255) fail("token ", token, " is not a byte, 0 to 255");
+    return {static_cast<char>(token)};
   }
   json to_json() const override { return {{"kind", "byte"}}; }
 };
@@ -117,8 +106,8 @@ class CharTokenizer : public Tokenizer {
     }
     return tokens;
   }
-  std::string decode(std::span<const int32_t> tokens) const override {
-    return join_pieces(vocab_, tokens);
+  std::string bytes_of(int32_t token, bool /*first*/) const override {
+    return piece_of(vocab_, token);
   }
   json to_json() const override { return {{"kind", "char"}, {"vocab", vocab_}}; }
 
@@ -185,8 +174,8 @@ class WordTokenizer : public Tokenizer {
     });
     return tokens;
   }
-  std::string decode(std::span<const int32_t> tokens) const override {
-    return join_pieces(vocab_, tokens);
+  std::string bytes_of(int32_t token, bool /*first*/) const override {
+    return piece_of(vocab_, token);
   }
   json to_json() const override { return {{"kind", "word"}, {"vocab", vocab_}}; }
 
@@ -240,13 +229,9 @@ class IdsTokenizer : public Tokenizer {
     return tokens;
   }
   // With a blank before each, so that it can follow other ids.
-  std::string decode(std::span<const int32_t> tokens) const override {
-    std::string text;
-    for (const int32_t token : tokens) {
-      if (token < 0 || token >= size_) fail("token ", token, " is not an id below ", size_);
-      text += fmt::format(" {}", token);
-    }
-    return text;
+  std::string bytes_of(int32_t token, bool /*first*/) const override {
+    if (token < 0 || token >= size_) fail("token ", token, " is not an id below ", size_);
+    return fmt::format(" {}", token);
   }
   json to_json() const override { return {{"kind", "ids"}, {"size", size_}}; }
 
@@ -285,6 +270,24 @@ std::unique_ptr<Tokenizer> from_json(const json& parsed) {
 }
 
 }  // namespace
+
+std::string Tokenizer::decode(std::span<const int32_t> tokens) const {
+  std::string text;
+  text.reserve(tokens.size() * 4);
+  for (size_t i = 0; i < tokens.size(); ++i) text += bytes_of(tokens[i], i == 0);
+  return text;
+}
+
+std::string TextStream::next(int32_t token) {
+  held_ += tokenizer_.bytes_of(token, first_);
+  first_ = false;
+  const size_t whole = held_.size() - unfinished_bytes(held_);
+  std::string shown = held_.substr(0, whole);
+  held_.erase(0, whole);
+  return shown;
+}
+
+std::string TextStream::finish() { return std::exchange(held_, {}); }
 
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view kind, std::string_view text,
                                           int64_t max_vocab) {

@@ -1,9 +1,16 @@
-// Text to tokens and back. Three kinds, each small enough to learn from the text at hand:
+// Text to tokens and back: one interface for our own small tokenizers and for those of other
+// models.
 //   byte  256 tokens, takes anything
 //   char  one token per distinct Unicode code point
 //   word  one token per frequent word or mark; the rest becomes <unk>
 //   ids   none of these: the data were tokens already, and a text is their ids with blanks between
-// decode(encode(text)) == text, except where a word tokenizer wrote <unk>, and for blanks of ids.
+//   bpe   byte pairs: a tokenizer.json, vocab.json with merges.txt, or ranks (.tiktoken)
+//   sentencepiece   a .model file, by the library
+// decode(encode(text)) == text for byte, char and every byte-level bpe, of broken UTF-8 too (char
+// refuses it); word writes <unk>, ids keeps no blanks, and a normalizer that a file asks for may
+// change the text before it is cut.
+//
+// A tokenizer never changes after it was made, and its functions may be called by several threads.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +24,17 @@
 
 namespace adjoint {
 
+// The tokens that a file's template puts around a text: Llama's <s> before it.
+struct TextFrame {
+  std::vector<int32_t> before = {}, after = {};
+};
+
+// A token with a name of its own, which no text is cut into unless it is asked for.
+struct SpecialToken {
+  std::string name;
+  int32_t id = 0;
+};
+
 class Tokenizer {
  public:
   Tokenizer() = default;
@@ -25,18 +43,50 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   virtual std::string kind() const = 0;
+  // One more than the highest id; a few ids below it may be nobody's.
   virtual int64_t vocab_size() const = 0;
   // The vocabulary that a model is made for; none where the ids are the model's own.
   virtual std::optional<int64_t> vocab_of_model() const { return vocab_size(); }
   // The token that ends a document, if there is one.
   virtual std::optional<int32_t> end_of_text() const { return std::nullopt; }
-  // Throws an Error that says which symbol the vocabulary lacks, or where the text is not valid
-  // UTF-8.
+  // Not part of what `encode` gives: whoever wants it puts it around.
+  virtual TextFrame frame() const { return {}; }
+  virtual std::vector<SpecialToken> special_tokens() const { return {}; }
+
+  // The tokens of a text, in which the name of a special token is text like any other. Throws an
+  // Error that says which symbol the vocabulary lacks, or where the text is not valid UTF-8.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  // Throws an Error that names a token outside the vocabulary.
-  virtual std::string decode(std::span<const int32_t> tokens) const = 0;
-  // {"kind": "char", "vocab": ["\n", " ", "a", ...]}; a byte tokenizer has no "vocab".
+  // The same, but names of special tokens become those tokens: for templates and prompts, not for
+  // text that somebody else wrote.
+  virtual std::vector<int32_t> encode_with_specials(std::string_view text) const {
+    return encode(text);
+  }
+
+  // The bytes that a token adds to a text, as the first token of one or behind others: a token may
+  // be part of a character. Throws an Error that names a token outside the vocabulary.
+  virtual std::string bytes_of(int32_t token, bool first) const = 0;
+  // The bytes of all of them. Special tokens are written with their names.
+  std::string decode(std::span<const int32_t> tokens) const;
+
+  // What `load_tokenizer` makes the same tokenizer of: {"kind": "char", "vocab": ["\n", " ", "a",
+  // ...]}, or a tokenizer.json as other libraries read it.
   virtual nlohmann::json to_json() const = 0;
+};
+
+// Text that comes token by token, in whole characters: bytes that begin a character wait for its
+// end.
+class TextStream {
+ public:
+  // `first`: whether the first token begins the text, or goes on where another text ended.
+  explicit TextStream(const Tokenizer& tokenizer, bool first = true)
+      : tokenizer_(tokenizer), first_(first) {}
+  std::string next(int32_t token);  // what can be shown by now
+  std::string finish();             // what waited in vain for its end
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string held_;
+  bool first_;
 };
 
 // With this many of tiny Shakespeare's 15,030 distinct pieces 2% of its text is unknown; the rarer
@@ -51,7 +101,11 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view kind, std::string_vie
 // Of a model that is trained on ids below this.
 std::unique_ptr<Tokenizer> make_ids_tokenizer(int64_t vocab_size);
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file);
+// A tokenizer by its files: a tokenizer.json, of ours or of others; a .model of SentencePiece;
+// ranks
+// (.tiktoken); or a folder that has tokenizer.json, else tokenizer.model, else vocab.json and
+// merges.txt.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& file);
 
 }  // namespace adjoint

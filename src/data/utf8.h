@@ -33,6 +33,24 @@ inline CodePoint code_point_at(std::string_view text, size_t at) {
   return {value, size};
 }
 
+// How many bytes at the end of the text begin a code point that more bytes could complete: 0 to 3.
+inline size_t unfinished_bytes(std::string_view text) {
+  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const auto lead = static_cast<unsigned char>(text[text.size() - back]);
+    if ((lead & 0xC0) == 0x80) continue;  // a continuation: the lead is before it
+    const size_t size = lead < 0xC2 || lead > 0xF4 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    if (size <= back) return 0;
+    // Completed by the continuation that asks most of it, it must be a code point.
+    for (const char rest : {'\x80', '\xBF'}) {
+      std::string tried(text.substr(text.size() - back));
+      tried.resize(size, rest);
+      if (code_point_at(tried, 0).size != 0) return back;
+    }
+    return 0;
+  }
+  return 0;
+}
+
 inline void append_utf8(std::string& text, char32_t value) {
   const auto tail = [&](int shift) {
     return static_cast<char>(0x80 | (static_cast<unsigned>(value >> shift) & 0x3F));

@@ -90,16 +90,20 @@ Generator::Generator(const std::filesystem::path& folder, const PlanOptions& opt
 
 std::string Generator::generate(const std::string& prompt, const SampleOptions& options,
                                 const std::function<void(std::string_view)>& on_text) {
-  std::vector<int32_t> tokens = tokenizer_->encode(prompt);
+  std::vector<int32_t> tokens = tokenizer_->encode_with_specials(prompt);
   if (on_text) on_text(prompt);
-  const size_t given = tokens.size();
-  if (tokens.empty()) tokens.push_back(0);
+  TextStream stream(*tokenizer_, tokens.empty());
+  // A text of its own begins where another ended.
+  if (tokens.empty()) tokens.push_back(tokenizer_->end_of_text().value_or(0));
   const Scheme& s = run_->scheme();
   const Value input = input_named(s, "tokens");
   const Value logits = s.outputs[0];
   const int64_t context = model_->context(), vocab = s[logits].type.dim(-1);
   std::string shown;
-  const size_t first = given == 0 ? 1 : given;
+  const auto show = [&](const std::string& text) {
+    if (on_text) on_text(text);
+    shown += text;
+  };
   for (int64_t n = 0; n < options.tokens; ++n) {
     const int64_t have = std::min<int64_t>(context, static_cast<int64_t>(tokens.size()));
     std::vector<int32_t> window(tokens.end() - have, tokens.end());
@@ -114,10 +118,9 @@ std::string Generator::generate(const std::string& prompt, const SampleOptions& 
     // The model may have more rows than the tokenizer has tokens.
     const int64_t usable = std::min(vocab, tokenizer_->vocab_size());
     tokens.push_back(sample(row_of(*run_, logits, have - 1, usable), options, n));
-    const std::string text = tokenizer_->decode(std::span(tokens).subspan(first));
-    if (on_text) on_text(std::string_view(text).substr(shown.size()));
-    shown = text;
+    show(stream.next(tokens.back()));
   }
+  show(stream.finish());
   return shown;
 }
 

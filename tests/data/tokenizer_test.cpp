@@ -62,6 +62,18 @@ TEST(Tokenizer, SavedAndLoadedIsTheSame) {
   }
 }
 
+TEST(TextStream, ShowsWholeCharacters) {
+  const auto tokenizer = make_tokenizer("byte", "");
+  const std::string text = "a\xC3\xA9\xF0\x9F\x98\x80\xE2\x82";  // the last one has no end
+  TextStream stream(*tokenizer);
+  std::vector<std::string> shown;
+  for (const int32_t token : tokenizer->encode(text)) shown.push_back(stream.next(token));
+  EXPECT_EQ(shown, std::vector<std::string>(
+                       {"a", "", "\xC3\xA9", "", "", "", "\xF0\x9F\x98\x80", "", ""}));
+  EXPECT_EQ(stream.finish(), "\xE2\x82");
+  EXPECT_EQ(stream.finish(), "");
+}
+
 TEST(ByteTokenizer, TakesEveryByte) {
   std::string text;
   for (int byte = 0; byte < 256; ++byte) text += static_cast<char>(byte);

@@ -47,5 +47,20 @@ TEST(Utf8, RefusesWhatIsNotText) {
   for (const std::string_view text : not_text) EXPECT_EQ(code_point_at(text, 0).size, 0);
 }
 
+TEST(Utf8, TellsWhatMoreBytesCouldComplete) {
+  EXPECT_EQ(unfinished_bytes(""), 0u);
+  EXPECT_EQ(unfinished_bytes("ab"), 0u);
+  for (const std::string text : {"\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"}) {
+    for (size_t cut = 1; cut <= text.size(); ++cut) {
+      EXPECT_EQ(unfinished_bytes("a" + text.substr(0, cut)), cut == text.size() ? 0 : cut);
+      EXPECT_EQ(unfinished_bytes(text.substr(0, cut)), cut == text.size() ? 0 : cut);
+    }
+  }
+  // Nothing completes these: an overlong form, a surrogate, what lies above U+10FFFF, no lead byte.
+  for (const char* text : {"\xE0\x80", "\xED\xA0", "\xF4\x90", "\xF5", "\xC0", "\x80\x80\x80"}) {
+    EXPECT_EQ(unfinished_bytes(text), 0u) << text;
+  }
+}
+
 }  // namespace
 }  // namespace adjoint
