@@ -7,6 +7,7 @@ packages=(
   g++ cmake ninja-build python3 git        # build
   libdnnl-dev                              # matrix products on the CPU
   libxbyak-dev                             # machine code for elementwise and row bodies
+  libpcre2-dev libutf8proc-dev libsentencepiece-dev  # patterns, normal forms and models of tokenizers
   libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libxxhash-dev
   libgtest-dev libbenchmark-dev clang-format  # tests and `adjoint bench`
   coinor-libcbc-dev                        # proofs of optimality in tests
