@@ -1,5 +1,6 @@
-// A vocabulary is an array of strings; a token is an index into it. The kinds differ in how they
-// cut text into pieces, so each class below is its way to cut, and a lookup.
+// Our own tokenizers, and where all of them come from. A vocabulary of ours is an array of strings;
+// a token is an index into it. The kinds differ in how they cut text into pieces, so each class
+// below is its way to cut, and a lookup.
 #include "data/tokenizer.h"
 
 #include <fmt/format.h>
@@ -11,9 +12,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "data/bpe_tokenizer.h"
+#include "data/sentencepiece.h"
 #include "data/utf8.h"
 
 namespace adjoint {
@@ -239,9 +243,11 @@ class IdsTokenizer : public Tokenizer {
   int64_t size_;
 };
 
+const std::vector<std::string> kLearned = {"byte", "char", "word"};
+
 [[noreturn]] void fail_unknown_kind(const std::string& kind) {
-  const std::vector<std::string> kinds = {"byte", "char", "word"};
-  fail("there is no tokenizer '", kind, "', only ", join(kinds, ", "), did_you_mean(kind, kinds));
+  fail("there is no tokenizer '", kind, "', only ", join(kLearned, ", "),
+       did_you_mean(kind, kLearned));
 }
 
 std::unique_ptr<Tokenizer> from_json(const json& parsed) {
@@ -257,6 +263,14 @@ std::unique_ptr<Tokenizer> from_json(const json& parsed) {
     }
     return make_ids_tokenizer(size->get<int64_t>());
   }
+  if (*kind == "sentencepiece") {
+    const auto model = parsed.find("model");
+    auto bytes = model != parsed.end() && model->is_string()
+                     ? from_base64(model->get_ref<const std::string&>())
+                     : std::nullopt;
+    if (!bytes) fail("its \"model\" is not a file in base64");
+    return make_sentencepiece_tokenizer(std::move(*bytes));
+  }
   if (*kind != "char" && *kind != "word") fail_unknown_kind(*kind);
 
   const auto vocab = parsed.find("vocab");
@@ -267,6 +281,69 @@ std::unique_ptr<Tokenizer> from_json(const json& parsed) {
   }
   if (*kind == "char") return std::make_unique<CharTokenizer>(vocab->get<Vocabulary>());
   return std::make_unique<WordTokenizer>(vocab->get<Vocabulary>());
+}
+
+// Whether a JSON text is a tokenizer.json of the tokenizers library: ours say their "kind". Only
+// its outermost keys are read, because its vocabulary is long.
+bool is_of_tokenizers(const std::string& text) {
+  bool has_model = false, has_kind = false;
+  const json::parser_callback_t keys = [&](int depth, json::parse_event_t event, json& key) {
+    if (depth == 1 && event == json::parse_event_t::key) {
+      has_model |= key == "model";
+      has_kind |= key == "kind";
+    }
+    return depth <= 1;
+  };
+  const json parsed = json::parse(text, keys, /*allow_exceptions=*/false);
+  return !parsed.is_discarded() && has_model && !has_kind;
+}
+
+template <class Make>
+auto with_name_of(const std::filesystem::path& path, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    fail(path.string(), ": ", error.what());
+  }
+}
+
+// How the files of GPT-2's kind are to be cut is the class's own, which a folder may name.
+std::unique_ptr<Tokenizer> from_vocab_and_merges(const std::filesystem::path& folder) {
+  const auto text_of = [&](const char* name) {
+    return std::filesystem::exists(folder / name) ? read_file(folder / name) : std::string();
+  };
+  std::string made_for = "GPT2Tokenizer";
+  if (const std::string config = text_of("tokenizer_config.json"); !config.empty()) {
+    const json parsed = json::parse(config, nullptr, /*allow_exceptions=*/false);
+    if (!parsed.is_object()) fail((folder / "tokenizer_config.json").string(), ": it is not JSON");
+    const auto named = parsed.find("tokenizer_class");
+    if (named != parsed.end() && named->is_string()) made_for = *named;
+  }
+  if (made_for.ends_with("Fast")) made_for.resize(made_for.size() - 4);
+  const bool qwen = made_for == "Qwen2Tokenizer";
+  if (!qwen && made_for != "GPT2Tokenizer") {
+    fail(
+        folder.string(), ": its vocab.json is for a ", made_for,
+        ", and known are GPT2Tokenizer and Qwen2Tokenizer; a tokenizer.json is read of every kind");
+  }
+  return with_name_of(folder, [&] {
+    return make_bpe_tokenizer(
+        parts_of_vocab(read_file(folder / "vocab.json"), read_file(folder / "merges.txt"),
+                       text_of("added_tokens.json"), qwen ? kQwen2Pattern : kGpt2Pattern, qwen));
+  });
+}
+
+std::unique_ptr<Tokenizer> from_folder(const std::filesystem::path& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (std::filesystem::exists(folder / name)) return load_tokenizer(folder / name);
+  }
+  if (std::filesystem::exists(folder / "vocab.json") &&
+      std::filesystem::exists(folder / "merges.txt")) {
+    return from_vocab_and_merges(folder);
+  }
+  fail(folder.string(),
+       ": this folder has no tokenizer: wanted tokenizer.json, tokenizer.model, or vocab.json with "
+       "merges.txt");
 }
 
 }  // namespace
@@ -289,25 +366,48 @@ std::string TextStream::next(int32_t token) {
 
 std::string TextStream::finish() { return std::exchange(held_, {}); }
 
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view kind, std::string_view text,
+bool learns_tokenizer(std::string_view name) {
+  return std::find(kLearned.begin(), kLearned.end(), name) != kLearned.end();
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, std::string_view text,
                                           int64_t max_vocab) {
-  if (kind == "byte") return std::make_unique<ByteTokenizer>();
-  if (kind != "char" && kind != "word") fail_unknown_kind(std::string(kind));
-  if (text.empty()) fail("the text is empty, so there is no ", kind, " vocabulary to learn");
-  return kind == "char" ? CharTokenizer::learn(text) : WordTokenizer::learn(text, max_vocab);
+  if (name == "byte") return std::make_unique<ByteTokenizer>();
+  if (!learns_tokenizer(name)) {
+    if (!std::filesystem::exists(name)) {
+      fail("there is no tokenizer '", name, "': wanted ", join(kLearned, ", "),
+           " or the path of a file or folder", did_you_mean(name, kLearned));
+    }
+    return load_tokenizer(name);
+  }
+  if (text.empty()) fail("the text is empty, so there is no ", name, " vocabulary to learn");
+  return name == "char" ? CharTokenizer::learn(text) : WordTokenizer::learn(text, max_vocab);
 }
 
 std::unique_ptr<Tokenizer> make_ids_tokenizer(int64_t vocab_size) {
   return std::make_unique<IdsTokenizer>(vocab_size);
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file) {
-  const std::string text = read_file(file);
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) return from_folder(path);
+  std::string text = read_file(path);
+  const std::string kind = path.extension().string();
+  if (kind == ".model" || kind == ".tiktoken") {
+    // Llama 3's tokenizer.model is a file of ranks.
+    return with_name_of(path, [&] {
+      return kind == ".tiktoken" || looks_like_ranks(text)
+                 ? make_bpe_tokenizer(parts_of_ranks(text))
+                 : make_sentencepiece_tokenizer(std::move(text));
+    });
+  }
+  if (is_of_tokenizers(text)) {
+    return with_name_of(path, [&] { return make_bpe_tokenizer(parts_of_json(text)); });
+  }
   const json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
   try {
     return from_json(parsed);
   } catch (const Error& error) {
-    fail(file.string(), ": this is not a tokenizer file: ", error.what());
+    fail(path.string(), ": this is not a tokenizer file: ", error.what());
   }
 }
 

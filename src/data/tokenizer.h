@@ -93,9 +93,12 @@ class TextStream {
 // ones would nearly double the output layer, for words that occur a few times each.
 inline constexpr int64_t kDefaultMaxWords = 8192;
 
-// Learns the vocabulary from `text`. `max_vocab` limits a word vocabulary, <unk> included; 0 is no
-// limit.
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view kind, std::string_view text,
+// Whether this names a tokenizer that is learned from the text at hand: byte, char or word.
+bool learns_tokenizer(std::string_view name);
+
+// One of those, with the vocabulary of `text`, or else the tokenizer of a file or folder.
+// `max_vocab` limits a word vocabulary, <unk> included; 0 is no limit.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, std::string_view text,
                                           int64_t max_vocab = kDefaultMaxWords);
 
 // Of a model that is trained on ids below this.
