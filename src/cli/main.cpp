@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   Action action;
   for (const AddCommand add :
        {add_train, add_generate, add_eval, add_merge, add_quantize, add_plan, add_profile,
-        add_bench, add_verify, add_show, add_ops, add_functors, add_help}) {
+        add_bench, add_verify, add_show, add_ops, add_functors, add_tokenizer, add_help}) {
     add(app, action);
   }
   try {

@@ -27,8 +27,11 @@ struct TrainConfig : OptionFields {
       "data", "",
       "a text to train on, or a .safetensors file of fields with one entry per token: tokens "
       "[n], and by name whatever else the model's inputs are (targets [n], teacher [n, vocab])");
-  std::string tokenizer = one_of("tokenizer", "char", {"byte", "char", "word"},
-                                 "how the text becomes tokens", {.makes_model = true});
+  std::string tokenizer =
+      text("tokenizer", "char",
+           "how the text becomes tokens: byte, char or word, learned from the text, or a "
+           "tokenizer.json, .model or .tiktoken file, or a folder that has one",
+           {.makes_model = true});
   std::string out = text("out", "", "the folder to save to (default: runs/MODEL)");
   std::string init =
       text("init", "",

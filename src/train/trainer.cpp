@@ -35,12 +35,20 @@ std::optional<SavePaths> trained_before(const TrainConfig& config, const SavePat
   return std::nullopt;
 }
 
+// Whether the option names this tokenizer: its kind, or a file of the same tokenizer. A file that
+// is gone since the run began is taken to be what the run's folder kept of it.
+bool is_named(const Tokenizer& tokenizer, const std::string& name) {
+  if (learns_tokenizer(name)) return tokenizer.kind() == name;
+  return !learns_tokenizer(tokenizer.kind()) &&
+         (!fs::exists(name) || load_tokenizer(name)->to_json() == tokenizer.to_json());
+}
+
 std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePaths& paths,
                                          const std::string& text) {
   const auto from = trained_before(config, paths);
   if (!from) return make_tokenizer(config.tokenizer, text, config.max_vocab);
   auto tokenizer = load_tokenizer(from->tokenizer());
-  if (tokenizer->kind() != config.tokenizer) {
+  if (!is_named(*tokenizer, config.tokenizer)) {
     fail(from->folder.string(), ": this run has the tokenizer '", tokenizer->kind(), "', not '",
          config.tokenizer, "'");
   }
@@ -340,6 +348,9 @@ void Trainer::begin_folder() {
   json settings = to_json(config_, model_->text());
   settings["options"]["data"] = fs::absolute(config_.data).string();
   if (!config_.init.empty()) settings["options"]["init"] = fs::absolute(config_.init).string();
+  if (!learns_tokenizer(config_.tokenizer)) {
+    settings["options"]["tokenizer"] = fs::absolute(config_.tokenizer).string();
+  }
   settings["options"]["stack"] = saved_stack_;
   settings["options"]["optimizer"] = saved_optimizer_;
   if (asked_stack_) settings["asked_stack"] = *asked_stack_;

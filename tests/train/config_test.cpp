@@ -38,7 +38,7 @@ TEST(Config, NamesWhatIsWrong) {
   EXPECT_NE(error({{"batch", 0}}).find("'batch': wanted a whole number from 1"), std::string::npos);
   EXPECT_NE(error({{"batch", 1.5}}).find("found 1.5"), std::string::npos);
   EXPECT_NE(error({{"lr", "fast"}}).find("wanted a number, found fast"), std::string::npos);
-  EXPECT_NE(error({{"tokenizer", "bpe"}}).find("byte or char or word"), std::string::npos);
+  EXPECT_NE(error({{"schedule", "sine"}}).find("cosine or wsd or constant"), std::string::npos);
   EXPECT_NE(error({{"set", {{"layers", "two"}}}}).find("'layers'"), std::string::npos);
 }
 
