@@ -235,10 +235,13 @@ std::vector<std::pair<const Param*, const Term*>> Elaborator::bind(Scope& scope,
                 what_it_takes(op), did_you_mean(word, names));
     }
     if (is_bound(*param)) fail_here(call.at, op.name, ": '", word, "' is given twice");
-    const bool conditional = value.kind == Term::Kind::kWhen;
-    const bool given = !conditional || holds(scope, value);
-    if (!given && value.args.size() < 3) continue;
-    bound.emplace_back(param, !conditional ? &value : &value.args[given ? 0 : 2]);
+    // Chosen here, not where it is read: a choice may be between words, which have no value.
+    const Term* given = &value;
+    while (given && given->kind == Term::Kind::kWhen) {
+      const bool first = holds(scope, *given);
+      given = first ? &given->args[0] : given->args.size() > 2 ? &given->args[2] : nullptr;
+    }
+    if (given) bound.emplace_back(param, given);
   }
   return bound;
 }

@@ -336,6 +336,19 @@ TEST(Elaborate, ANumberIsInAListOrNot) {
   EXPECT_EQ(ops, (Strings{"gelu", "relu", "gelu", "relu"}));
 }
 
+TEST(Elaborate, AnArgumentMayChooseAmongSeveralWords) {
+  const Scheme s = elaborate_text(
+      with_axes("step x:\n"
+                "  y = gelu(x, approximate=none when l == 0 else tanh when l == 1 else none when l "
+                "== 2)\n"
+                "model x f32[batch, hidden]:\n  y = step^4(x)\n"));
+  for (int l = 0; l < 4; ++l) {
+    const std::string path = "step[" + std::to_string(l) + "].gelu#1";
+    EXPECT_EQ(call_at(s, path).attrs.at("approximate"),
+              Attr{std::string(l % 2 ? "tanh" : "none")});  // without a last else: the default
+  }
+}
+
 TEST(Elaborate, CallsMayShareTheirWeights) {
   const Scheme s = elaborate_text(
       with_axes("mix x:\n  y = linear(x, hidden, name=w) * param(hidden, init=ones, name=g)\n"
