@@ -17,8 +17,10 @@ numbers. transformers asks for float32 in places (norms, rotary angles, softmax 
 float64; the references are made below Wide, where every such request means float64.
 """
 import argparse
+import copy
 import pathlib
 import sys
+import tempfile
 
 import torch
 import transformers
@@ -126,6 +128,17 @@ def logits_of(model, tokens):
     return model(input_ids=tokens, use_cache=False).logits
 
 
+def as_saved(weights, model):
+    """These weights by the names, and in the shapes, that a folder has them: experts apart, for example."""
+    holder = copy.deepcopy(model).float()
+    with torch.no_grad():
+        for name, weight in holder.named_parameters():
+            weight.copy_(weights[name])
+    with tempfile.TemporaryDirectory() as folder:
+        holder.save_pretrained(folder)
+        return load_file(pathlib.Path(folder) / "model.safetensors")
+
+
 def reference(wide, model, seed):
     """(tensors, metadata) of reference.safetensors."""
     random = torch.Generator().manual_seed(seed + 1000)
@@ -145,9 +158,8 @@ def reference(wide, model, seed):
     error = (narrow - logits).detach()
     tensors = {"tokens": tokens.int(), "targets": targets.int(), "logits": logits.detach(), "greedy": written.int(),
                "margins": margins}
-    for name, weight in wide.named_parameters():
-        if weight.grad is not None:
-            tensors["gradient:" + name] = weight.grad.float()
+    for name, gradient in as_saved({k: p.grad for k, p in wide.named_parameters()}, model).items():
+        tensors["gradient:" + name] = gradient
     metadata = {"transformers": transformers.__version__, "torch": torch.__version__,
                 "float32_error": repr(error.norm().item()), "float32_largest_error": repr(error.abs().max().item()),
                 "logits_norm": repr(logits.detach().norm().item())}
