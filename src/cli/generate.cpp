@@ -16,7 +16,7 @@ namespace {
 struct GenerateFlags {
   std::string model, prompt, weights;
   SampleOptions sample;
-  int64_t seed = 1, threads = 0;
+  int64_t seed = 1, threads = 0, seq = 0;
   DeviceFlags device;
   bool json = false;
 };
@@ -31,7 +31,8 @@ int run(const GenerateFlags& flags) {
   }
   if (flags.sample.top_k < 0) fail("--top-k: wanted 0 or more, found ", flags.sample.top_k);
   use_threads(flags.threads);
-  Generator generator(flags.model, flags.device.plan_options(), flags.weights);
+  if (flags.seq < 0) fail("--seq: wanted at least 1, found ", flags.seq);
+  Generator generator(flags.model, flags.device.plan_options(), flags.weights, flags.seq);
   SampleOptions sample = flags.sample;
   sample.seed = static_cast<uint64_t>(flags.seed);
   if (flags.json) {
@@ -51,10 +52,15 @@ int run(const GenerateFlags& flags) {
 void add_generate(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("generate", "sample text from a trained model");
   auto flags = std::make_shared<GenerateFlags>();
-  command->add_option("--model", flags->model, "the --out folder of a training run")->required();
+  command
+      ->add_option("--model", flags->model,
+                   "the --out folder of a training run, or a folder of Hugging Face's format")
+      ->required();
   command->add_option("--prompt", flags->prompt, "the text to go on from");
   command->add_option("--weights", flags->weights,
                       "a state that follows parameters, in their place: ema.average");
+  command->add_option("--seq", flags->seq,
+                      "how many tokens the model sees; 0: as in training, or its context");
   command->add_option("--tokens", flags->sample.tokens, "how many tokens to add")
       ->capture_default_str();
   command->add_option("--temperature", flags->sample.temperature, "0: always the likeliest token")

@@ -17,9 +17,12 @@ const std::string& run_help(const std::string& option) {
 }
 
 void ModelFlags::add_to(CLI::App& command) {
-  command.add_option("--model", model, "a preset or a .scheme file")->capture_default_str();
+  command
+      .add_option("--model", model, "a preset, a .scheme file or a folder of Hugging Face's format")
+      ->capture_default_str();
   command.add_option("--batch", batch, run_help("batch"))->capture_default_str();
   command.add_option("--context", context, run_help("context"))->capture_default_str();
+  command.add_option("--seq", seq, run_help("seq"))->capture_default_str();
   command.add_option("--set", set, "settings of the model by name, such as layers=2");
 }
 
@@ -27,7 +30,8 @@ BoundModel bound_model(const ModelFlags& flags) {
   if (flags.batch < 1) fail("--batch: wanted at least 1, found ", flags.batch);
   if (flags.context < 0) fail("--context: wanted at least 1, found ", flags.context);
   if (flags.vocab < 0) fail("--vocab: wanted at least 1, found ", flags.vocab);
-  ModelSizes sizes{.batch = flags.batch, .context = flags.context};
+  if (flags.seq < 0) fail("--seq: wanted at least 1, found ", flags.seq);
+  ModelSizes sizes{.batch = flags.batch, .context = flags.context, .seq = flags.seq};
   for (const std::string& setting : flags.set) sizes.settings.update(parse_setting(setting));
   if (flags.vocab > 0) sizes.vocab = flags.vocab;
   return BoundModel(find_model(flags.model), sizes);

@@ -16,10 +16,10 @@ const std::string& run_help(const std::string& option);
 // Which model, in which sizes.
 struct ModelFlags {
   std::string model = "gpt2";
-  int64_t batch = 1, context = 0, vocab = 0;
+  int64_t batch = 1, context = 0, seq = 0, vocab = 0;
   std::vector<std::string> set;
 
-  void add_to(CLI::App& command);  // --model --batch --context --set
+  void add_to(CLI::App& command);  // --model --batch --context --seq --set
 };
 BoundModel bound_model(const ModelFlags& flags);  // refuses flags that are none
 

@@ -1,12 +1,14 @@
 #include "models/library.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <set>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "models/format_config.h"
 #include "scheme/document.h"
 
 namespace adjoint {
@@ -82,15 +84,123 @@ std::string with_uses(const std::string& text, const std::string& file) {
   return expand_uses(text, file, open, seen);
 }
 
+// One of our texts, its uses replaced.
+struct Parsed {
+  const LibraryText* text;
+  std::string whole;
+  Document document;
+};
+
+const std::vector<Parsed>& parsed_library() {
+  static const std::vector<Parsed> parsed = [] {
+    std::vector<Parsed> all;
+    for (const LibraryText& text : library_texts()) {
+      std::string whole = with_uses(std::string(text.text), file_of(text));
+      Document document = parse_document(whole, file_of(text));
+      all.push_back({&text, std::move(whole), std::move(document)});
+    }
+    return all;
+  }();
+  return parsed;
+}
+
+constexpr std::string_view kHuggingFace = "huggingface";
+
+nlohmann::json read_config_file(const std::filesystem::path& path) {
+  try {
+    return nlohmann::json::parse(read_file(path));
+  } catch (const nlohmann::json::exception& error) {
+    fail(path.string(), ": this is not JSON: ", error.what());
+  }
+}
+
+std::string architecture_of(const nlohmann::json& config) {
+  const auto found = config.is_object() ? config.find("architectures") : config.end();
+  if (found == config.end() || !found->is_array() || found->size() != 1 ||
+      !(*found)[0].is_string()) {
+    return "";
+  }
+  return (*found)[0].get<std::string>();
+}
+
+[[noreturn]] void fail_unknown(const std::string& place, const nlohmann::json& config) {
+  const auto shown = [&](const char* field) {
+    const bool has = config.is_object() && config.contains(field);
+    return std::string(field) + (has ? " " + config[field].dump() : " (absent)");
+  };
+  std::vector<std::string> families;
+  for (const Parsed& each : parsed_library()) {
+    for (const Format& format : each.document.formats) {
+      for (const std::string& name : format.architectures) {
+        families.push_back(name + " (" + file_of(*each.text) + ")");
+      }
+    }
+  }
+  fail(place, ": no family knows ", shown("architectures"), ", ", shown("model_type"),
+       "; there are ", join(families, ", "), did_you_mean(architecture_of(config), families));
+}
+
+// A name that a preset can have, and that none of the document has.
+std::string preset_name(const std::filesystem::path& folder, const Document& document) {
+  std::filesystem::path whole = std::filesystem::absolute(folder).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();
+  std::string name = whole.filename().string();
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '-';
+  }
+  if (name.empty()) name = "folder";
+  while (document.preset(name)) name += "-folder";
+  return name;
+}
+
+// The family's text with what config.json says as a preset.
+ModelText model_of_folder(const std::string& folder, const std::string* family) {
+  const std::filesystem::path path = std::filesystem::path(folder) / "config.json";
+  const std::string place = path.string();
+  const nlohmann::json config = read_config_file(path);
+  const std::string architecture = architecture_of(config);
+  ModelText model{
+      .file = {}, .text = {}, .preset = {}, .weights = folder, .architecture = architecture};
+  Document document;
+  const Format* format = nullptr;
+  if (family) {
+    model.file = *family;
+    model.text = with_uses(read_file(*family), *family);
+    document = parse_document(model.text, model.file);
+    format = find_format(document, kHuggingFace, architecture);
+    if (!format) {
+      fail(place, ": ", *family, " has no format ", kHuggingFace, " \"", architecture, "\"");
+    }
+  } else {
+    for (const Parsed& each : parsed_library()) {
+      const Format* known = find_format(each.document, kHuggingFace, architecture);
+      if (!known || architecture.empty() || format) continue;
+      document = each.document;
+      format = find_format(document, kHuggingFace, architecture);
+      model.file = file_of(*each.text);
+      model.text = each.whole;
+    }
+    if (!format) fail_unknown(place, config);
+  }
+  model.preset = preset_name(folder, document);
+  model.text += "preset " + model.preset + ":";
+  for (const auto& [name, value] : read_config(document, *format, model.file, config, place)) {
+    model.text += " " + name + "=" + shortest(value);
+  }
+  model.text += "\n";
+  return model;
+}
+
+bool is_model_folder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored);
+}
+
 const std::vector<Listed>& listed_presets() {
   static const std::vector<Listed> listed = [] {
     std::vector<Listed> all;
-    for (const LibraryText& text : library_texts()) {
-      for (const Preset& p :
-           parse_document(with_uses(std::string(text.text), file_of(text)), file_of(text))
-               .presets) {
-        all.push_back({p.name, &text});
-      }
+    for (const Parsed& each : parsed_library()) {
+      for (const Preset& p : each.document.presets) all.push_back({p.name, each.text});
     }
     return all;
   }();
@@ -111,9 +221,9 @@ ModelText find_model(std::string_view model) {
     const size_t end = dot + kEnding.size();
     if (end == model.size() || model[end] == ':') {
       const std::string path(model.substr(0, end));
-      return {.file = path,
-              .text = with_uses(read_file(path), path),
-              .preset = std::string(model.substr(std::min(end + 1, model.size())))};
+      const std::string behind(model.substr(std::min(end + 1, model.size())));
+      if (!behind.empty() && is_model_folder(behind)) return model_of_folder(behind, &path);
+      return {.file = path, .text = with_uses(read_file(path), path), .preset = behind};
     }
   }
   for (const Listed& each : listed_presets()) {
@@ -123,7 +233,14 @@ ModelText find_model(std::string_view model) {
               .preset = each.preset};
     }
   }
-  fail("there is no model '", model, "': wanted the path of a .scheme file or one of ",
+  const std::string folder(model);
+  if (is_model_folder(folder)) return model_of_folder(folder, nullptr);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(folder, ignored)) {
+    fail(folder, ": this folder holds no model: there is no config.json");
+  }
+  fail("there is no model '", model,
+       "': wanted a folder with a config.json, the path of a .scheme file or one of ",
        join(known_presets(), ", "), did_you_mean(model, known_presets()));
 }
 

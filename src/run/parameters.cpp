@@ -1,5 +1,6 @@
 #include "run/parameters.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <set>
@@ -137,21 +138,36 @@ void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn) {
 }
 
 void write_parameter(Run& run, const Source& source, std::span<const float> values) {
+  write_parameter(run, source, static_cast<int64_t>(values.size()),
+                  [&](int64_t begin, std::span<float> piece) {
+                    std::copy_n(values.begin() + begin, piece.size(), piece.begin());
+                  });
+}
+
+void write_parameter(Run& run, const Source& source, int64_t count, const GiveValues& give) {
   const auto check_count = [&](const Type& type) {
-    if (type.num_elements() == static_cast<int64_t>(values.size())) return;
+    if (type.num_elements() == count) return;
     fail("parameter '", to_string(source), "' has ", type.num_elements(), " elements, found ",
-         values.size());
+         count);
+  };
+  // Codes are found of a whole matrix.
+  const auto matrix = [&] {
+    std::vector<float> all(count);
+    parallel_for(count, 4096, [&](int64_t begin, int64_t end, int) {
+      give(begin, std::span(all).subspan(begin, end - begin));
+    });
+    return all;
   };
   for (const Book& book : books_in(run.scheme())) {
     if (book.source != source) continue;
     check_count(run.scheme()[book.indices].type);
-    write_book(run, book, values.data());
+    write_book(run, book, matrix().data());
     return;
   }
   for (const Encoded& e : encoded_parameters(run.scheme())) {
     if (e.source != source) continue;
     check_count(e.type);
-    write_codes(run, e, values.data());
+    write_codes(run, e, matrix().data());
     return;
   }
   for (const Value v : run.scheme().inputs) {
@@ -161,21 +177,28 @@ void write_parameter(Run& run, const Source& source, std::span<const float> valu
     check_count(type);
     const int64_t row = type.rank() ? type.dim(-1) : 1;
     const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
-    std::vector<std::byte> data(type.bytes().count);
+    std::vector<std::byte> staged(run.on_gpu() ? type.bytes().count : 0);
+    void* const to = run.on_gpu() ? staged.data() : run.data(v);
     std::atomic<bool> fits = true;
-    parallel_for(type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t place = i / row * physical + i % row;
-        store_element(data.data(), type.dtype, place, values[i]);
-        const bool finite = std::isfinite(load_element(data.data(), type.dtype, place));
-        if (!finite && std::isfinite(values[i])) fits = false;
+    parallel_for(count, 4096, [&](int64_t begin, int64_t end, int) {
+      constexpr int64_t kPiece = 1024;  // stays in the first cache
+      float piece[kPiece];
+      for (int64_t first = begin; first < end; first += kPiece) {
+        const int64_t n = std::min(kPiece, end - first);
+        give(first, std::span(piece, n));
+        for (int64_t i = first; i < first + n; ++i) {
+          const int64_t place = row == physical ? i : i / row * physical + i % row;
+          store_element(to, type.dtype, place, piece[i - first]);
+          const bool finite = std::isfinite(load_element(to, type.dtype, place));
+          if (!finite && std::isfinite(piece[i - first])) fits = false;
+        }
       }
     });
     if (!fits) {
       fail("parameter '", to_string(source), "' has values that are too large for ",
            name(type.dtype), ", in which the stack holds it");
     }
-    run.write(v, data.data());
+    if (run.on_gpu()) run.write(v, staged.data());
     return;
   }
   fail("there is no parameter '", to_string(source), "'");

@@ -1,6 +1,7 @@
 // What a run's parameters begin as, and how they are given other values.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "ops/quantize.h"
@@ -35,5 +36,11 @@ void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn = nullptr);
 // Refuses a source that no parameter has, a wrong number of values, and values that are too large
 // for the dtype in which the parameter is held.
 void write_parameter(Run& run, const Source& source, std::span<const float> values);
+
+// The same of `count` values that are read where they are: `give` fills a piece of them that begins
+// at an index, on any thread. On a CPU a piece goes straight to where the run holds the parameter,
+// so nothing is held twice.
+using GiveValues = std::function<void(int64_t begin, std::span<float> piece)>;
+void write_parameter(Run& run, const Source& source, int64_t count, const GiveValues& give);
 
 }  // namespace adjoint

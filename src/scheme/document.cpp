@@ -1,9 +1,9 @@
 // Grammar, in the order of the functions below:
 //   document  = { "axes" settings | "numbers" settings | "preset" name ":" settings
-//               | "use" text | box }
-// Boxes are box_parser.h's, terms and values term.h's. A `use` has been replaced by the text that
-// it names before a document is parsed (models/library.h): of such a piece the boxes are taken, and
-// those settings that the text itself does not have.
+//               | "use" text | format | box }
+// Formats are format.h's, boxes box_parser.h's, terms and values term.h's. A `use` has been
+// replaced by the text that it names before a document is parsed (models/library.h): of such a
+// piece the boxes are taken, and those settings that the text itself does not have.
 #include "scheme/document.h"
 
 #include <algorithm>
@@ -44,6 +44,8 @@ class DocumentParser {
         settings(document.numbers);
       } else if (in_.accept_word("preset")) {
         preset(document);
+      } else if (in_.accept_word("format")) {
+        format(document);
       } else if (in_.accept_word("use")) {
         in_.fail_at(at, "a text that uses another is read from a file");
       } else {
@@ -58,12 +60,7 @@ class DocumentParser {
 
  private:
   void settings(std::vector<Setting>& into) {
-    while (!in_.at_line_end()) {
-      Setting setting;
-      setting.at = in_.position();
-      setting.name = in_.take_name("the name of a setting");
-      in_.expect("=", "after the name of a setting");
-      setting.value = terms_.whole_product();
+    for (Setting& setting : parse_settings(in_)) {
       const auto earlier = std::find_if(into.begin(), into.end(), [&](const Setting& other) {
         return other.name == setting.name;
       });
@@ -91,8 +88,24 @@ class DocumentParser {
     if (!of_another) document.presets.push_back(std::move(preset));
   }
 
+  // Formats are of the text's own model, not of one whose boxes it uses.
+  void format(Document& document) {
+    Format format = parse_format(in_);
+    if (format.at.file) return;
+    for (const Format& other : document.formats) {
+      for (const std::string& name : format.architectures) {
+        const auto& theirs = other.architectures;
+        if (other.kind == format.kind && std::count(theirs.begin(), theirs.end(), name)) {
+          in_.fail_at(format.at,
+                      "the " + format.kind + " format of \"" + name + "\" is written twice");
+        }
+      }
+    }
+    document.formats.push_back(std::move(format));
+  }
+
   void box(Document& document) {
-    Box box = boxes_.box("'axes', 'numbers', 'preset' or the name of a box");
+    Box box = boxes_.box("'axes', 'numbers', 'preset', 'format' or the name of a box");
     const bool is_left_out = box.at.file && box.name == "model";
     if (!is_left_out && document.box(box.name)) {
       in_.fail_at(box.at, "box '" + box.name + "' is written twice");
@@ -101,16 +114,8 @@ class DocumentParser {
   }
 
   Cursor in_;
-  TermParser terms_{in_};
   BoxParser boxes_{in_};
 };
-
-std::string print_settings(const std::vector<Setting>& settings) {
-  std::string out;
-  for (const Setting& s : settings)
-    out += " " + s.name + "=" + print_inside(s.value, Binding::kProduct);
-  return out + "\n";
-}
 
 }  // namespace
 
@@ -143,6 +148,7 @@ std::string print(const Document& document) {
       out += "  " + join(s.names, ", ") + " = " + join(values, ", ") + "\n";
     }
   }
+  for (const Format& format : document.formats) out += "\n" + print(format);
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "scheme/format.h"
 #include "scheme/term.h"
 #include "scheme/type.h"
 
@@ -38,13 +39,6 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-struct Setting {
-  std::string name;
-  Term value;
-  Position at = {};
-  bool operator==(const Setting&) const = default;
-};
-
 struct Preset {
   std::string name;
   std::vector<Setting> settings = {};
@@ -57,6 +51,7 @@ struct Document {
   std::vector<Setting> numbers = {};  // rates, eps and the like
   std::vector<Preset> presets = {};
   std::vector<Box> boxes = {};  // the one named `model` is the whole
+  std::vector<Format> formats = {};
   bool operator==(const Document&) const = default;
 
   const Box* box(std::string_view name) const;

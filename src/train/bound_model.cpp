@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/format_config.h"
 
 namespace adjoint {
 
@@ -13,7 +14,7 @@ BoundModel::BoundModel(ModelText text, const ModelSizes& sizes)
   config_.preset = text_.preset;
   for (const auto& [key, value] : sizes.settings.items()) {
     if (key == "batch" || key == "seq") {
-      fail("setting '", key, "' is the run's: say --", key == "batch" ? "batch" : "context");
+      fail("setting '", key, "' is the run's: say --", key);
     }
     config_.settings[key] = value.get<double>();
   }
@@ -23,26 +24,40 @@ BoundModel::BoundModel(ModelText text, const ModelSizes& sizes)
     }
     return false;
   };
-  const bool said = config_.settings.count("vocab") > 0;
-  if (sizes.vocab && has_axis("vocab")) {
-    if (said && config_.settings["vocab"] < static_cast<double>(*sizes.vocab)) {
-      fail("vocab=", config_.settings["vocab"], " is too small: the tokenizer has ", *sizes.vocab,
-           " tokens");
-    }
-    if (!said) config_.settings["vocab"] = static_cast<double>(*sizes.vocab);
-  }
+  // Weights that exist have their own vocabulary, which may have more rows than there are tokens.
+  const bool said = config_.settings.count("vocab") > 0 || !text_.weights.empty();
+  const bool fits_vocab = sizes.vocab && has_axis("vocab");
+  if (fits_vocab && !said) config_.settings["vocab"] = static_cast<double>(*sizes.vocab);
   if (sizes.context > 0 && has_axis("context")) {
     config_.settings["context"] = static_cast<double>(sizes.context);
   }
   if (sizes.context > 0) config_.settings["seq"] = static_cast<double>(sizes.context);
+  if (sizes.seq > 0) config_.settings["seq"] = static_cast<double>(sizes.seq);
   config_.settings["batch"] = static_cast<double>(batch_);
   settings_ = resolve_settings(document_, text_.file, config_);
+  if (fits_vocab && settings_.at("vocab") < static_cast<double>(*sizes.vocab)) {
+    fail("vocab=", settings_.at("vocab"), " is too small: the tokenizer has ", *sizes.vocab,
+         " tokens");
+  }
+  // Positions beyond the context have no row in a table of positions.
+  if (sizes.seq > 0 && has_axis("context") &&
+      settings_.at("context") < static_cast<double>(sizes.seq)) {
+    fail("--seq ", sizes.seq, " is longer than the model's context, ", settings_.at("context"),
+         "; say --context for another model");
+  }
   const auto seq = settings_.find("seq");
   if (seq == settings_.end()) {
     fail(text_.file,
          ": this model has no axis 'context', so say how long a sample is with --context");
   }
   context_ = static_cast<int64_t>(seq->second);
+}
+
+const Format& BoundModel::format() const {
+  constexpr std::string_view kKind = "huggingface";
+  const Format* format = find_format(document_, kKind, text_.architecture);
+  if (!format) fail(text_.file, ": this model says nothing of the format ", kKind);
+  return *format;
 }
 
 Scheme BoundModel::forward(int64_t batch, int64_t context) const {

@@ -12,6 +12,7 @@ namespace adjoint {
 struct ModelSizes {
   int64_t batch = 1;
   int64_t context = 0;                // 0: the model's own
+  int64_t seq = 0;                    // tokens per sample, at most the context; 0: all of it
   std::optional<int64_t> vocab = {};  // the tokenizer's
   nlohmann::json settings = nlohmann::json::object();
 };
@@ -26,6 +27,10 @@ class BoundModel {
   int64_t batch() const { return batch_; }
   int64_t context() const { return context_; }  // tokens per sample
   const Settings& settings() const { return settings_; }
+  const Document& document() const { return document_; }
+  // How it stands in Hugging Face's format: that of its own architecture, or the first; a model
+  // without any is an Error.
+  const Format& format() const;
   std::string name() const { return text_.preset.empty() ? text_.file : text_.preset; }
 
  private:

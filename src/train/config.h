@@ -21,7 +21,9 @@ struct TrainConfig : OptionFields {
   // ---- what is trained, on what
 
   std::string model =
-      text("model", "char", "a preset (char, ref, gpt2, llama3.2-1b, ...) or a .scheme file",
+      text("model", "char",
+           "a preset (char, ref, gpt2, llama3.2-1b, ...), a .scheme file, or a folder of Hugging "
+           "Face's format (config.json, model.safetensors), whose weights the run starts from",
            {.makes_model = true});
   std::string data = text(
       "data", "",
@@ -44,7 +46,9 @@ struct TrainConfig : OptionFields {
             {.of_command = true});
   int64_t batch = whole("batch", 12, {1, 1e6}, "samples per step");
   int64_t context =
-      whole("context", 0, {0, 1e7}, "tokens per sample; 0: the model's", {.makes_model = true});
+      whole("context", 0, {0, 1e7}, "the model's context; 0: its own", {.makes_model = true});
+  int64_t seq = whole("seq", 0, {0, 1e7},
+                      "tokens per sample; 0: the context; parameters do not depend on it");
 
   // ---- the learning rate (train/schedule.h)
 

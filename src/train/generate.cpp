@@ -14,6 +14,7 @@
 #include "functors/pipeline.h"
 #include "scheme/elements.h"
 #include "train/fed_inputs.h"
+#include "train/model_folder.h"
 #include "train/resolve_config.h"
 #include "train/save.h"
 
@@ -67,23 +68,36 @@ std::vector<double> row_of(const Run& run, Value v, int64_t row, int64_t count) 
 }  // namespace
 
 Generator::Generator(const std::filesystem::path& folder, const PlanOptions& options,
-                     const std::string& weights) {
+                     const std::string& weights, int64_t seq) {
   const SavePaths paths(folder);
   if (!std::filesystem::is_directory(folder)) {
     fail(folder.string(),
          ": there is no such folder; --model takes the --out folder of a training run");
   }
-  auto [config, text, data, given] = saved_config(folder);
+  // A folder of Hugging Face's format is a model without a run.
+  const bool is_run =
+      std::filesystem::exists(paths.run()) || !std::filesystem::exists(folder / "config.json");
+  auto [config, text, data, given] =
+      is_run ? saved_config(folder)
+             : ResolvedConfig{.config = make_config({}), .text = find_model(folder.string())};
+  if (!is_run && !weights.empty()) {
+    fail(folder.string(), ": --weights is of a training run; this folder has parameters alone");
+  }
   tokenizer_ = load_tokenizer(paths.tokenizer());
   model_ = std::make_unique<BoundModel>(std::move(text),
                                         ModelSizes{.batch = 1,
                                                    .context = config.context,
+                                                   .seq = seq > 0 ? seq : config.seq,
                                                    .vocab = tokenizer_->vocab_of_model(),
                                                    .settings = config.settings});
   config.step.target = options.target;
   const Scheme scheme =
       evaluation_scheme(logits_of(model_->forward()), parse_stack(config.step.stack), config.step);
   run_ = std::make_unique<Run>(scheme, make_plan(scheme, options));
+  if (!is_run) {
+    ModelFolder(folder).load(*model_, *run_);
+    return;
+  }
   const std::string print = fingerprint(without_randomness(model_->forward(1, model_->context())));
   load_state(paths, *run_, false, print, weights);
 }

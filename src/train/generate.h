@@ -20,10 +20,12 @@ struct SampleOptions {
 
 class Generator {
  public:
-  // Runs on the target in `options`, whatever the run was trained on; with the parameters, or,
-  // where `weights` names one, with a state that follows them, `ema.average`.
-  Generator(const std::filesystem::path& run_folder, const PlanOptions& options,
-            const std::string& weights = "");
+  // Of a run's folder or one of Hugging Face's format. Runs on the target in `options`, whatever
+  // the run was trained on; with the parameters, or, where `weights` names one, with a state that
+  // follows them, `ema.average`. The model sees the last `seq` tokens; 0: as many as in training,
+  // or its context.
+  Generator(const std::filesystem::path& folder, const PlanOptions& options,
+            const std::string& weights = "", int64_t seq = 0);
 
   // The text that follows the prompt; `on_text` sees the prompt, then the text as it grows.
   std::string generate(const std::string& prompt, const SampleOptions& options,

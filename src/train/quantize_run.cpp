@@ -237,6 +237,7 @@ QuantizeResult quantize_run(const fs::path& folder, const fs::path& out,
   const auto tokenizer = load_tokenizer(from.tokenizer());
   const BoundModel model(resolved.text, {.batch = config.batch,
                                          .context = config.context,
+                                         .seq = config.seq,
                                          .vocab = tokenizer->vocab_size(),
                                          .settings = config.settings});
   const fs::path data = options.data.empty() ? fs::path(config.data) : options.data;

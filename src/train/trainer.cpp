@@ -19,6 +19,7 @@
 #include "run/parameters.h"
 #include "run/random_steps.h"
 #include "train/late_progress.h"
+#include "train/model_folder.h"
 #include "train/saved_parameters.h"
 
 namespace adjoint {
@@ -43,9 +44,11 @@ bool is_named(const Tokenizer& tokenizer, const std::string& name) {
          (!fs::exists(name) || load_tokenizer(name)->to_json() == tokenizer.to_json());
 }
 
+// `weights` is the folder of a model in a format of others, or "".
 std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePaths& paths,
-                                         const std::string& text) {
+                                         const std::string& weights, const std::string& text) {
   const auto from = trained_before(config, paths);
+  if (!from && !weights.empty()) return load_tokenizer(SavePaths(weights).tokenizer());
   if (!from) return make_tokenizer(config.tokenizer, text, config.max_vocab);
   auto tokenizer = load_tokenizer(from->tokenizer());
   if (!is_named(*tokenizer, config.tokenizer)) {
@@ -128,13 +131,15 @@ Trainer::Trainer(ResolvedConfig resolved)
   if (fields) {
     read_fields(must_be_same ? resolved.data_print : "");
   } else {
-    read_text(must_be_same ? std::optional(resolved.data_print) : std::nullopt);
+    read_text(must_be_same ? std::optional(resolved.data_print) : std::nullopt,
+              resolved.text.weights);
   }
   const std::optional<int64_t> vocab =
       tokenizer_ ? tokenizer_->vocab_of_model() : std::optional<int64_t>();
   model_ = std::make_unique<BoundModel>(std::move(resolved.text),
                                         ModelSizes{.batch = config_.batch,
                                                    .context = config_.context,
+                                                   .seq = config_.seq,
                                                    .vocab = vocab,
                                                    .settings = config_.settings});
   const Scheme forward = model_->forward();
@@ -213,19 +218,24 @@ Trainer::Trainer(ResolvedConfig resolved)
     }
   } else {
     initialize(*run_, config_.seed);
-    if (!config_.init.empty()) load_base();
+    if (!config_.init.empty()) {
+      load_base();
+    } else if (const std::string& weights = model_->text().weights; !weights.empty()) {
+      ModelFolder(weights).load(*model_, *run_);
+    }
   }
   begin_folder();
 }
 
-void Trainer::read_text(const std::optional<std::string>& wanted_print) {
+void Trainer::read_text(const std::optional<std::string>& wanted_print,
+                        const std::string& weights) {
   const std::string text = load_text(config_.data);
   data_print_ = hash_text(hash_of(text));
   if (wanted_print && !is_print_of(*wanted_print, text)) {
     fail(config_.data,
          ": this text has changed since the run began; say --data FILE to go on anyway");
   }
-  tokenizer_ = tokenizer_for(config_, paths_, text);
+  tokenizer_ = tokenizer_for(config_, paths_, weights, text);
   std::vector<int32_t> tokens;
   try {
     tokens = tokenizer_->encode(text);
@@ -304,7 +314,8 @@ void Trainer::load_base() {
                                 : plain;
   saved.check_fits(held);
   // The context length is not part of a model's identity, so the base's is used to compare.
-  const int64_t context = of_base.config.context;
+  const TrainConfig& base_config = of_base.config;
+  const int64_t context = base_config.seq > 0 ? base_config.seq : base_config.context;
   saved.check_model(fingerprint(without_randomness(model_->forward(1, context))));
   const std::vector<Encoded> theirs = encoded_parameters(held);
   const auto codes_of = [](const std::vector<Encoded>& all, const Source& source) {
@@ -355,7 +366,12 @@ void Trainer::begin_folder() {
   settings["options"]["optimizer"] = saved_optimizer_;
   if (asked_stack_) settings["asked_stack"] = *asked_stack_;
   settings["options"]["fit"] = settings["options"]["profile"] = "";  // the stack is --fit's answer
-  settings["options"]["context"] = model_->context();
+  if (config_.seq == 0) settings["options"]["context"] = model_->context();
+  // The saved text does not know the weights that it came with, whose vocabulary it keeps.
+  if (const auto vocab = model_->settings().find("vocab");
+      !model_->text().weights.empty() && vocab != model_->settings().end()) {
+    settings["options"]["set"]["vocab"] = vocab->second;
+  }
   // The bits of products depend on threads and workspace.
   settings["options"]["threads"] = num_threads();
   settings["options"]["workspace"] = std::to_string(workspace_cap_.count);

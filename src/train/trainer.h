@@ -54,7 +54,7 @@ class Trainer {
   void fit_stack(const Scheme& forward);  // sets the config's stack
   void check_folder();
   // The data, and the tokenizer where they have one; refused unless they are those of this print.
-  void read_text(const std::optional<std::string>& wanted_print);
+  void read_text(const std::optional<std::string>& wanted_print, const std::string& weights);
   void read_fields(const std::string& wanted_print);
   void take_lock();
   void check_unheld() const;

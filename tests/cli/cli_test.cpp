@@ -433,7 +433,7 @@ TEST_F(Cli, RefusesBadSchemes) {
   refused("plan --model gpt2 --set layrs=3", "layers");
   refused("plan --model gpt2 --set layers=0", "layers");
   refused("plan --model gpt2 --batch 0", "--batch");
-  refused("plan --model gpt2 --set seq=4", "--context");
+  refused("plan --model gpt2 --set seq=4", "--seq");
   refused("plan --model gpt2 --threads 100000", "--threads");
 }
 

@@ -40,6 +40,9 @@ TEST(Library, ParameterCountsAreThePublishedOnes) {
   EXPECT_EQ(num_parameters(elaborate_preset("llama3.1-8b")), 8'030'261'248);
   EXPECT_EQ(num_parameters(elaborate_preset("llama3.2-1b")), 1'235'814'400);
   EXPECT_EQ(num_parameters(elaborate_preset("llama3.2-3b")), 3'212'749'824);
+  EXPECT_EQ(num_parameters(elaborate_preset("qwen2-0.5b")), 494'032'768);
+  EXPECT_EQ(num_parameters(elaborate_preset("qwen2-7b")), 7'615'616'512);
+  EXPECT_EQ(num_parameters(elaborate_preset("qwen3-30b-a3b")), 30'532'122'624);
   EXPECT_EQ(num_parameters(elaborate_preset("llama-tiny")),
             llama_count(2, 64, 32, 176, 101, false));
 }

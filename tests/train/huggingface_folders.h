@@ -1,0 +1,119 @@
+// Tiny models of Hugging Face's format as transformers wrote them (tests/huggingface), and what it
+// computed with them in float64 (scripts/reference_models.py).
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/temp_folder.h"
+#include "device/parallel.h"
+#include "functors/evaluation.h"
+#include "kernels/harness.h"
+#include "run/parameters.h"
+#include "train/fed_inputs.h"
+#include "train/model_folder.h"
+#include "train/trainer.h"
+
+namespace adjoint {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFamilies[] = {"gpt2",   "llama",   "llama3",  "llama_biased",
+                                     "smollm", "mistral", "qwen2",   "qwen3",
+                                     "gemma2", "gemma3",  "mixtral", "qwen3_moe"};
+
+inline fs::path family_folder(const std::string& family) {
+  return fs::path(SOURCE_DIR) / "tests" / "huggingface" / family;
+}
+
+// What transformers gave.
+class ReferenceFile {
+ public:
+  explicit ReferenceFile(const fs::path& folder) : file_(folder / "reference.safetensors") {}
+
+  std::vector<int32_t> ids(const char* name) const {
+    const SafetensorView& view = *file_.find(name);
+    std::vector<int32_t> all(view.size.count / 4);
+    std::memcpy(all.data(), view.data, view.size.count);
+    return all;
+  }
+  Numbers doubles(const char* name) const {
+    const SafetensorView& view = *file_.find(name);
+    Numbers all(view.size.count / 8);
+    std::memcpy(all.data(), view.data, view.size.count);
+    return all;
+  }
+  const SafetensorView* gradient(const std::string& name) const {
+    return file_.find("gradient:" + name);
+  }
+  double said(const std::string& key) const { return std::stod(file_.metadata().at(key)); }
+  int64_t batch() const { return file_.find("tokens")->shape[0]; }
+  int64_t seq() const { return file_.find("tokens")->shape[1]; }
+
+ private:
+  SafetensorsFile file_;
+};
+
+inline double distance(const Numbers& a, const Numbers& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double sum = 0;
+  for (size_t i = 0; i < b.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum);
+}
+
+struct LoadedModel {
+  LoadedModel(const std::string& folder, int64_t batch, int64_t seq)
+      : model(find_model(folder), {.batch = batch, .seq = seq}) {}
+
+  std::unique_ptr<Run> running(const Scheme& scheme) const {
+    auto run = std::make_unique<Run>(scheme, make_plan(scheme, {.threads = num_threads()}));
+    initialize(*run, 1);  // other numbers, which the folder's replace
+    ModelFolder(model.text().weights).load(model, *run);
+    return run;
+  }
+
+  BoundModel model;
+};
+
+inline Numbers logits_for(const fs::path& folder, const std::vector<int32_t>& tokens,
+                          int64_t batch) {
+  const LoadedModel loaded(folder.string(), batch, static_cast<int64_t>(tokens.size()) / batch);
+  const auto run = loaded.running(without_randomness(logits_of(loaded.model.forward())));
+  run->write(input_named(run->scheme(), "tokens"), tokens.data());
+  // Experts' losses read targets, which logits do not depend on.
+  if (const auto targets = run->scheme().find({"targets"})) run->clear(*targets);
+  run->step();
+  return run->values(run->scheme().outputs[0]);
+}
+
+// Runs that begin with a folder's weights, on tokens without a tokenizer.
+class RunOfFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<int32_t> tokens(600);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 41);
+    AtomicFile file(folder_ / "data.safetensors");
+    const SafetensorView view{
+        .name = "tokens", .dtype = "I32", .shape = {600}, .data = tokens.data(), .size = {4 * 600}};
+    write_safetensors(file, std::span(&view, 1), {});
+    file.commit();
+  }
+  nlohmann::json options(const std::string& family, const std::string& stack) const {
+    return {{"model", family_folder(family).string()},
+            {"data", (folder_ / "data.safetensors").string()},
+            {"out", (folder_ / "run").string()},
+            {"steps", 3},
+            {"batch", 2},
+            {"seq", 16},
+            {"lr", 0.01},
+            {"warmup", 0},
+            {"eval_batches", 1},
+            {"stack", stack}};
+  }
+  static void train(const nlohmann::json& flags) {
+    Trainer(resolve_config({}, flags)).train(std::atomic<bool>(false));
+  }
+  TempFolder folder_;
+};
+
+}  // namespace adjoint
