@@ -200,6 +200,7 @@ def make_adapter(folder):
             if "lora_" in key:
                 weight.copy_(0.3 * torch.randn(weight.shape, generator=random))
     out = folder / "llama_adapter"
+    adapted.peft_config["default"].base_model_name_or_path = base.name
     adapted.save_pretrained(out)
     narrow_out = logits_of(adapted.eval(), load_file(base / "reference.safetensors")["tokens"].long()).double()
     merged = adapted.merge_and_unload()

@@ -19,6 +19,7 @@ void add_train(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);
 void add_merge(CLI::App& app, Action& action);
+void add_convert(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);

@@ -188,6 +188,13 @@ const SafetensorView* SafetensorsFile::find(std::string_view name) const {
 
 void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors,
                        const std::map<std::string, std::string>& metadata) {
+  write_safetensors(file, tensors, metadata,
+                    [&](const SafetensorView& tensor) { file.write(tensor.data, tensor.size); });
+}
+
+void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(const SafetensorView&)>& put) {
   const auto element_bytes = [](const SafetensorView& tensor) {
     const auto known = kDtypeBytes.find(tensor.dtype);
     CHECK(known != kDtypeBytes.end(), tensor.name + " has the unknown dtype " + tensor.dtype);
@@ -219,7 +226,7 @@ void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors
   file.write(&header_size, {8});
   file.write(text);
   for (const SafetensorView* tensor : order) {
-    if (tensor->size.count > 0) file.write(tensor->data, tensor->size);
+    if (tensor->size.count > 0) put(*tensor);
   }
 }
 

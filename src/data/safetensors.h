@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -35,6 +36,10 @@ struct SafetensorView {
 // order is otherwise kept. The caller commits the file.
 void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors,
                        const std::map<std::string, std::string>& metadata);
+// The same of tensors whose bytes are made when it is their turn: `put` writes all of a tensor's.
+void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(const SafetensorView&)>& put);
 
 // A file mapped into memory, read-only. The views live as long as this does.
 class SafetensorsFile {

@@ -307,46 +307,142 @@ void write_folder(const SavePaths& from, const SavePaths& to, const Scheme& plai
   write_derived_run(from, to, "", "merged", about, [&] { save_model(to, views, step, model); });
 }
 
+// A run, its model, and what its stack makes of the model's linear maps.
+struct RewrittenRun {
+  explicit RewrittenRun(const fs::path& run)
+      : from(run),
+        resolved(saved_config(run)),
+        model(resolved.text, {.batch = 1,
+                              .context = resolved.config.context,
+                              .seq = resolved.config.seq,
+                              .vocab = load_tokenizer(from.tokenizer())->vocab_of_model(),
+                              .settings = resolved.config.settings}),
+        forward(model.forward()),
+        stack(parse_stack(resolved.config.step.stack)),
+        plain(without_randomness(forward)),
+        after(evaluation_scheme(forward, rewriting_part(stack), resolved.config.step)),
+        rewritten(find_rewritten(plain, after)) {}
+
+  void check_any() const {
+    if (!rewritten.empty()) return;
+    fail(from.folder.string(), ": there is nothing to merge: ",
+         resolved.config.step.stack.empty()
+             ? "this run has no stack"
+             : "its stack '" + print(stack) + "' rewrites no linear map");
+  }
+
+  // The values of the run's save, which must be of this model, or of a state in their place.
+  Parameters parameters(SavedModel& saved, const std::string& weights = "") const {
+    const Scheme evaluation = evaluation_scheme(forward, stack, resolved.config.step);
+    saved.check_fits(evaluation);
+    saved.check_model(fingerprint(plain));
+    if (!weights.empty()) saved.take_weights(evaluation, weights);
+    return saved_values(saved, evaluation);
+  }
+
+  SavePaths from;
+  ResolvedConfig resolved;
+  BoundModel model;
+  Scheme forward;
+  Stack stack;
+  Scheme plain, after;
+  std::vector<Rewritten> rewritten;
+};
+
+// The two thin matrices that the stack put beside a linear map. Which is which their shapes tell;
+// the scale is found by evaluating the piece for random ones, which also shows that the piece is
+// nothing else.
+ThinPair thin_pair(const RewrittenRun& run, const Rewritten& r, const Parameters& parameters) {
+  const Morphism& m = run.plain.morphisms[r.plain];
+  const std::string& path = m.source.path;
+  const Type& type = run.plain[m.inputs[1]].type;
+  const auto refuse = [&](const char* why) {
+    fail(run.from.folder.string(), ": what the stack added to '", path,
+         "' is not a product of two thin matrices: ", why);
+  };
+  if (r.y < 0) refuse("it does not add to the map");
+  const Scheme piece = piece_of(run.after, r, path);
+  if (piece.inputs.size() != 4) refuse("it has other parameters");
+  const auto source_of = [&](size_t k) { return piece[piece.inputs[k]].source; };
+  const auto type_of = [&](size_t k) { return piece[piece.inputs[k]].type; };
+  const bool swapped = type_of(2).rank() == 2 && type_of(2).dim(1) != type.dim(1);
+  const size_t a = swapped ? 3 : 2, b = swapped ? 2 : 3;
+  if (type_of(a).rank() != 2 || type_of(b).rank() != 2 || type_of(a).dim(1) != type.dim(1) ||
+      type_of(b).dim(0) != type.dim(0) || type_of(a).dim(0) != type_of(b).dim(1)) {
+    refuse("its parameters have other shapes");
+  }
+  const int64_t rank = type_of(a).dim(0), in = type.dim(1), out = type.dim(0);
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> normal;
+  const auto drawn = [&](int64_t count) {
+    Numbers numbers(count);
+    for (double& n : numbers) n = normal(random);
+    return numbers;
+  };
+  const Numbers some_a = drawn(rank * in), some_b = drawn(out * rank), x = drawn(in);
+  const Parameters some = {{to_string(source_of(a)), some_a}, {to_string(source_of(b)), some_b}};
+  const Numbers found = Asked(piece, true, some).answers({{Numbers(out, 0.0), x}})[0];
+  Numbers inner(rank, 0.0), product(out, 0.0);
+  for (int64_t k = 0; k < rank; ++k) {
+    for (int64_t j = 0; j < in; ++j) inner[k] += some_a[k * in + j] * x[j];
+    for (int64_t o = 0; o < out; ++o) product[o] += some_b[o * rank + k] * inner[k];
+  }
+  double along = 0, square = 0;
+  for (int64_t o = 0; o < out; ++o)
+    along += found[o] * product[o], square += product[o] * product[o];
+  const double scale = along / square;
+  for (int64_t o = 0; o < out; ++o) {
+    if (std::abs(found[o] - scale * product[o]) > kLinearUpTo * largest(found)) {
+      refuse("it computes something else");
+    }
+  }
+  return {.weight = run.plain[m.inputs[1]].source,
+          .a = parameters.at(to_string(source_of(a))),
+          .b = parameters.at(to_string(source_of(b))),
+          .rank = rank,
+          .scale = scale};
+}
+
 }  // namespace
+
+bool has_adapters(const fs::path& run) { return !RewrittenRun(run).rewritten.empty(); }
+
+ThinPairs thin_pairs(const fs::path& folder) {
+  const RewrittenRun run(folder);
+  run.check_any();
+  SavedModel saved(run.from);
+  const Parameters parameters = run.parameters(saved);
+  ThinPairs all{.model = run.model, .pairs = {}};
+  for (const Rewritten& r : run.rewritten) all.pairs.push_back(thin_pair(run, r, parameters));
+  return all;
+}
+
+MergedModel merged_model(const fs::path& folder, const std::string& weights) {
+  RewrittenRun run(folder);
+  if (weights.empty()) run.check_any();
+  SavedModel saved(run.from);
+  MergedModel merged{.model = run.model,
+                     .plain = run.plain,
+                     .parameters = run.parameters(saved, weights),
+                     .result = {.step = saved.step(), .merged = {}}};
+  Merger merger(run.plain, run.after, merged.parameters);
+  const Roles roles(run.plain);
+  for (const Rewritten& r : run.rewritten) {
+    merger.merge(r);
+    ++merged.result.merged[std::string(name(roles.use_of(r.plain)))];
+  }
+  merger.check_complete();
+  return merged;
+}
 
 MergeResult merge_run(const fs::path& run, const fs::path& out, const std::string& weights) {
   const SavePaths from(run), to(out);
   check_is_run(from);
   check_unheld(to);
-  const ResolvedConfig resolved = saved_config(run);
-  const TrainConfig& config = resolved.config;
-  const BoundModel model(resolved.text,
-                         {.batch = 1,
-                          .context = config.context,
-                          .vocab = load_tokenizer(from.tokenizer())->vocab_of_model(),
-                          .settings = config.settings});
-  const Scheme forward = model.forward();
-  const Stack stack = parse_stack(config.step.stack);
-  const Scheme plain = without_randomness(forward);
-  const Scheme after = evaluation_scheme(forward, rewriting_part(stack), config.step);
-  const std::vector<Rewritten> rewritten = find_rewritten(plain, after);
-  if (rewritten.empty() && weights.empty()) {
-    fail(run.string(), ": there is nothing to merge: ",
-         config.step.stack.empty() ? "this run has no stack"
-                                   : "its stack '" + print(stack) + "' rewrites no linear map");
-  }
-  const std::string print = fingerprint(plain);
-  SavedModel saved(from);
-  const Scheme evaluation = evaluation_scheme(forward, stack, config.step);
-  saved.check_fits(evaluation);
-  saved.check_model(print);
-  if (!weights.empty()) saved.take_weights(evaluation, weights);
-  Parameters parameters = saved_values(saved, evaluation);
-  Merger merger(plain, after, parameters);
-  MergeResult result{.step = saved.step(), .merged = {}};
-  const Roles roles(plain);
-  for (const Rewritten& r : rewritten) {
-    merger.merge(r);
-    ++result.merged[std::string(name(roles.use_of(r.plain)))];
-  }
-  merger.check_complete();
-  write_folder(from, to, plain, parameters, saved.step(), print, weights);
-  return result;
+  const MergedModel merged = merged_model(run, weights);
+  write_folder(from, to, merged.plain, merged.parameters, merged.result.step,
+               fingerprint(merged.plain), weights);
+  return merged.result;
 }
 
 }  // namespace adjoint

@@ -3,6 +3,10 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
+
+#include "train/bound_model.h"
+#include "train/saved_parameters.h"
 
 namespace adjoint {
 
@@ -11,11 +15,40 @@ struct MergeResult {
   std::map<std::string, int64_t> merged;  // number of linear maps, by their role
 };
 
+// The plain model of a run whose stack rewrites linear maps, with the parameters that compute the
+// same. Refuses a run with nothing to merge, and a rewrite that is not linear. Where `weights` names
+// a state that follows parameters, `ema.average`, it is taken for them, and then there need not be
+// anything else to merge.
+struct MergedModel {
+  BoundModel model;
+  Scheme plain;
+  SavedValues parameters;
+  MergeResult result;
+};
+MergedModel merged_model(const std::filesystem::path& run, const std::string& weights = "");
+
+// What a stack added to one linear map where that is scale * b (a x).
+struct ThinPair {
+  Source weight;          // of the map
+  std::vector<double> a;  // [rank, in]
+  std::vector<double> b;  // [out, rank]
+  int64_t rank = 0;
+  double scale = 1;
+};
+// One for every linear map that the run's stack rewrites; a rewrite that is no such pair is an
+// Error.
+struct ThinPairs {
+  BoundModel model;
+  std::vector<ThinPair> pairs;
+};
+ThinPairs thin_pairs(const std::filesystem::path& run);
+
+// Whether the run's stack rewrites linear maps.
+bool has_adapters(const std::filesystem::path& run);
+
 // Writes a run folder of the plain model, without stack and optimizer state, whose linear maps
 // compute what the stack's rewritten ones did. Refuses a run with nothing to merge, a rewrite that
-// is not linear, and a folder that holds a run; nothing is written then. Where `weights` names a
-// state that follows parameters, `ema.average`, it is taken for them, and then there need not be
-// anything else to merge.
+// is not linear, and a folder that holds a run; nothing is written then.
 MergeResult merge_run(const std::filesystem::path& run, const std::filesystem::path& out,
                       const std::string& weights = "");
 

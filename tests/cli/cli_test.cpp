@@ -42,7 +42,7 @@ class Cli : public testing::Test {
 
 TEST_F(Cli, HelpAndUsage) {
   for (const char* command :
-       {"", "train", "generate", "eval", "merge", "quantize", "plan", "profile", "bench",
+       {"", "train", "generate", "eval", "merge", "convert", "quantize", "plan", "profile", "bench",
         "bench ops", "bench step", "bench sweep", "verify", "show", "ops", "functors"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
@@ -277,6 +277,32 @@ TEST_F(Cli, FineTunesAndMerges) {
   refused("merge --run " + at("tuned") + " --out " + at("merged"), "already holds a run");
   refused("merge --run " + at("base") + " --out " + at("other"), "nothing to merge");
   EXPECT_EQ(run("merge --run " + at("tuned")).code, 2);
+}
+
+TEST_F(Cli, ReadsAndConvertsFoldersOfHuggingFace) {
+  const std::string llama = SOURCE_DIR "/tests/huggingface/llama";
+  Outcome o = run("plan --seq 8 --json --model " + llama);
+  EXPECT_EQ(o.code, 0) << o.text;
+  o = run("show --text --model " + llama);
+  EXPECT_NE(o.text.find("\npreset llama: base=10000 "), std::string::npos) << o.text;
+  o = run("convert " + llama + " " + at("out") + " --dtype f16 --shard 4KB --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_EQ(nlohmann::json::parse(o.text)["tensors"], 21);
+  EXPECT_EQ(run("plan --seq 8 --model " + at("out")).code, 0);
+  refused("convert " + llama + " " + at("out"), "choose a folder that is new or empty");
+  refused("convert " + llama + " " + at("other") + " --dtype i8", "wanted f32, bf16 or f16");
+  refused("convert " + at("nowhere") + " " + at("other"), "neither a run here");
+  refused("convert " + llama + " " + at("other") + " --adapters-only", "there is no run.json here");
+  refused("plan --seq 100 --model " + llama, "longer than the model's context, 48");
+  refused("generate --model " + llama, "tokenizer.json");
+  // A run that began without such a folder has a format if its model's text does.
+  ASSERT_EQ(run(small_run("mine")).code, 0);
+  o = run("convert " + at("mine") + " " + at("gpt2"));
+  EXPECT_EQ(o.code, 0) << o.text;
+  const nlohmann::json config = nlohmann::json::parse(read_file(at("gpt2") + "/config.json"));
+  EXPECT_EQ(config["architectures"][0], "GPT2LMHeadModel");
+  EXPECT_EQ(config["n_embd"], 16);
+  EXPECT_EQ(config["n_positions"], 8);
 }
 
 TEST_F(Cli, QuantizesARun) {

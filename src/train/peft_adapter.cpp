@@ -1,0 +1,167 @@
+#include "train/peft_adapter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "models/format_config.h"
+#include "train/save.h"
+
+namespace adjoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kConfig = "adapter_config.json";
+constexpr const char* kTensors = "adapter_model.safetensors";
+constexpr std::string_view kWeight = ".weight";
+
+std::string adapter_tensor(std::string_view module, const char* which) {
+  return "base_model.model." + std::string(module) + "." + which + ".weight";
+}
+
+// A field that is absent, null, false, empty or this says nothing else.
+void check_plain(const nlohmann::json& config, const std::string& file, const char* field,
+                 const nlohmann::json& plain) {
+  const auto found = config.find(field);
+  if (found == config.end() || found->is_null() || *found == plain) return;
+  if ((found->is_array() || found->is_object()) && found->empty()) return;
+  fail(file, ": ", field, " must be ", plain.dump(), " or absent, found ", found->dump());
+}
+
+}  // namespace
+
+PeftAdapter::PeftAdapter(const fs::path& folder) : folder_(folder), file_(folder / kTensors) {
+  const std::string file = (folder / kConfig).string();
+  const nlohmann::json config = read_json(folder / kConfig);
+  if (!config.is_object()) fail(file, ": wanted an object of settings");
+  if (config.value("peft_type", nlohmann::json()) != "LORA") {
+    fail(file, ": peft_type must be \"LORA\", found ",
+         config.value("peft_type", nlohmann::json()).dump());
+  }
+  check_plain(config, file, "use_dora", false);
+  check_plain(config, file, "bias", "none");
+  check_plain(config, file, "lora_bias", false);
+  check_plain(config, file, "modules_to_save", nullptr);
+  check_plain(config, file, "rank_pattern", nlohmann::json::object());
+  check_plain(config, file, "alpha_pattern", nlohmann::json::object());
+  const auto alpha = config.find("lora_alpha");
+  if (alpha == config.end() || !alpha->is_number()) {
+    fail(file, ": wanted the number lora_alpha");
+  }
+  alpha_ = alpha->get<double>();
+  by_root_ = config.value("use_rslora", nlohmann::json(false)) == true;
+}
+
+ParameterValues PeftAdapter::merged(ParameterValues values) {
+  const StoredTensors& stored = values.stored;
+  if (stored.names.size() != 1 || stored.type.rank() != 2 || !stored.names[0].ends_with(kWeight)) {
+    return values;
+  }
+  const std::string_view module =
+      std::string_view(stored.names[0]).substr(0, stored.names[0].size() - kWeight.size());
+  const std::string name_a = adapter_tensor(module, "lora_A");
+  const std::string name_b = adapter_tensor(module, "lora_B");
+  const SafetensorView *a = file_.find(name_a), *b = file_.find(name_b);
+  if (!a && !b) return values;
+  if (!a || !b) {
+    fail(folder_.string(), ": wanted both ", name_a, " and ", name_b, ", found one of them");
+  }
+  const int64_t out = stored.type.dim(0), in = stored.type.dim(1);
+  const bool fits = float_dtype(*a) && float_dtype(*b) && a->shape.size() == 2 &&
+                    b->shape.size() == 2 && a->shape[1] == in && b->shape[0] == out &&
+                    a->shape[0] == b->shape[1] && a->shape[0] > 0;
+  if (!fits) {
+    fail(folder_.string(), ": ", name_a, " and ", name_b, " do not fit '", stored.names[0], "' [",
+         out, ", ", in, "]");
+  }
+  used_.insert({name_a, name_b});
+  const int64_t rank = a->shape[0];
+  const double scale =
+      alpha_ / (by_root_ ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
+  std::vector<float> thin_a(rank * in), thin_b(out * rank);
+  read_floats(*a, 0, thin_a);
+  read_floats(*b, 0, thin_b);
+  values.give = [give = std::move(values.give), thin_a = std::move(thin_a),
+                 thin_b = std::move(thin_b), rank, in,
+                 scale](int64_t begin, std::span<float> piece) {
+    give(begin, piece);
+    while (!piece.empty()) {  // row by row
+      const int64_t row = begin / in, column = begin % in;
+      const size_t n = std::min<size_t>(piece.size(), in - column);
+      std::vector<double> sum(n, 0.0);
+      for (int64_t k = 0; k < rank; ++k) {
+        const double factor = scale * thin_b[row * rank + k];
+        const float* a_row = &thin_a[k * in + column];
+        for (size_t i = 0; i < n; ++i) sum[i] += factor * a_row[i];
+      }
+      for (size_t i = 0; i < n; ++i) piece[i] = static_cast<float>(piece[i] + sum[i]);
+      piece = piece.subspan(n);
+      begin += static_cast<int64_t>(n);
+    }
+  };
+  return values;
+}
+
+void PeftAdapter::check_all_used() const {
+  for (const SafetensorView& view : file_.tensors()) {
+    if (used_.count(view.name)) continue;
+    fail(folder_.string(), ": tensor '", view.name, "' belongs to no linear map of the model");
+  }
+}
+
+void write_peft_adapter(const fs::path& out, const ThinPairs& adapters, const std::string& base) {
+  std::map<std::string, const StoredTensors*> stored_at;
+  const std::vector<StoredTensors> all = stored_tensors(adapters.model);
+  for (const StoredTensors& stored : all) stored_at[to_string(stored.source)] = &stored;
+  const ThinPair& first = adapters.pairs[0];
+  std::vector<std::vector<float>> kept;
+  std::vector<SafetensorView> views;
+  std::set<std::string> targets;
+  bool turned = false;
+  for (const ThinPair& pair : adapters.pairs) {
+    const StoredTensors* stored = stored_at.at(to_string(pair.weight));
+    if (pair.rank != first.rank || std::abs(pair.scale - first.scale) > 1e-9 * first.scale) {
+      fail("'", to_string(pair.weight), "' has an adapter of rank ", pair.rank, " and scale ",
+           pair.scale, ", others of rank ", first.rank, " and scale ", first.scale,
+           "; PEFT's layout has one for all");
+    }
+    const std::string module = stored->names[0].substr(0, stored->names[0].size() - kWeight.size());
+    targets.insert(module.substr(module.rfind('.') + 1));
+    turned = turned || stored->transposed;
+    const auto add = [&](const char* which, const std::vector<double>& numbers, int64_t rows) {
+      kept.emplace_back(numbers.begin(), numbers.end());
+      const auto count = static_cast<int64_t>(numbers.size());
+      views.push_back({.name = adapter_tensor(module, which),
+                       .dtype = "F32",
+                       .shape = {rows, count / rows},
+                       .data = nullptr,
+                       .size = {4 * count}});
+    };
+    add("lora_A", pair.a, pair.rank);
+    add("lora_B", pair.b, static_cast<int64_t>(pair.b.size()) / pair.rank);
+  }
+  for (size_t i = 0; i < views.size(); ++i) views[i].data = kept[i].data();
+  OrderedJson config;
+  config["peft_type"] = "LORA";
+  config["task_type"] = "CAUSAL_LM";
+  config["base_model_name_or_path"] = base.empty() ? OrderedJson() : OrderedJson(base);
+  config["r"] = first.rank;
+  const double alpha = first.scale * static_cast<double>(first.rank);
+  const bool whole = std::abs(alpha - std::round(alpha)) < 1e-9;
+  config["lora_alpha"] = whole ? OrderedJson(std::llround(alpha)) : OrderedJson(alpha);
+  config["target_modules"] = std::vector<std::string>(targets.begin(), targets.end());
+  config["lora_dropout"] = 0.0;
+  config["bias"] = "none";
+  config["fan_in_fan_out"] = turned;
+  config["inference_mode"] = true;
+  AtomicFile file(out / kTensors);
+  write_safetensors(file, views, {{"format", "pt"}});
+  file.commit();
+  write_file_atomically(out / kConfig, config.dump(2) + "\n");
+}
+
+}  // namespace adjoint

@@ -1,0 +1,38 @@
+// LoRA adapters in PEFT's layout: adapter_config.json and adapter_model.safetensors, which has
+// base_model.model.MODULE.lora_A.weight [rank, in] and ...lora_B.weight [out, rank] for every
+// adapted module of a model in Hugging Face's format.
+#pragma once
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "train/merge.h"
+#include "train/model_folder.h"
+
+namespace adjoint {
+
+class PeftAdapter {
+ public:
+  // Refuses what is no plain LoRA adapter: other kinds, trained biases, ranks by pattern.
+  explicit PeftAdapter(const std::filesystem::path& folder);
+
+  // Adds scale * b * a where the adapter has the parameter's module. All parameters of the model
+  // are given to it, one after another; then `check_all_used` refuses tensors of the adapter that
+  // belong to none.
+  ParameterValues merged(ParameterValues values);
+  void check_all_used() const;
+
+ private:
+  std::filesystem::path folder_;
+  SafetensorsFile file_;
+  double alpha_ = 1;
+  bool by_root_ = false;  // alpha is divided by the root of the rank
+  std::set<std::string> used_;
+};
+
+// Writes what a run's stack added to linear maps. `base` is the folder that the run began with, as
+// adapter_config.json names it, or "".
+void write_peft_adapter(const std::filesystem::path& out, const ThinPairs& adapters,
+                        const std::string& base);
+
+}  // namespace adjoint
