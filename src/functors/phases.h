@@ -17,6 +17,9 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
 // was.
 Scheme realize_precision(Scheme scheme);
 Scheme realize_state(Scheme scheme);  // the precision of the optimizer's state, as a part of it
+// Where nothing is trained: a parameter that is read only after a cast to fewer bits is held in
+// those bits. Exact.
+Scheme hold_narrow(Scheme scheme);
 Scheme realize_placement(Scheme scheme);
 Scheme realize_time(const Scheme& scheme);
 Scheme realize_residence(Scheme scheme);

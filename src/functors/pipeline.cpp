@@ -5,7 +5,9 @@
 #include <mutex>
 
 #include "analysis/roles.h"
+#include "base/error.h"
 #include "base/text.h"
+#include "functors/carry_positions.h"
 #include "functors/evaluation.h"
 #include "functors/phases.h"
 #include "ops/op_def.h"
@@ -24,9 +26,15 @@ struct Beginning {
 
 class Pipeline {
  public:
+  // An evaluation of so many positions at a time, if that is not 0.
   Pipeline(const Stack& stack, const StepOptions& options, bool training,
-           std::vector<Firing>* firings = nullptr)
-      : stack_(stack), options_(options), training_(training), firings_(firings) {
+           std::vector<Firing>* firings = nullptr, const GenerationOptions& generation = {})
+      : stack_(stack),
+        options_(options),
+        training_(training),
+        positions_(generation.positions),
+        all_frozen_(generation.all_frozen),
+        firings_(firings) {
     for (const StackedFunctor& f : stack.functors) {
       result_.applied.push_back({.name = f.print(),
                                  .law = f.functor.law,
@@ -67,6 +75,7 @@ class Pipeline {
     // Only now, so that roles are those of training, and random ops that the rules added are
     // removed, too.
     if (!training_) take(without_randomness(result_.scheme));
+    if (all_frozen_) freeze_all();
     // What the optimizer reads of parameters is said of those that no rule has frozen. The adjoint
     // comes first, because the optimizer needs gradients.
     if (training_) {
@@ -91,6 +100,12 @@ class Pipeline {
     // Residence and tier come last, because they must see every object that the others create.
     take(realize_precision(std::move(result_.scheme)));
     take(realize_placement(std::move(result_.scheme)));
+    // What is kept of positions has the precision in which it is read, so that comes first. The
+    // rest sees the step as it will run.
+    if (positions_ > 0) {
+      take(hold_narrow(std::move(result_.scheme)));
+      take(carry_positions(result_.scheme, positions_));
+    }
     if (!training_) limit_parts();
     take(realize_time(result_.scheme));
     // Chunks are cut from a part of the batch, and residence must see them.
@@ -117,13 +132,22 @@ class Pipeline {
     result_.scheme = std::move(scheme);
   }
 
-  // An evaluation may have fewer samples than the training step has parts.
+  // What is said of frozen parameters is said of all.
+  void freeze_all() {
+    for (const Value in : result_.scheme.inputs) {
+      Object& object = result_.scheme[in];
+      object.frozen = object.frozen || object.role == Role::kParameter;
+    }
+  }
+
+  // An evaluation may have fewer samples than the training step has parts. Positions come in steps
+  // already, and a step of them is one part.
   void limit_parts() {
     for (const Value in : result_.scheme.inputs) {
       Object& data = result_.scheme[in];
       const int64_t samples = data.type.rank() ? data.type.dim(0) : 1;
       int& parts = data.attributes.parts;
-      parts = static_cast<int>(std::clamp<int64_t>(samples, 1, parts));
+      parts = positions_ > 0 ? 1 : static_cast<int>(std::clamp<int64_t>(samples, 1, parts));
     }
   }
 
@@ -174,6 +198,8 @@ class Pipeline {
   const Stack& stack_;
   const StepOptions& options_;
   bool training_;
+  int64_t positions_;
+  bool all_frozen_;
   std::vector<Firing>* firings_;
   BuiltStep result_;
   Application::Said said_;
@@ -234,6 +260,14 @@ BuiltStep build_evaluation(const Scheme& forward, const Stack& stack, const Step
   Pipeline pipeline(stack, options, false);
   pipeline.begin_with(forward);
   return pipeline.run(forward);
+}
+
+Scheme generation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options,
+                         const GenerationOptions& generation) {
+  CHECK(generation.positions > 0, "positions come a few at a time");
+  Pipeline pipeline(stack, options, false, nullptr, generation);
+  pipeline.begin_with(forward);
+  return pipeline.run(forward).scheme;
 }
 
 Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options) {

@@ -54,8 +54,11 @@ void widen(Scheme& scheme) {
     if (is_float(object.type.dtype)) object.type.dtype = Dtype::kF64;
   }
   for (Morphism& m : scheme.morphisms) {
-    // An op without operands makes float32 unless told otherwise.
-    if (m.inputs.empty() && is_float(scheme[m.outputs[0]].type.dtype)) {
+    // An op without operands makes float32 unless told otherwise, and so does one that is told
+    // where to begin.
+    const OpDef& def = op_named(m.op);
+    const bool said = m.inputs.empty() || (def.space && def.says_dtype);
+    if (said && is_float(scheme[m.outputs[0]].type.dtype)) {
       m.attrs["dtype"] = std::string("f64");
     }
     widen_attrs(m);

@@ -24,8 +24,12 @@ struct AttentionExtras {
 struct AttentionPlaces {
   AttentionShape shape;
   Rows q, k, v, out;
-  void* lse;
+  void* lse;  // may be null of cached attention, which nobody differentiates
   AttentionExtras extras = {};
+  // Of cached attention: how many queries there are, and at which position each sample's begin.
+  int64_t queries = 0;
+  const int32_t* origins = nullptr;
+  int64_t origins_step = 0;
 };
 
 struct AttentionGradPlaces {

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "ops/cached_attention.h"
 
 namespace adjoint {
 
@@ -74,6 +75,27 @@ AttentionPlaces attention_places(const KernelCall& call, const Pointers& at) {
           .out = rows_of(call.out_strides[0], at.out[0]),
           .lse = at.out[1],
           .extras = extras_of(operands, call, at)};
+}
+
+AttentionPlaces cached_attention_places(const KernelCall& call, const Pointers& at) {
+  const CachedAttentionOperands operands(call.call);
+  // As attention has them, without the origin.
+  KernelCall all = call;
+  Pointers pointers = at;
+  constexpr int kOrigin = CachedAttentionOperands::kOrigin;
+  all.in_strides.erase(all.in_strides.begin() + kOrigin);
+  pointers.in.erase(pointers.in.begin() + kOrigin);
+  const auto [q, k, v] = rows_of(operands.all, all.in_strides, operands_of(pointers));
+  return {.shape = operands.all.shape,
+          .q = q,
+          .k = k,
+          .v = v,
+          .out = rows_of(call.out_strides[0], at.out[0]),
+          .lse = nullptr,
+          .extras = extras_of(operands.all, all, pointers),
+          .queries = operands.queries,
+          .origins = static_cast<const int32_t*>(at.in[kOrigin]),
+          .origins_step = call.in_strides[kOrigin][0]};
 }
 
 AttentionGradPlaces attention_grad_places(const KernelCall& call, const Pointers& at) {

@@ -7,6 +7,7 @@
 namespace adjoint {
 
 AttentionPlaces attention_places(const KernelCall& call, const Pointers& at);
+AttentionPlaces cached_attention_places(const KernelCall& call, const Pointers& at);
 AttentionGradPlaces attention_grad_places(const KernelCall& call, const Pointers& at);
 
 }  // namespace adjoint

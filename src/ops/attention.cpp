@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/cached_attention.h"
 #include "ops/surface.h"
 
 namespace adjoint {
@@ -120,6 +121,7 @@ extern const OpDef op_attention = {
     .output_names = {"lse"},
     .one_dtype = true,
     .meaning = attention_meaning,
+    .carry = carry_attention,
     .cost = CostClass::kAttention,
     .attends = true,
     .samples = attention_samples,

@@ -48,6 +48,8 @@ Value attention_dropped(Builder& builder, const AttentionScores& scores,
                         std::span<const Value> operands, Value weights, const Attrs& attrs);
 std::vector<Value> attention_meaning(Builder& builder, std::span<const Value> operands,
                                      const Attrs& attrs);
+// The slope of a head, in a body over [batch, kv, group, i, j]: AttentionShape::slope as algebra.
+Expr alibi_slope(Body& body, const AttentionShape& shape);
 // [n, n] with ones on the diagonal: a product with it swaps the axes of a matrix.
 Value attention_identity(Builder& builder, int64_t n, Dtype dtype);
 

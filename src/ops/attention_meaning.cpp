@@ -31,8 +31,9 @@ std::optional<Expr> hidden(Body& body, const AttentionShape& s, int segments) {
   return any;
 }
 
-// The slope of a head, in a body over [batch, kv, group, i, j]: AttentionShape::slope as algebra.
-Expr slope_of(Body& body, const AttentionShape& s) {
+}  // namespace
+
+Expr alibi_slope(Body& body, const AttentionShape& s) {
   const double heads = static_cast<double>(s.kv_heads * s.group);
   const Expr head = index_along(body, 3) * static_cast<double>(s.group) + index_along(body, 2);
   const double power = std::exp2(std::floor(std::log2(heads)));
@@ -40,6 +41,8 @@ Expr slope_of(Body& body, const AttentionShape& s) {
   const Expr below = exp((head + 1.0) * each), above = exp((head - power + 0.5) * each);
   return select(less(head, constant(body, power)), below, above);
 }
+
+namespace {
 
 // [batch, s] -> [batch, 1, 1, s, 1] and [batch, 1, 1, 1, s]
 std::pair<Value, Value> by_query_and_key(Builder& b, Value ids) {
@@ -111,7 +114,7 @@ AttentionScores attention_scores(Builder& b, std::span<const Value> in, const At
   Expr x = input(body, 0);
   if (s.alibi) {
     const Expr distance = index_along(body, 1) - index_along(body, 0);
-    x = x - slope_of(body, s) * max(distance, -distance);
+    x = x - alibi_slope(body, s) * max(distance, -distance);
   }
   if (s.bias) {
     a.distance = distances(b, s);

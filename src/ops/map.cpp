@@ -41,7 +41,13 @@ std::vector<Sample> samples() {
 }  // namespace
 
 void say_body(Morphism& m, const Body& body) {
-  if (!op_named(m.op).body || !says_body(m)) m.attrs.clear();
+  if (!op_named(m.op).body || !says_body(m)) {
+    // A body that said its space runs over the same one.
+    Attrs kept;
+    const auto shape = m.attrs.find("shape");
+    if (op_named(m.op).space && shape != m.attrs.end()) kept.insert(*shape);
+    m.attrs = std::move(kept);
+  }
   m.op = op_map.name;
   m.attrs["body"] = print(body);
 }

@@ -56,6 +56,7 @@ struct UpdateRule {
 };
 
 class Builder;
+struct CarryCall;
 class GradCall;
 class SurfaceCall;
 
@@ -120,6 +121,10 @@ struct OpDef {
   std::vector<std::pair<int, int>> may_overwrite = {};                      // (output, operand)
   std::vector<std::pair<int, int>> (*overwrites)(const OpCall&) = nullptr;  // where calls differ
   std::vector<Value> (*meaning)(Builder&, std::span<const Value>, const Attrs&) = nullptr;
+  // Of an op that knows or mixes positions: its call for a few of them from an origin on, with what
+  // it must know of earlier ones kept from step to step (ops/carry.h). Ops for which a position is
+  // one row like any other need none.
+  std::vector<Value> (*carry)(CarryCall&) = nullptr;
   // ---- facts, which functors, plans and costs ask for instead of names ----
   Linear (*linear)(const OpCall&) = nullptr;  // null: in none; views are linear
   LiesWithin lies = LiesWithin::kNo;

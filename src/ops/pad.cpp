@@ -2,6 +2,7 @@
 // the operand at `start`. The gradient of slice.
 #include "base/error.h"
 #include "ops/axes.h"
+#include "ops/carry.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -20,6 +21,18 @@ std::vector<Type> infer(const OpCall& call) {
   return {t};
 }
 
+// Rows before the first position become rows of earlier positions.
+std::vector<Value> carry_pad(CarryCall& carry) {
+  const int64_t before = carry.call.integer("start");
+  const Type& rows = carry.builder.type(carry.inputs[0]);
+  if (carry.axis != 1 || rows.rank() > 3 || before < 1 ||
+      carry.call.integer("size") != carry.context + before) {
+    fail("pad: only rows before the first position can be earlier positions");
+  }
+  const Value all = carry.keep(carry.inputs[0], "rows", before);
+  return {carry.builder.emit("rows_at", {all, carry.origin}, {{"size", carry.count + before}})};
+}
+
 }  // namespace
 
 extern const OpDef op_pad = {
@@ -31,6 +44,7 @@ extern const OpDef op_pad = {
     .index_map = slice_letters,
     .flops = [](const OpCall&) { return int64_t{0}; },
     .grad = [](GradCall& g) { slice_gradient(g, "slice"); },
+    .carry = carry_pad,
     .linear = [](const OpCall&) { return Linear::kTogether; },
     .samples =
         [] {

@@ -85,9 +85,15 @@ Body body(const OpCall& call) {
   bool fits = call.inputs.size() == 3 && call.inputs[0].rank() == 4;
   for (size_t i = 1; fits && i < 3; ++i) {
     const Type &x = call.inputs[0], &t = call.inputs[i];
-    fits = t.rank() == 3 && t.dim(0) == x.dim(1) && t.dim(1) == 1 && t.dim(2) == x.dim(3);
+    fits = t.rank() >= 3 && t.dim(-3) == x.dim(1) && t.dim(-2) == 1 && t.dim(-1) == x.dim(3);
+    // Samples that begin at positions of their own have angles of their own.
+    if (t.rank() != 3) fits = fits && t.rank() == 4 && t.dim(0) == x.dim(0);
   }
-  if (!fits) fail("rotary: wants x[batch, seq, heads, dim] and cos, sin [seq, 1, dim]");
+  if (!fits) {
+    fail(
+        "rotary: wants x[batch, seq, heads, dim] and cos, sin [seq, 1, dim] or [batch, seq, 1, "
+        "dim]");
+  }
   if (call.inputs[0].dim(3) % 2) {
     fail("rotary: heads must be of even size, found ", call.inputs[0].dim(3));
   }
@@ -99,11 +105,13 @@ Body body(const OpCall& call) {
 
 std::vector<Sample> samples() {
   return {{.inputs = {of({2, 3, 2, 4}), of({3, 1, 4}), of({3, 1, 4})}},
+          {.inputs = {of({2, 3, 2, 4}), of({2, 3, 1, 4}), of({2, 3, 1, 4})}},
           {.inputs = {of({1, 5, 3, 6}), of({5, 1, 6}), of({5, 1, 6})}}};
 }
 
 std::vector<Sample> refused() {
   return {{.inputs = {of({2, 3, 2, 4}), of({3, 1, 6}), of({3, 1, 6})}},
+          {.inputs = {of({2, 3, 2, 4}), of({3, 3, 1, 4}), of({3, 3, 1, 4})}},
           {.inputs = {of({2, 3, 2, 3}), of({3, 1, 3}), of({3, 1, 3})}}};
 }
 

@@ -1,5 +1,6 @@
 // cos and sin of position * base^(-2i/dim), for shape [seq, 1, dim]; both halves of a row have the
-// same angles. For contexts longer than those of the first training the frequencies are lowered:
+// same angles. Where an operand says at which position every sample begins, [batch, seq, 1, dim].
+// For contexts longer than those of the first training the frequencies are lowered:
 //   linear  all by `factor` (Chen et al., 2023);
 //   llama3  those that turn less than `low` times within `original` positions by `factor`, those
 //           that turn more than `high` times not at all, between them by degrees (Llama 3.1);
@@ -9,6 +10,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/carry.h"
 #include "ops/samples.h"
 #include "ops/shape_attr.h"
 
@@ -59,16 +61,17 @@ Stretch stretch_of(const OpCall& call, Expr pair, Expr frequency, double half, d
 
 Body body(const OpCall& call) {
   const std::vector<Axis> space = shape_attr(call);
-  if (space.size() != 3 || space[2].size % 2) {
+  const size_t samples = axes_before_positions(call);
+  if (space.size() != samples + 3 || space.back().size % 2) {
     fail("rotary_table: wants shape [seq, 1, dim] with dim even, found ", space.size(), " axes");
   }
-  const double half = static_cast<double>(space[2].size) / 2, base = call.number("base");
+  const double half = static_cast<double>(space.back().size) / 2, base = call.number("base");
   if (!(base > 1)) fail("rotary_table: the base must be above 1, found ", base);
   Body body;
   const Expr column = index_along(body, 0);
   const Expr pair = select(less(column, constant(body, half)), column, column - half);
   const Stretch stretch = stretch_of(call, pair, exp(pair * (-std::log(base) / half)), half, base);
-  const Expr angle = index_along(body, 2) * stretch.frequency;
+  const Expr angle = counted_position(body, call, 2) * stretch.frequency;
   const Dtype dtype = dtype_attr(call);
   const auto grown = [&](Expr e) { return stretch.gain == 1 ? e : e * stretch.gain; };
   body.outputs = {{.node = grown(cos(angle)).node, .dtype = dtype},
@@ -87,6 +90,7 @@ extern const OpDef op_rotary_table = {
     .differentiable = false,
     .output_names = {"sin"},
     .says_dtype = true,
+    .carry = carry_counted_positions,
     .samples =
         [] {
           const auto at = [](Attrs scaling) {
@@ -97,6 +101,10 @@ extern const OpDef op_rotary_table = {
           const auto way = [](const char* word) { return std::string(word); };
           return std::vector<Sample>{
               {.inputs = {}, .attrs = {{"shape", std::vector<int64_t>{5, 1, 6}}, {"base", 1e4}}},
+              {.inputs = {of({2, 1, 1, 1}, Dtype::kI32)},
+               .attrs = {{"shape", std::vector<int64_t>{2, 5, 1, 6}}, {"base", 1e4}},
+               .fills = {Sample::Fill::kIds},
+               .ids_below = 50},
               at({{"scaling", way("linear")}, {"factor", 4.0}}),
               at({{"scaling", way("llama3")},
                   {"factor", 8.0},
@@ -112,7 +120,9 @@ extern const OpDef op_rotary_table = {
     .refused =
         [] {
           return std::vector<Sample>{
-              {.inputs = {}, .attrs = {{"shape", std::vector<int64_t>{5, 1, 3}}, {"base", 1e4}}}};
+              {.inputs = {}, .attrs = {{"shape", std::vector<int64_t>{5, 1, 3}}, {"base", 1e4}}},
+              {.inputs = {of({3, 1, 1, 1}, Dtype::kI32)},
+               .attrs = {{"shape", std::vector<int64_t>{2, 5, 1, 6}}, {"base", 1e4}}}};
         },
 };
 

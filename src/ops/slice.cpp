@@ -1,6 +1,7 @@
 // Part of an axis, the last unless `axis` is said: [..., n] -> [..., size], from `start`. A view.
 #include "base/error.h"
 #include "ops/axes.h"
+#include "ops/carry.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -19,6 +20,16 @@ std::vector<Type> infer(const OpCall& call) {
   return {t};
 }
 
+// Of positions with rows before them: as many rows less as there are positions less.
+std::vector<Value> carry_slice(CarryCall& carry) {
+  const int64_t size = carry.call.integer("size");
+  if (size < carry.context) fail("slice: leaves positions out, and they come a few at a time");
+  const int rank = carry.builder.type(carry.inputs[0]).rank();
+  return {carry.builder.emit("slice", {carry.inputs[0]},
+                             slice_attrs(rank, carry.axis, carry.call.integer("start"),
+                                         size - carry.context + carry.count))};
+}
+
 }  // namespace
 
 extern const OpDef op_slice = {
@@ -34,6 +45,7 @@ extern const OpDef op_slice = {
       offset = call.integer("start") * in[slice_axis(call)];
       return in;
     },
+    .carry = carry_slice,
     .lies = LiesWithin::kSlice,
     .samples =
         [] {

@@ -315,8 +315,29 @@ void find_merged_sizes(const IndexMap& map, std::map<char, int64_t>& sizes) {
   }
 }
 
+// Letters that an attribute counts, where all others of its product are known.
+void find_counted_sizes(const IndexMap& map, const Attrs& attrs, std::map<char, int64_t>& sizes) {
+  for (size_t left = map.counts.size(); left > 0; --left) {
+    for (const LetterCount& counted : map.counts) {
+      const auto attr = attrs.find(counted.attribute);
+      if (attr == attrs.end()) continue;
+      int64_t count = std::get<int64_t>(attr->second);
+      std::string unknown;
+      for (const char c : counted.letters) {
+        if (const auto size = sizes.find(c); size != sizes.end()) {
+          count /= size->second;
+        } else {
+          unknown += c;
+        }
+      }
+      if (unknown.size() == 1) sizes[unknown[0]] = count;
+    }
+  }
+}
+
 // The sizes of all letters, each of which has one.
-std::map<char, int64_t> sizes_of(const IndexMap& map, const std::vector<Type>& inputs,
+std::map<char, int64_t> sizes_of(const IndexMap& map, const Attrs& attrs,
+                                 const std::vector<Type>& inputs,
                                  const std::vector<Type>& outputs) {
   std::map<char, int64_t> sizes;
   const auto collect = [&](const std::string& letters, const Type& type) {
@@ -329,6 +350,7 @@ std::map<char, int64_t> sizes_of(const IndexMap& map, const std::vector<Type>& i
   };
   for (size_t i = 0; i < map.inputs.size(); ++i) collect(map.inputs[i], inputs[i]);
   for (size_t k = 0; k < map.outputs.size(); ++k) collect(map.outputs[k], outputs[k]);
+  find_counted_sizes(map, attrs, sizes);
   find_merged_sizes(map, sizes);
   return sizes;
 }
@@ -343,7 +365,7 @@ int expect_splits(const Call& call) {
   for (const Value out : s.outputs) made.push_back(s[out].type);
   const std::vector<Numbers> whole = call.run();
   int splits = 0;
-  const std::map<char, int64_t> sizes = sizes_of(map, call.types, made);
+  const std::map<char, int64_t> sizes = sizes_of(map, call.attrs, call.types, made);
   for (const auto& [letter, size] : sizes) {
     const auto has = [&, letter = letter](const std::string& letters) {
       return map.has(letters, letter);

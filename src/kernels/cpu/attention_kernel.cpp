@@ -208,9 +208,26 @@ void forward_block(const AttentionShape& s, const ForwardSpace<W>& at,
   }
   for (int64_t r = 0; r < rows; ++r) {
     multiply(at.result + r * wide, wide, 1 / running[r].sum);
-    lse[r] = running[r].highest + std::log(running[r].sum);
+    if (lse) lse[r] = running[r].highest + std::log(running[r].sum);
   }
 }
+
+// Which positions the queries of a sample have: all of them, or `queries` from the origin on. Those
+// that would be past the last are at the last.
+struct QueryPlaces {
+  int64_t queries, origin, length;
+  QueryPlaces(const AttentionPlaces& p, int64_t sample)
+      : queries(p.origins ? p.queries : p.shape.length),
+        origin(p.origins ? std::max(0, p.origins[sample * p.origins_step]) : 0),
+        length(p.shape.length) {}
+
+  int64_t seen() const { return std::min(length, origin + queries); }  // by any of them
+  int64_t position(int64_t query) const { return std::min(length - 1, origin + query); }
+  // How many queries from this one on are a block, one position behind the other.
+  int64_t rows(int64_t query) const {
+    return std::max<int64_t>(1, std::min({kQueries, queries - query, length - origin - query}));
+  }
+};
 
 template <class T>
 void forward(const AttentionPlaces& p, int workers, void* workspace) {
@@ -227,9 +244,11 @@ void forward(const AttentionPlaces& p, int workers, void* workspace) {
     for (int64_t each = begin; each < end; ++each) {
       const int64_t unit = each / parts, part = each % parts;
       const int64_t sample = unit / s.kv_heads, kv = unit % s.kv_heads;
-      pack(at.keys, wide, head<T>(p.k, sample, kv, d), p.k.row_step, n, d);
-      transpose(at.keys_t, at.keys, wide, n, d);
-      pack(at.values, value_wide, head<T>(p.v, sample, kv, value_d), p.v.row_step, n, value_d);
+      const QueryPlaces places(p, sample);
+      const int64_t seen = places.seen();
+      pack(at.keys, wide, head<T>(p.k, sample, kv, d), p.k.row_step, seen, d);
+      transpose(at.keys_t, at.keys, wide, seen, d);
+      pack(at.values, value_wide, head<T>(p.v, sample, kv, value_d), p.v.row_step, seen, value_d);
       for_options.begin_sample(s, p.extras, sample);
       for (int64_t g = s.group * part / parts; g < s.group * (part + 1) / parts; ++g) {
         const int64_t h = kv * s.group + g;
@@ -237,12 +256,13 @@ void forward(const AttentionPlaces& p, int workers, void* workspace) {
         if (!s.is_plain()) options = for_options.begin_head(s, p.extras, sample, h);
         Running<W> start;
         if (s.sinks) start = {sink_of<W>(s, p.extras, h), 1};
-        W* lse = static_cast<W*>(p.lse) + (unit * s.group + g) * n;
-        for (int64_t first = 0; first < n; first += kQueries) {
-          const int64_t rows = std::min(kQueries, n - first);
+        W* lse = p.lse ? static_cast<W*>(p.lse) + (unit * s.group + g) * n : nullptr;
+        for (int64_t first = 0, rows; first < places.queries; first += rows) {
+          rows = places.rows(first);
           pack(at.queries, wide, head<T>(p.q, sample, h, d) + first * p.q.row_step, p.q.row_step,
                rows, d);
-          forward_block(s, at, s.is_plain() ? nullptr : &options, start, first, rows, lse + first);
+          forward_block(s, at, s.is_plain() ? nullptr : &options, start, places.position(first),
+                        rows, lse ? lse + first : nullptr);
           unpack(head<T>(p.out, sample, h, value_d) + first * p.out.row_step, p.out.row_step,
                  at.result, value_wide, rows, value_d);
         }

@@ -10,6 +10,9 @@ extern const Kernel cuda_balance_loss_grad = {.op = "balance_loss_grad",
                                               .prepare = balance_loss_grad_cuda};
 extern const Kernel cuda_block_decode = {.op = "block_decode", .prepare = block_decode_cuda};
 extern const Kernel cuda_block_encode = {.op = "block_encode", .prepare = block_encode_cuda};
+extern const Kernel cuda_cached_attention = {.op = "cached_attention",
+                                             .prepare = cached_attention_cuda,
+                                             .workspace = cached_attention_cuda_workspace};
 extern const Kernel cuda_cross_entropy = {.op = "cross_entropy",
                                           .prepare = cross_entropy_cuda,
                                           .workspace = cross_entropy_cuda_workspace};
@@ -35,7 +38,9 @@ extern const Kernel cuda_move = {.op = "move", .prepare = move_cuda};
 extern const Kernel cuda_pad = {.op = "pad", .prepare = pad_cuda};
 extern const Kernel cuda_part = {.op = "part", .prepare = part_cuda};
 extern const Kernel cuda_part_counter = {.op = "part_counter", .prepare = part_counter_cuda};
+extern const Kernel cuda_put_rows = {.op = "put_rows", .prepare = put_rows_cuda};
 extern const Kernel cuda_route = {.op = "route", .prepare = route_cuda};
+extern const Kernel cuda_rows_at = {.op = "rows_at", .prepare = rows_at_cuda};
 extern const Kernel cuda_slice = {.op = "slice", .prepare = slice_cuda};
 extern const Kernel cuda_split = {.op = "split", .prepare = reshape_cuda};
 extern const Kernel cuda_squeeze = {.op = "squeeze", .prepare = reshape_cuda};

@@ -10,6 +10,7 @@ namespace adjoint {
 
 Launch balance_loss_cuda(const KernelCall& call, const Pointers& at);
 Launch balance_loss_grad_cuda(const KernelCall& call, const Pointers& at);
+Launch cached_attention_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_with_grad_cuda(const KernelCall& call, const Pointers& at);
@@ -26,6 +27,8 @@ Launch reshape_cuda(const KernelCall& call, const Pointers& at);  // split, merg
 Launch transpose_cuda(const KernelCall& call, const Pointers& at);
 Launch part_cuda(const KernelCall& call, const Pointers& at);
 Launch part_counter_cuda(const KernelCall& call, const Pointers& at);
+Launch put_rows_cuda(const KernelCall& call, const Pointers& at);
+Launch rows_at_cuda(const KernelCall& call, const Pointers& at);
 Launch top_k_cuda(const KernelCall& call, const Pointers& at);
 Launch route_cuda(const KernelCall& call, const Pointers& at);
 Launch dequantize_cuda(const KernelCall& call, const Pointers& at);
@@ -41,6 +44,7 @@ Launch clear_cuda(const Type& type, const Strides& strides, void* to, void* stre
 
 // What they need beside their operands, from shapes alone: these are built without CUDA too.
 Bytes balance_loss_cuda_workspace(const KernelCall& call);
+Bytes cached_attention_cuda_workspace(const KernelCall& call);
 Bytes cross_entropy_cuda_workspace(const KernelCall& call);  // with its gradient or without
 Bytes embed_grad_cuda_workspace(const KernelCall& call);
 Bytes expert_linear_cuda_workspace(const KernelCall& call);

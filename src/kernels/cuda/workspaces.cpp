@@ -3,12 +3,14 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "kernels/cuda/cached_attention_layout.h"
 #include "kernels/cuda/embed_grad_layout.h"
 #include "kernels/cuda/expert_layout.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/library_room.h"
 #include "kernels/cuda/plain_sort.h"
 #include "ops/balance_loss.h"
+#include "ops/cached_attention.h"
 
 namespace adjoint {
 
@@ -18,6 +20,12 @@ Bytes g_library_room{INT64_MAX};
 
 void set_library_room(Bytes most) { g_library_room = most; }
 Bytes library_room(Bytes planned) { return std::min(planned, g_library_room); }
+
+Bytes cached_attention_cuda_workspace(const KernelCall& call) {
+  const CachedAttentionOperands operands(call.call);
+  const AttentionShape& shape = operands.all.shape;
+  return CachedAttentionLayout(shape, operands.queries).workspace(shape);
+}
 
 Bytes cross_entropy_cuda_workspace(const KernelCall& call) {  // one loss a row
   return call.call.inputs[1].num_elements() * size_of(call.outputs[0].dtype);

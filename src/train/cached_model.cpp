@@ -1,0 +1,113 @@
+#include "train/cached_model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "functors/carry_positions.h"
+#include "functors/pipeline.h"
+#include "scheme/elements.h"
+#include "train/fed_inputs.h"
+
+namespace adjoint {
+
+namespace {
+
+// Matrices that are codes are multiplied as they are, one by one.
+std::string stack_for(const Scheme& logits, const StepOptions& options, bool all_frozen) {
+  constexpr std::string_view kApart = "-join_projections";
+  if (options.stack.find(kApart) != std::string::npos) return options.stack;
+  const Scheme one = generation_scheme(logits, parse_stack(options.stack), options,
+                                       {.positions = 2, .all_frozen = all_frozen});
+  const bool codes = std::any_of(one.morphisms.begin(), one.morphisms.end(),
+                                 [](const Morphism& m) { return op_named(m.op).decodes; });
+  if (!codes) return options.stack;
+  return (options.stack.empty() ? "" : options.stack + " | ") + std::string(kApart);
+}
+
+}  // namespace
+
+CachedModel::CachedModel(const Scheme& logits, const StepOptions& options, const PlanOptions& plan,
+                         std::vector<int64_t> counts, bool all_frozen) {
+  const Value tokens = input_named(logits, "tokens");
+  CHECK(tokens >= 0 && logits.outputs.size() == 1, "a model to sample from has tokens and logits");
+  batch_ = logits[tokens].type.dim(0);
+  context_ = logits[tokens].type.dim(1);
+  vocab_ = logits[logits.outputs[0]].type.dim(-1);
+  // A step of several tokens has every parameter as it is held, so there always is one.
+  counts.push_back(std::max<int64_t>(2, counts.empty() ? 2 : counts[0]));
+  const Stack stack = parse_stack(stack_for(logits, options, all_frozen));
+  const auto scheme_for = [&](int64_t count) {
+    return generation_scheme(logits, stack, options,
+                             {.positions = count, .all_frozen = all_frozen});
+  };
+  const Scheme one = scheme_for(1);
+  Plan of_one = make_plan(one, plan);
+  std::map<int64_t, std::pair<Scheme, Plan>> guests;
+  for (const int64_t count : counts) {
+    if (count == 1 || guests.count(count)) continue;
+    Scheme more = scheme_for(count);
+    Plan of_more = make_plan(more, beside(one, of_one, plan.threads));
+    of_one.make_room_for(of_more);
+    guests.emplace(count, std::pair(std::move(more), std::move(of_more)));
+  }
+  one_ = std::make_unique<Run>(one, std::move(of_one));
+  for (auto& [count, guest] : guests) {
+    more_[count] = std::make_unique<Run>(std::move(guest.first), std::move(guest.second), *one_);
+  }
+}
+
+Run& CachedModel::run() { return *more_.begin()->second; }
+
+void CachedModel::step(std::span<const int32_t> tokens, std::span<const int32_t> origins,
+                       std::span<const int32_t> rows) {
+  const int64_t count = static_cast<int64_t>(tokens.size()) / batch_;
+  CHECK(count * batch_ == static_cast<int64_t>(tokens.size()), "each sample has as many tokens");
+  CHECK(count == 1 || more_.count(count), "a step for so many tokens was prepared");
+  Run& run = count == 1 ? *one_ : *more_.at(count);
+  for (const Value in : run.scheme().inputs) {
+    const Object& object = run.scheme()[in];
+    if (object.role != Role::kInput) continue;
+    if (object.source.path == "tokens") {
+      run.write(in, tokens.data());
+    } else if (object.source.path == kOrigin) {
+      run.write(in, origins.data());
+    } else if (object.source.path == kRow) {
+      run.write(in, rows.data());
+    } else {
+      // What else a model is fed is the data's, and nothing here: no segment but the first.
+      run.clear(in);
+    }
+  }
+  run.step();
+  last_ = &run;
+}
+
+std::vector<float> CachedModel::logits(int64_t sample, int64_t count) const {
+  CHECK(last_, "a step has run");
+  return row_values(*last_, last_->scheme().outputs[0], sample, count);
+}
+
+std::vector<float> row_values(const Run& run, Value object, int64_t row, int64_t count) {
+  const Type& type = run.scheme()[object].type;
+  const Strides& strides = run.plan().places[object].strides;
+  CHECK(strides.back() == 1, "the numbers of a row lie side by side");
+  const Bytes size = size_of(type.dtype);
+  int64_t offset = 0;
+  for (int a = type.rank() - 1; a-- > 0; row /= type.dim(a)) {
+    offset += row % type.dim(a) * strides[a];
+  }
+  const auto* at = static_cast<const std::byte*>(run.data(object)) + offset * size.count;
+  std::vector<std::byte> copy(run.on_gpu() ? count * size.count : 0);
+  if (run.on_gpu()) {
+    run.stream()->copy(copy.data(), at, count * size);
+    run.synchronize();
+    at = copy.data();
+  }
+  std::vector<float> numbers(count);
+  for (int64_t i = 0; i < count; ++i) {
+    numbers[i] = static_cast<float>(load_element(at, type.dtype, i));
+  }
+  return numbers;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,47 @@
+// A model that goes on from where it was: a step takes a few tokens of each sample and gives the
+// logits of one of them, and what they leave for later tokens stays in the arena.
+#pragma once
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "functors/step_options.h"
+#include "run/run.h"
+
+namespace adjoint {
+
+class CachedModel {
+ public:
+  // `logits` is a forward scheme over the longest sequence that there may be, without its loss
+  // (evaluation.h). A step takes 1 token of each sample, or any number that `counts` says. Refuses
+  // a model that needs all positions at once.
+  // A stack that the model was not trained with may treat all parameters as frozen ones.
+  CachedModel(const Scheme& logits, const StepOptions& options, const PlanOptions& plan,
+              std::vector<int64_t> counts, bool all_frozen = false);
+
+  Run& run();                               // whose parameters and state are those of all steps
+  const Run& one() const { return *one_; }  // the step of one token
+  int64_t batch() const { return batch_; }
+  int64_t context() const { return context_; }
+  int64_t vocab() const { return vocab_; }
+
+  // Tokens [batch, count] at positions origins[b], origins[b] + 1, ...; `rows` says of which of the
+  // count tokens the logits are. Tokens that do not count may stand anywhere where the sequence has
+  // not been yet, or at its next position: whatever they leave is written over before it is read.
+  void step(std::span<const int32_t> tokens, std::span<const int32_t> origins,
+            std::span<const int32_t> rows);
+  // After a step: the logits of a sample, the first `count` of them.
+  std::vector<float> logits(int64_t sample, int64_t count) const;
+
+ private:
+  int64_t batch_ = 0, context_ = 0, vocab_ = 0;
+  std::unique_ptr<Run> one_;
+  std::map<int64_t, std::unique_ptr<Run>> more_;  // by the number of tokens, in the arenas of one_
+  Run* last_ = nullptr;
+};
+
+// The numbers of one row of an object, whose last axis they lie along; on a GPU only these travel.
+std::vector<float> row_values(const Run& run, Value object, int64_t row, int64_t count);
+
+}  // namespace adjoint
