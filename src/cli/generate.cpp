@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/command.h"
-#include "cli/step_flags.h"
+#include "cli/sample_flags.h"
 #include "device/parallel.h"
 
 namespace adjoint {
@@ -14,37 +15,98 @@ namespace adjoint {
 namespace {
 
 struct GenerateFlags {
-  std::string model, prompt, weights;
-  SampleOptions sample;
-  int64_t seed = 1, threads = 0, seq = 0;
-  DeviceFlags device;
+  std::string prompt, prompts;
+  SampleFlags sample;
+  int64_t samples = 1, batch = 8;
   bool json = false;
 };
 
-int run(const GenerateFlags& flags) {
-  if (flags.sample.tokens < 1 || flags.sample.tokens > 1'000'000) {
-    fail("--tokens: wanted 1 to 1000000, found ", flags.sample.tokens);
+// One prompt a line; or, where a line is a JSON object, its "prompt".
+std::vector<std::string> read_prompts(const std::string& file) {
+  std::vector<std::string> prompts;
+  const std::string text = read_file(file);
+  int64_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    if (line[0] == '{') {
+      const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+      if (json.is_discarded() || !json.contains("prompt") || !json["prompt"].is_string()) {
+        fail(file, ":", number, ":1: wanted {\"prompt\": \"text\"}, found ",
+             line.substr(0, std::min<size_t>(line.size(), 40)));
+      }
+      line = json["prompt"].get<std::string>();
+    }
+    prompts.push_back(std::move(line));
   }
-  if (flags.seed < 0) fail("--seed: wanted 0 or more, found ", flags.seed);
-  if (!(flags.sample.temperature >= 0)) {
-    fail("--temperature: wanted 0 or more, found ", flags.sample.temperature);
-  }
-  if (flags.sample.top_k < 0) fail("--top-k: wanted 0 or more, found ", flags.sample.top_k);
-  use_threads(flags.threads);
-  if (flags.seq < 0) fail("--seq: wanted at least 1, found ", flags.seq);
-  Generator generator(flags.model, flags.device.plan_options(), flags.weights, flags.seq);
-  SampleOptions sample = flags.sample;
-  sample.seed = static_cast<uint64_t>(flags.seed);
+  if (prompts.empty()) fail(file, ": wanted a prompt on each line, found none");
+  return prompts;
+}
+
+void print_line(const nlohmann::json& out) {
+  std::cout << out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+}
+
+int run_one(const GenerateFlags& flags, Generator& generator, const SampleOptions& sample) {
   if (flags.json) {
     const std::string text = generator.generate(flags.prompt, sample, nullptr);
-    const nlohmann::json out = {{"prompt", flags.prompt}, {"text", text}};
-    std::cout << out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    print_line({{"prompt", flags.prompt}, {"text", text}, {"tokens", generator.times().tokens}});
+    flags.sample.show(generator.times());
     return kDone;
   }
+  std::cout << flags.prompt << std::flush;
   generator.generate(flags.prompt, sample,
                      [](std::string_view text) { std::cout << text << std::flush; });
   std::cout << "\n";
+  flags.sample.show(generator.times());
   return kDone;
+}
+
+// Texts are done in batches, and shown when all of a batch are.
+int run_many(const GenerateFlags& flags, Generator& generator, const SampleOptions& sample) {
+  const std::vector<std::string> prompts =
+      flags.prompts.empty() ? std::vector<std::string>{flags.prompt} : read_prompts(flags.prompts);
+  const int64_t texts = static_cast<int64_t>(prompts.size()) * flags.samples;
+  for (int64_t first = 0; first < texts; first += flags.batch) {
+    const int64_t end = std::min(texts, first + flags.batch);
+    std::vector<std::vector<int32_t>> batch;
+    for (int64_t i = first; i < end; ++i) {
+      batch.push_back(generator.tokenizer().encode(prompts[i / flags.samples]));
+    }
+    const std::vector<Generated> made = generator.generate(batch, sample, first, nullptr);
+    for (int64_t i = first; i < end; ++i) {
+      const std::string& prompt = prompts[i / flags.samples];
+      const Generated& text = made[i - first];
+      if (flags.json) {
+        print_line({{"prompt", prompt},
+                    {"sample", i % flags.samples},
+                    {"text", text.text},
+                    {"tokens", text.tokens}});
+      } else {
+        std::cout << prompt << text.text << (i + 1 < texts ? "\n---\n" : "\n");
+      }
+    }
+    std::cout.flush();
+    flags.sample.show(generator.times());
+  }
+  return kDone;
+}
+
+int run(const GenerateFlags& flags) {
+  if (flags.samples < 1) fail("--samples: wanted 1 or more, found ", flags.samples);
+  if (flags.batch < 1) fail("--batch: wanted 1 or more, found ", flags.batch);
+  if (!flags.prompt.empty() && !flags.prompts.empty()) {
+    fail("--prompt and --prompts: wanted one of the two");
+  }
+  const SampleOptions sample = flags.sample.checked();
+  use_threads(flags.sample.threads);
+  Generator generator(flags.sample.model, flags.sample.generator());
+  return flags.samples == 1 && flags.prompts.empty() ? run_one(flags, generator, sample)
+                                                     : run_many(flags, generator, sample);
 }
 
 }  // namespace
@@ -52,26 +114,18 @@ int run(const GenerateFlags& flags) {
 void add_generate(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("generate", "sample text from a trained model");
   auto flags = std::make_shared<GenerateFlags>();
-  command
-      ->add_option("--model", flags->model,
-                   "the --out folder of a training run, or a folder of Hugging Face's format")
-      ->required();
+  flags->sample.add_to(*command);
   command->add_option("--prompt", flags->prompt, "the text to go on from");
-  command->add_option("--weights", flags->weights,
-                      "a state that follows parameters, in their place: ema.average");
-  command->add_option("--seq", flags->seq,
-                      "how many tokens the model sees; 0: as in training, or its context");
-  command->add_option("--tokens", flags->sample.tokens, "how many tokens to add")
+  command->add_option("--prompts", flags->prompts,
+                      "a file of prompts: one on each line, or {\"prompt\": \"...\"}");
+  command->add_option("--samples", flags->samples, "texts for each prompt")->capture_default_str();
+  command->add_option("--batch", flags->batch, "texts that are made at the same time, at most")
       ->capture_default_str();
-  command->add_option("--temperature", flags->sample.temperature, "0: always the likeliest token")
-      ->capture_default_str();
-  command->add_option("--top-k", flags->sample.top_k, "only the k likeliest tokens; 0: all")
-      ->capture_default_str();
-  command->add_option("--seed", flags->seed, "another seed, another text")->capture_default_str();
-  command->add_option("--threads", flags->threads, "CPU threads; 0: as many as there are cores");
-  flags->device.add_to(*command);
-  command->add_flag("--json", flags->json, "prompt and text as JSON");
-  command->footer("Example:\n  adjoint generate --model runs/book --prompt \"In the beginning\"");
+  command->add_flag("--json", flags->json, "prompts and texts as JSON, one on each line");
+  command->footer(
+      "Examples:\n"
+      "  adjoint generate --model runs/book --prompt \"In the beginning\"\n"
+      "  adjoint generate --model runs/book --prompts lines.txt --samples 4 --top-p 0.9 --json");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

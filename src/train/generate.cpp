@@ -1,18 +1,17 @@
-// Every token runs the model on the whole window; causal attention ignores what is to the right of
-// it. A cache of keys and values would avoid the repetition, but there is no scheme for it yet.
+// A text is a list of tokens and how many of them the model has seen. A step shows the model the
+// next ones of every text; a text whose last token was seen gets one more. Prompts and single
+// tokens are thus one loop, and texts of different lengths stand beside each other in one batch.
 #include "train/generate.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <numeric>
+#include <chrono>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/philox.h"
+#include "base/note.h"
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
-#include "scheme/elements.h"
+#include "run/parameters.h"
+#include "train/cached_model.h"
 #include "train/fed_inputs.h"
 #include "train/model_folder.h"
 #include "train/resolve_config.h"
@@ -20,122 +19,285 @@
 
 namespace adjoint {
 
-namespace {
+struct Generator::Text {
+  std::vector<int32_t> tokens;
+  size_t first = 0;  // that the model still knows of: where position 0 is
+  size_t seen = 0;   // tokens that the model was shown
+  bool done = false;
 
-int32_t sample(std::vector<double> logits, const SampleOptions& options, int64_t at) {
-  if (options.temperature <= 0) {
-    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  }
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const size_t keep =
-      options.top_k > 0 ? std::min<size_t>(options.top_k, order.size()) : order.size();
-  std::partial_sort(order.begin(), order.begin() + keep, order.end(),
-                    [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
-  const double highest = logits[order[0]];
-  double total = 0;
-  for (size_t i = 0; i < keep; ++i) {
-    total += logits[order[i]] = std::exp((logits[order[i]] - highest) / options.temperature);
-  }
-  double left = total * RandomStream{random_key(options.seed, "generate"), 0}.uniform(at);
-  for (size_t i = 0; i < keep; ++i) {
-    left -= logits[order[i]];
-    if (left < 0) return order[i];
-  }
-  return order[0];
-}
+  bool waits() const { return !done && seen == tokens.size(); }
+};
 
-// The first `count` numbers of a row. On a GPU only these are copied, because all logits of a
-// window may be hundreds of megabytes.
-std::vector<double> row_of(const Run& run, Value v, int64_t row, int64_t count) {
-  const Type& type = run.scheme()[v].type;
-  const Strides& strides = run.plan().places[v].strides;
-  CHECK(strides.back() == 1, "the numbers of a row lie side by side");
-  const Bytes size = size_of(type.dtype);
-  const auto* at =
-      static_cast<const std::byte*>(run.data(v)) + row * strides[strides.size() - 2] * size.count;
-  std::vector<std::byte> copy(run.on_gpu() ? count * size.count : 0);
-  if (run.on_gpu()) {
-    run.stream()->copy(copy.data(), at, count * size);
-    run.synchronize();
-    at = copy.data();
+// Shows the model the next tokens of each text.
+class Generator::Forward {
+ public:
+  Forward() = default;
+  virtual ~Forward() = default;
+  Forward(const Forward&) = delete;
+  Forward& operator=(const Forward&) = delete;
+
+  virtual Run& run() = 0;  // whose parameters are the model's
+  virtual int64_t batch() const = 0;
+  virtual int64_t context() const = 0;
+  virtual int64_t vocab() const = 0;
+  virtual void step(std::vector<Text>& texts) = 0;
+  virtual std::vector<float> logits(int64_t text, int64_t count) const = 0;
+  virtual void begin(std::vector<Text>&) {}  // may find that it has seen some of them already
+};
+
+// What later tokens ask of earlier ones is kept.
+class Generator::CachedForward : public Forward {
+ public:
+  CachedForward(const Scheme& logits, const StepOptions& options, const PlanOptions& plan,
+                bool all_frozen)
+      : model_(logits, options, plan, {chunk_of(logits)}, all_frozen), chunk_(chunk_of(logits)) {}
+
+  Run& run() override { return model_.run(); }
+  int64_t batch() const override { return model_.batch(); }
+  int64_t context() const override { return model_.context(); }
+  int64_t vocab() const override { return model_.vocab(); }
+
+  void begin(std::vector<Text>& texts) override {
+    for (size_t i = 0; i < texts.size() && i < kept_.size(); ++i) {
+      if (kept_[i].first > 0 || texts[i].tokens.empty()) continue;
+      const auto& known = kept_[i].tokens;
+      const auto known_end = known.begin() + static_cast<ptrdiff_t>(kept_[i].seen);
+      const auto common = std::mismatch(known.begin(), known_end, texts[i].tokens.begin(),
+                                        texts[i].tokens.end() - 1);
+      // The last position may have been written over while others went on.
+      texts[i].seen = std::min<size_t>(common.first - known.begin(), context() - 1);
+    }
+    kept_.clear();
   }
-  std::vector<double> numbers(count);
-  for (int64_t i = 0; i < count; ++i) numbers[i] = load_element(at, type.dtype, i);
-  return numbers;
-}
 
-}  // namespace
+  void step(std::vector<Text>& texts) override {
+    size_t most = 0;
+    for (Text& text : texts) {
+      make_room(text);
+      if (!text.done) most = std::max(most, text.tokens.size() - text.seen);
+    }
+    // A chunk takes about as long as a few single tokens.
+    const int64_t count = most > 4 && chunk_ > 1 ? chunk_ : 1;
+    std::vector<int32_t> tokens, origins, rows;
+    for (int64_t b = 0; b < batch(); ++b) {
+      Text* text = b < static_cast<int64_t>(texts.size()) ? &texts[b] : nullptr;
+      const size_t at = text ? text->seen : 0;
+      const size_t shown = text ? std::min<size_t>(count, text->tokens.size() - at) : 0;
+      // A text that has ended, and a place without a text, repeat a position that is theirs.
+      origins.push_back(
+          text ? static_cast<int32_t>(std::min<size_t>(at - text->first, context() - 1)) : 0);
+      rows.push_back(shown > 0 ? static_cast<int32_t>(shown) - 1 : 0);
+      for (int64_t i = 0; i < count; ++i) {
+        tokens.push_back(i < static_cast<int64_t>(shown) ? text->tokens[at + i] : 0);
+      }
+      if (text) text->seen += shown;
+    }
+    model_.step(tokens, origins, rows);
+    kept_ = texts;
+  }
 
-Generator::Generator(const std::filesystem::path& folder, const PlanOptions& options,
-                     const std::string& weights, int64_t seq) {
+  std::vector<float> logits(int64_t text, int64_t count) const override {
+    return model_.logits(text, count);
+  }
+
+ private:
+  static int64_t chunk_of(const Scheme& logits) {
+    return std::min<int64_t>(128, logits[input_named(logits, "tokens")].type.dim(1));
+  }
+
+  // A text that is longer than the context goes on from its last tokens, as if it began with them.
+  void make_room(Text& text) const {
+    const size_t room = context();
+    if (text.done || text.tokens.size() - text.first <= room) return;
+    text.first = text.tokens.size() - std::max<size_t>(1, room - room / 4);
+    text.seen = text.first;
+  }
+
+  CachedModel model_;
+  int64_t chunk_;
+  std::vector<Text> kept_;  // what the model has seen
+};
+
+// Every step runs the model on the last tokens of each text, as many as there is room for; causal
+// attention ignores what is to the right of them.
+class Generator::WindowForward : public Forward {
+ public:
+  WindowForward(const Scheme& logits, const StepOptions& options, const PlanOptions& plan) {
+    const Scheme scheme = evaluation_scheme(logits, parse_stack(options.stack), options);
+    run_ = std::make_unique<Run>(scheme, make_plan(scheme, plan));
+    tokens_ = input_named(scheme, "tokens");
+  }
+
+  Run& run() override { return *run_; }
+  int64_t batch() const override { return run_->scheme()[tokens_].type.dim(0); }
+  int64_t context() const override { return run_->scheme()[tokens_].type.dim(1); }
+  int64_t vocab() const override { return run_->scheme()[run_->scheme().outputs[0]].type.dim(-1); }
+
+  void step(std::vector<Text>& texts) override {
+    const Scheme& s = run_->scheme();
+    for (const Value in : s.inputs) {
+      if (s[in].role == Role::kInput && in != tokens_) run_->clear(in);
+    }
+    std::vector<int32_t> windows(batch() * context(), 0);
+    last_.assign(batch(), 0);
+    for (size_t b = 0; b < texts.size(); ++b) {
+      Text& text = texts[b];
+      const int64_t have = std::min<int64_t>(context(), static_cast<int64_t>(text.tokens.size()));
+      std::copy(text.tokens.end() - have, text.tokens.end(),
+                windows.begin() + static_cast<int64_t>(b) * context());
+      last_[b] = have - 1;
+      text.seen = text.tokens.size();
+    }
+    run_->write(tokens_, windows.data());
+    run_->step();
+  }
+
+  std::vector<float> logits(int64_t text, int64_t count) const override {
+    return row_values(*run_, run_->scheme().outputs[0], text * context() + last_[text], count);
+  }
+
+ private:
+  std::unique_ptr<Run> run_;
+  Value tokens_ = -1;
+  std::vector<int64_t> last_;
+};
+
+Generator::Generator(const std::filesystem::path& folder, const GeneratorOptions& options)
+    : folder_(folder), options_(options) {
   const SavePaths paths(folder);
   if (!std::filesystem::is_directory(folder)) {
     fail(folder.string(),
          ": there is no such folder; --model takes the --out folder of a training run");
   }
   // A folder of Hugging Face's format is a model without a run.
-  const bool is_run =
+  is_run_ =
       std::filesystem::exists(paths.run()) || !std::filesystem::exists(folder / "config.json");
   auto [config, text, data, given] =
-      is_run ? saved_config(folder)
-             : ResolvedConfig{.config = make_config({}), .text = find_model(folder.string())};
-  if (!is_run && !weights.empty()) {
+      is_run_ ? saved_config(folder)
+              : ResolvedConfig{.config = make_config({}), .text = find_model(folder.string())};
+  if (!is_run_ && !options_.weights.empty()) {
     fail(folder.string(), ": --weights is of a training run; this folder has parameters alone");
   }
   tokenizer_ = load_tokenizer(paths.tokenizer());
-  model_ = std::make_unique<BoundModel>(std::move(text),
-                                        ModelSizes{.batch = 1,
-                                                   .context = config.context,
-                                                   .seq = seq > 0 ? seq : config.seq,
-                                                   .vocab = tokenizer_->vocab_of_model(),
-                                                   .settings = config.settings});
-  config.step.target = options.target;
-  const Scheme scheme =
-      evaluation_scheme(logits_of(model_->forward()), parse_stack(config.step.stack), config.step);
-  run_ = std::make_unique<Run>(scheme, make_plan(scheme, options));
-  if (!is_run) {
-    ModelFolder(folder).load(*model_, *run_);
+  model_ = std::make_unique<BoundModel>(
+      std::move(text), ModelSizes{.batch = 1,
+                                  .context = config.context,
+                                  .seq = options_.seq > 0 ? options_.seq : config.seq,
+                                  .vocab = tokenizer_->vocab_of_model(),
+                                  .settings = config.settings});
+  step_ = config.step;
+  step_.target = options_.plan.target;
+}
+
+Generator::~Generator() = default;
+
+void Generator::prepare(int64_t batch, int64_t positions) {
+  const int64_t most = model_->context();
+  // Rounded up, so that the next prompt may be a little longer.
+  const int64_t wanted = options_.whole_context ? most : (positions + 63) / 64 * 64;
+  const int64_t context = std::min(wanted, most);
+  if (forward_ && forward_->batch() >= batch && forward_->context() >= context) return;
+  forward_.reset();
+  if (!options_.own_stack) step_.stack = options_.stack;
+  const std::string print = fingerprint(without_randomness(model_->forward(1, model_->context())));
+  const Scheme logits = logits_of(model_->forward(batch, context));
+  try {
+    forward_ = std::make_unique<CachedForward>(logits, step_, options_.plan, !options_.own_stack);
+  } catch (const Error& e) {
+    note_once(std::string(e.what()) + "; generate runs the whole window instead");
+    forward_ = std::make_unique<WindowForward>(logits_of(model_->forward(batch, most)), step_,
+                                               options_.plan);
+  }
+  if (!is_run_) return ModelFolder(folder_).load(*model_, forward_->run());
+  const SavePaths paths(folder_);
+  if (options_.own_stack) {
+    load_state(paths, forward_->run(), false, print, options_.weights);
     return;
   }
-  const std::string print = fingerprint(without_randomness(model_->forward(1, model_->context())));
-  load_state(paths, *run_, false, print, weights);
+  if (!options_.weights.empty()) fail("--weights: goes with the run's own stack, not with --stack");
+  const SavedModel saved(paths);
+  const Scheme plain = without_randomness(model_->forward(1, model_->context()));
+  saved.check_fits(plain);
+  saved.check_model(print);
+  for (const Value v : plain.inputs) {
+    if (plain[v].role != Role::kParameter) continue;
+    const Source& source = plain[v].source;
+    write_parameter(forward_->run(), source, saved.floats(to_string(source)));
+  }
+}
+
+std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t>>& prompts,
+                                           const SampleOptions& options, int64_t first,
+                                           const OnText& on_text) {
+  check(options);
+  CHECK(!prompts.empty(), "there is a prompt");
+  size_t longest = 0;
+  std::vector<Text> texts;
+  for (const std::vector<int32_t>& prompt : prompts) {
+    texts.push_back({.tokens = prompt});
+    // A model that knows nothing yet is shown some token.
+    if (prompt.empty()) texts.back().tokens.push_back(tokenizer_->end_of_text().value_or(0));
+    longest = std::max(longest, texts.back().tokens.size());
+  }
+  prepare(static_cast<int64_t>(prompts.size()), static_cast<int64_t>(longest) + options.tokens);
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const auto since = [](Clock::time_point from) {
+    return std::chrono::duration<double>(Clock::now() - from).count();
+  };
+  times_ = {};
+  auto first_token = begin;
+  forward_->begin(texts);
+  // The model may have more rows than the tokenizer has tokens.
+  const int64_t usable = std::min(forward_->vocab(), tokenizer_->vocab_size());
+  std::vector<StoppedText> streams;
+  for (const std::vector<int32_t>& prompt : prompts) {
+    streams.emplace_back(*tokenizer_, options.stops, prompt.empty());
+  }
+  std::vector<Generated> made(texts.size());
+  const auto show = [&](size_t i, const std::string& grown) {
+    if (on_text && !grown.empty()) on_text(static_cast<int64_t>(i), grown);
+  };
+  const auto all_done = [&] {
+    return std::all_of(texts.begin(), texts.end(), [](const Text& t) { return t.done; });
+  };
+  while (!all_done()) {
+    forward_->step(texts);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      Text& text = texts[i];
+      if (!text.waits()) continue;
+      const auto row = static_cast<int64_t>(i);
+      const int32_t token = sample_token(forward_->logits(row, usable), text.tokens, options,
+                                         first + row, made[i].tokens);
+      if (times_.tokens++ == 0) {
+        times_.first = since(begin);
+        first_token = Clock::now();
+      }
+      ++made[i].tokens;
+      text.tokens.push_back(token);
+      if (token == tokenizer_->end_of_text()) {
+        text.done = true;
+      } else {
+        show(i, streams[i].add(token));
+        text.done = streams[i].stopped() || made[i].tokens >= options.tokens;
+      }
+      if (!text.done) continue;
+      show(i, streams[i].finish());
+      made[i].text = streams[i].text();
+    }
+  }
+  times_.rest = since(first_token);
+  times_.tokens_of_rest = times_.tokens - 1;
+  return made;
 }
 
 std::string Generator::generate(const std::string& prompt, const SampleOptions& options,
                                 const std::function<void(std::string_view)>& on_text) {
-  std::vector<int32_t> tokens = tokenizer_->encode_with_specials(prompt);
-  if (on_text) on_text(prompt);
-  TextStream stream(*tokenizer_, tokens.empty());
-  // A text of its own begins where another ended.
-  if (tokens.empty()) tokens.push_back(tokenizer_->end_of_text().value_or(0));
-  const Scheme& s = run_->scheme();
-  const Value input = input_named(s, "tokens");
-  const Value logits = s.outputs[0];
-  const int64_t context = model_->context(), vocab = s[logits].type.dim(-1);
-  std::string shown;
-  const auto show = [&](const std::string& text) {
-    if (on_text) on_text(text);
-    shown += text;
-  };
-  for (int64_t n = 0; n < options.tokens; ++n) {
-    const int64_t have = std::min<int64_t>(context, static_cast<int64_t>(tokens.size()));
-    std::vector<int32_t> window(tokens.end() - have, tokens.end());
-    window.resize(context);
-    // What else a model is fed is the data's, and nothing here: no segment but the first, no
-    // teacher.
-    for (const Value in : s.inputs) {
-      if (s[in].role == Role::kInput && in != input) run_->clear(in);
-    }
-    run_->write(input, window.data());
-    run_->step();
-    // The model may have more rows than the tokenizer has tokens.
-    const int64_t usable = std::min(vocab, tokenizer_->vocab_size());
-    tokens.push_back(sample(row_of(*run_, logits, have - 1, usable), options, n));
-    show(stream.next(tokens.back()));
-  }
-  show(stream.finish());
-  return shown;
+  return generate({tokenizer_->encode_with_specials(prompt)}, options, 0,
+                  [&](int64_t, std::string_view grown) {
+                    if (on_text) on_text(grown);
+                  })[0]
+      .text;
 }
 
 }  // namespace adjoint

@@ -1,4 +1,4 @@
-// Text from a trained model, one token at a time.
+// Text from a trained model: token by token, several texts at once.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -6,35 +6,75 @@
 #include <string>
 
 #include "data/tokenizer.h"
+#include "functors/step_options.h"
 #include "run/run.h"
 #include "train/bound_model.h"
+#include "train/sampler.h"
 
 namespace adjoint {
 
-struct SampleOptions {
-  int64_t tokens = 200;
-  double temperature = 0.8;  // 0: always the most likely token
-  int64_t top_k = 0;         // 0: all
-  uint64_t seed = 1;
+struct GeneratorOptions {
+  PlanOptions plan = {};     // it runs on this target, whatever the run was trained on
+  std::string weights = {};  // a state that follows parameters, in their place: ema.average
+  std::string stack = {};    // instead of the run's own, where it is said
+  bool own_stack = true;
+  // Tokens that the model sees at once; 0: as many as in training, or the model's context.
+  int64_t seq = 0;
+  bool whole_context = false;  // room for all of them from the beginning
+};
+
+struct Generated {
+  std::string text;
+  int64_t tokens = 0;
+};
+struct GenerationTimes {
+  double first = 0;  // seconds until the first token of the first text
+  double rest = 0;   // and from then on
+  int64_t tokens = 0, tokens_of_rest = 0;
+  double tokens_per_second() const { return rest > 0 ? tokens_of_rest / rest : 0; }
 };
 
 class Generator {
  public:
-  // Of a run's folder or one of Hugging Face's format. Runs on the target in `options`, whatever
-  // the run was trained on; with the parameters, or, where `weights` names one, with a state that
-  // follows them, `ema.average`. The model sees the last `seq` tokens; 0: as many as in training,
-  // or its context.
-  Generator(const std::filesystem::path& folder, const PlanOptions& options,
-            const std::string& weights = "", int64_t seq = 0);
+  // Of a run's folder or one of Hugging Face's format.
+  Generator(const std::filesystem::path& folder, const GeneratorOptions& options);
+  Generator(const std::filesystem::path& folder, const PlanOptions& plan,
+            const std::string& weights = "")
+      : Generator(folder, GeneratorOptions{.plan = plan, .weights = weights}) {}
+  ~Generator();
 
-  // The text that follows the prompt; `on_text` sees the prompt, then the text as it grows.
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+
+  // Called with the number of a text and what it has grown by.
+  using OnText = std::function<void(int64_t, std::string_view)>;
+
+  // The text that follows each prompt, in steps that all of them take together. Text i is sample
+  // first + i of the seed, and is what it is alone, but for the order of sums in its prompt.
+  std::vector<Generated> generate(const std::vector<std::vector<int32_t>>& prompts,
+                                  const SampleOptions& options, int64_t first,
+                                  const OnText& on_text);
+  // The text that follows one prompt; `on_text` sees it grow.
   std::string generate(const std::string& prompt, const SampleOptions& options,
                        const std::function<void(std::string_view)>& on_text);
 
+  const GenerationTimes& times() const { return times_; }  // of the last call
+
  private:
+  struct Text;
+  class Forward;
+  class CachedForward;
+  class WindowForward;
+
+  void prepare(int64_t batch, int64_t positions);
+
+  std::filesystem::path folder_;
+  bool is_run_ = true;  // and not a folder of Hugging Face's format
+  GeneratorOptions options_;
+  StepOptions step_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<BoundModel> model_;
-  std::unique_ptr<Run> run_;
+  std::unique_ptr<Forward> forward_;
+  GenerationTimes times_;
 };
 
 }  // namespace adjoint

@@ -41,9 +41,9 @@ class Cli : public testing::Test {
 };
 
 TEST_F(Cli, HelpAndUsage) {
-  for (const char* command :
-       {"", "train", "generate", "eval", "merge", "convert", "quantize", "plan", "profile", "bench",
-        "bench ops", "bench step", "bench sweep", "verify", "show", "ops", "functors"}) {
+  for (const char* command : {"", "train", "generate", "eval", "merge", "convert", "quantize",
+                              "plan", "profile", "bench", "bench ops", "bench step", "bench sweep",
+                              "bench tokens", "verify", "show", "ops", "functors"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
@@ -247,6 +247,42 @@ TEST_F(Cli, TrainsThenGenerates) {
       "generate --model " + at("run") + " --prompt \"a line\" --tokens 20 --json";
   EXPECT_EQ(run(again).text, o.text);
   EXPECT_NE(run(again + " --seed 5").text, o.text);
+}
+
+TEST_F(Cli, GeneratesManyTexts) {
+  ASSERT_EQ(run(small_run("run")).code, 0);
+  const std::string generate = "generate --tokens 9 --model " + at("run") + " ";
+  write_file_atomically(at("prompts"), "a line\n{\"prompt\": \"line\"}\n");
+  Outcome o = run(generate + "--json --samples 2 --batch 3 --prompts " + at("prompts"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  std::vector<nlohmann::json> texts;
+  for (size_t from = 0; from < o.text.size();) {
+    const size_t end = o.text.find('\n', from);
+    texts.push_back(nlohmann::json::parse(o.text.substr(from, end - from)));
+    from = end + 1;
+  }
+  ASSERT_EQ(texts.size(), 4u);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(texts[i]["prompt"], i < 2 ? "a line" : "line");
+    EXPECT_EQ(texts[i]["sample"], i % 2);
+    EXPECT_EQ(texts[i]["text"].get<std::string>().size(), 9u);
+  }
+  EXPECT_NE(texts[0]["text"], texts[1]["text"]);
+  // The first text of several is the text of one.
+  o = run(generate + "--json --prompt 'a line'");
+  EXPECT_EQ(nlohmann::json::parse(o.text)["text"], texts[0]["text"]) << o.text;
+  o = run(generate + "--prompt 'a line' --times");
+  EXPECT_NE(o.text.find("first token after "), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find(" tokens/s"), std::string::npos) << o.text;
+  // A text ends before a stop.
+  const std::string stop = texts[0]["text"].get<std::string>().substr(3, 2);
+  o = run(generate + "--json --prompt 'a line' --stop '" + stop + "'");
+  EXPECT_LT(nlohmann::json::parse(o.text)["text"].get<std::string>().size(), 9u) << o.text;
+  refused(generate + "--prompt a --prompts " + at("prompts"), "wanted one of the two");
+  refused(generate + "--top-p 0", "--top-p: wanted above 0, at most 1, found 0");
+  refused(generate + "--samples 0", "--samples: wanted 1 or more, found 0");
+  write_file_atomically(at("prompts"), "a line\n{\"promt\": 1}\n");
+  refused(generate + "--prompts " + at("prompts"), "prompts:2:1: wanted {\"prompt\": \"text\"}");
 }
 
 TEST_F(Cli, FineTunesAndMerges) {

@@ -1,6 +1,7 @@
 // Text from a run: what it has learnt, in whatever precision its stack computes.
 #include "train/generate.h"
 
+#include "base/note.h"
 #include "device/parallel.h"
 #include "train/train_folder.h"
 
@@ -28,6 +29,67 @@ TEST_F(TrainFolder, GeneratesFromRunsThatSplitTheirBatch) {
     train(options("run", {{"stack", stack}, {"overwrite", true}}));
     Generator generator(out("run"), {.threads = num_threads()});
     EXPECT_EQ(generator.generate("the", {.tokens = 5, .temperature = 0}, nullptr).size(), 5u);
+  }
+}
+
+TEST_F(TrainFolder, TextsOfABatchAreAsTheyAreAlone) {
+  train(options("run", {{"steps", 40}, {"batch", 8}, {"lr", 0.01}, {"context", 48}}));
+  Generator generator(out("run"), {.threads = num_threads()});
+  const SampleOptions sample{.tokens = 20, .temperature = 1};
+  const std::vector<std::string> prompts = {"the", "the cat sat on mat the cat sat on", "s", ""};
+  std::vector<std::vector<int32_t>> tokens;
+  for (const std::string& prompt : prompts) tokens.push_back(generator.tokenizer().encode(prompt));
+  const std::vector<Generated> together = generator.generate(tokens, sample, 0, nullptr);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    Generator alone(out("run"), {.threads = num_threads()});
+    EXPECT_EQ(alone.generate({tokens[i]}, sample, static_cast<int64_t>(i), nullptr)[0].text,
+              together[i].text)
+        << prompts[i];
+  }
+  // A second call begins with what the first one has seen, and gives the same.
+  EXPECT_EQ(generator.generate(tokens, sample, 0, nullptr)[1].text, together[1].text);
+}
+
+TEST_F(TrainFolder, GeneratesPastItsContext) {
+  train(options("run", {{"steps", 150}, {"batch", 8}, {"lr", 0.01}, {"log_every", 1000}}));
+  Generator generator(out("run"), {.threads = num_threads()});
+  const std::string text =
+      generator.generate("the cat sat on mat 3", {.tokens = 80, .temperature = 0}, nullptr);
+  EXPECT_EQ(text.size(), 80u);
+  // Lines go on long after the sixteen positions that it was trained with.
+  EXPECT_NE(text.find("sat on mat", 50), std::string::npos) << text;
+}
+
+// A mean over positions so far is written as a sum over all of them, for which there is no rule.
+TEST_F(TrainFolder, ModelsWithoutARuleRunTheWholeWindow) {
+  const fs::path file = folder_ / "mixed.scheme";
+  write_file_atomically(file,
+                        "axes hidden=16 context=16 vocab=37\n"
+                        "model tokens[batch, seq], targets[batch, seq]:\n"
+                        "  x = embed(tokens, vocab, name=wte)\n"
+                        "  y = transpose(linear(transpose(x), seq, bias=no, name=mix))\n"
+                        "  logits = linear(x + y, vocab, name=readout)\n"
+                        "  loss = cross_entropy(logits, targets)\n");
+  json flags = options("run", {{"model", file.string()}});
+  flags["set"] = json::object();
+  train(flags);
+  std::string noted;
+  set_note_writer([&](const std::string& text) { noted += text; });
+  Generator generator(out("run"), {.threads = num_threads()});
+  EXPECT_EQ(generator.generate("the", {.tokens = 5, .temperature = 0}, nullptr).size(), 5u);
+  set_note_writer(nullptr);
+  EXPECT_NE(noted.find("generate runs the whole window instead"), std::string::npos) << noted;
+}
+
+TEST_F(TrainFolder, GeneratesInAnotherPrecisionThanItsOwn) {
+  train(options("run", {{"steps", 150}, {"batch", 8}, {"lr", 0.01}, {"log_every", 1000}}));
+  for (const char* stack : {"bf16", "quantize(int8, per=channel)",
+                            "quantize(int8, group=16) | bf16", "quantize(nf4, group=16)"}) {
+    Generator generator(out("run"),
+                        {.plan = {.threads = num_threads()}, .stack = stack, .own_stack = false});
+    EXPECT_EQ(generator.generate("the cat", {.tokens = 12, .temperature = 0}, nullptr),
+              " sat on mat ")
+        << stack;
   }
 }
 
