@@ -20,6 +20,8 @@ Scheme realize_state(Scheme scheme);  // the precision of the optimizer's state,
 // Where nothing is trained: a parameter that is read only after a cast to fewer bits is held in
 // those bits. Exact.
 Scheme hold_narrow(Scheme scheme);
+// Where products have few rows: codes are multiplied as they are. Reassociating.
+Scheme multiply_codes(Scheme scheme);
 Scheme realize_placement(Scheme scheme);
 Scheme realize_time(const Scheme& scheme);
 Scheme realize_residence(Scheme scheme);

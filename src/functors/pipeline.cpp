@@ -105,6 +105,9 @@ class Pipeline {
     if (positions_ > 0) {
       take(hold_narrow(std::move(result_.scheme)));
       take(carry_positions(result_.scheme, positions_));
+      // A step of several positions keeps its matrices apart: they are read by products that are
+      // worth it, and whoever loads parameters finds them there.
+      if (positions_ == 1) take(multiply_codes(std::move(result_.scheme)));
     }
     if (!training_) limit_parts();
     take(realize_time(result_.scheme));

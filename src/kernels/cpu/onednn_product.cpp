@@ -1,11 +1,13 @@
-// How a product is multiplied: by oneDNN where it takes the dtype, else widened to float32. Where
-// the workspace would exceed its cap batches go one by one, then pieces of m, n and k.
+// How a product is multiplied: by loops of our own where it has few rows (thin_product.h), else by
+// oneDNN where that takes the dtype, else widened to float32. Where the workspace would exceed its
+// cap batches go one by one, then pieces of m, n and k.
 #include <algorithm>
 
 #include "base/error.h"
 #include "kernels/cpu/onednn_matmul.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/product_tiles.h"
+#include "kernels/cpu/thin_product.h"
 #include "kernels/cpu/widened_product.h"
 
 namespace adjoint {
@@ -97,6 +99,7 @@ Bytes product_workspace(const Product& p) {
   if (!p.outer.empty()) {
     return std::max(product_workspace(inner_of(p, true)), product_workspace(inner_of(p, false)));
   }
+  if (is_thin(p)) return thin_workspace(p);
   const bool native = is_native(p);
   if (const auto apart = unbatched(p, native)) return product_workspace(*apart);
   return tile_workspace(p, tile_within(p, native), native);
@@ -106,6 +109,7 @@ Launch prepare_product(const Product& p, const void* a, const void* b, const voi
                        void* workspace) {
   CHECK(p.epilogue == Product::Epilogue::kNone, "an epilogue is for a device that has it");
   if (!p.outer.empty()) return prepare_outer(p, a, b, bias, c, workspace);
+  if (is_thin(p)) return prepare_thin(p, a, b, bias, c, workspace);
   const bool native = is_native(p);
   CHECK(native || p.dtype != Dtype::kF32 || p.out_dtype != Dtype::kF32,
         "oneDNN multiplies float32");

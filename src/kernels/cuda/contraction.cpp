@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/cublaslt/product.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/thin_product.h"
 #include "ops/gelu.h"
 #include "ops/product_letters.h"
 
@@ -34,6 +35,11 @@ std::optional<Product> product_of(const std::string& map, const KernelCall& k) {
   product->tf32 = call.text("math") == "tf32";
   product->workspace_cap = k.workspace_cap;
   return cublaslt_takes(*product) ? product : std::nullopt;
+}
+
+// Sums over padding want it cleared first, which few rows are not worth.
+bool is_thin(const std::optional<Product>& product, const KernelCall& k) {
+  return product && thin_on_cuda(*product) && product->k == k.call.inputs[0].dim(-1);
 }
 
 bool has_epilogues(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF16; }
@@ -100,11 +106,12 @@ std::optional<Launch> multiply(const std::string& map, const KernelCall& k, cons
 
 Bytes contraction_cuda_workspace(const std::string& map, const KernelCall& k) {
   const auto product = product_of(map, k);
-  return product ? product_cuda_workspace(*product) : Bytes{0};
+  return product && !is_thin(product, k) ? product_cuda_workspace(*product) : Bytes{0};
 }
 
 std::vector<std::string> contraction_cuda_products(const std::string& map, const KernelCall& k) {
-  return keys_of(product_of(map, k));
+  const auto product = product_of(map, k);
+  return is_thin(product, k) ? std::vector<std::string>{} : keys_of(product);
 }
 std::vector<std::string> gelu_contraction_cuda_products(const std::string& map,
                                                         const KernelCall& k) {
@@ -146,6 +153,10 @@ Launch contraction_cuda(const std::string& map, const KernelCall& k, const Point
   const auto product = product_of(map, k);
   if (!product) return naive_contract_cuda(map, k, at);
   const void* third = k.call.inputs.size() > 2 ? at.in[2] : nullptr;
+  if (is_thin(product, k)) {
+    return thin_product_cuda(*product, at.in[0], at.in[1], product->bias ? third : nullptr,
+                             product->bias ? nullptr : third, at.out[0], at.stream);
+  }
   const auto launch = multiply(map, k, *product,
                                {.a = at.in[0],
                                 .b = at.in[1],

@@ -4,6 +4,7 @@
 #include "kernels/cuda/block_codes.h"
 #include "kernels/cuda/cublaslt/product.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/thin_product.h"
 
 namespace adjoint {
 
@@ -18,6 +19,7 @@ REFUSED(balance_loss_grad_cuda)
 REFUSED(block_decode_cuda)
 REFUSED(block_encode_cuda)
 REFUSED(cached_attention_cuda)
+REFUSED(code_linear_cuda)
 REFUSED(cross_entropy_cuda)
 REFUSED(cross_entropy_grad_cuda)
 REFUSED(cross_entropy_with_grad_cuda)
@@ -43,6 +45,10 @@ REFUSED(dequantize_cuda)
 Launch naive_contract_cuda(const std::string&, const KernelCall&, const Pointers&) { refuse(); }
 Launch copy_cuda(const Type&, const Strides&, const void*, const Type&, const Strides&, void*,
                  void*) {
+  refuse();
+}
+Launch thin_product_cuda(const Product&, const void*, const void*, const void*, const void*, void*,
+                         void*) {
   refuse();
 }
 Launch clear_cuda(const Type&, const Strides&, void*, void*) { refuse(); }

@@ -9,6 +9,7 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/library_room.h"
 #include "kernels/cuda/plain_sort.h"
+#include "kernels/cuda/thin_product.h"
 #include "ops/balance_loss.h"
 #include "ops/cached_attention.h"
 
@@ -25,6 +26,16 @@ Bytes cached_attention_cuda_workspace(const KernelCall& call) {
   const CachedAttentionOperands operands(call.call);
   const AttentionShape& shape = operands.all.shape;
   return CachedAttentionLayout(shape, operands.queries).workspace(shape);
+}
+
+bool thin_on_cuda(const Product& p) {
+  // A product of more rows has work for tensor cores. A matrix below this is in the cache anyway.
+  constexpr int64_t kMostRows = 4, kLeastMatrix = 1 << 16;
+  const bool known =
+      p.dtype == Dtype::kF32 ? !p.tf32 : p.dtype == Dtype::kBF16 || p.dtype == Dtype::kF16;
+  return known && p.m <= kMostRows && p.n * p.k >= kLeastMatrix && p.outer.empty() &&
+         p.batch.empty() && p.a_k == 1 && p.b_k == 1 && p.b_n >= p.k && is_float(p.out_dtype) &&
+         p.epilogue == Product::Epilogue::kNone;
 }
 
 Bytes cross_entropy_cuda_workspace(const KernelCall& call) {  // one loss a row
