@@ -18,6 +18,7 @@ void use_threads(int64_t threads);
 void add_train(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);
+void add_chat(CLI::App& app, Action& action);
 void add_merge(CLI::App& app, Action& action);
 void add_convert(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);

@@ -41,9 +41,9 @@ class Cli : public testing::Test {
 };
 
 TEST_F(Cli, HelpAndUsage) {
-  for (const char* command : {"", "train", "generate", "eval", "merge", "convert", "quantize",
-                              "plan", "profile", "bench", "bench ops", "bench step", "bench sweep",
-                              "bench tokens", "verify", "show", "ops", "functors"}) {
+  for (const char* command : {"", "train", "generate", "chat", "eval", "merge", "convert",
+                              "quantize", "plan", "profile", "bench", "bench ops", "bench step",
+                              "bench sweep", "bench tokens", "verify", "show", "ops", "functors"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
@@ -283,6 +283,19 @@ TEST_F(Cli, GeneratesManyTexts) {
   refused(generate + "--samples 0", "--samples: wanted 1 or more, found 0");
   write_file_atomically(at("prompts"), "a line\n{\"promt\": 1}\n");
   refused(generate + "--prompts " + at("prompts"), "prompts:2:1: wanted {\"prompt\": \"text\"}");
+}
+
+TEST_F(Cli, TalksALineAtATime) {
+  ASSERT_EQ(run(small_run("run")).code, 0);
+  write_file_atomically(at("form"), "user {text}\\n\nassistant {text}\\n\n");
+  write_file_atomically(at("said"), "a line\nline\n");
+  const std::string chat = "chat --tokens 5 --model " + at("run");
+  Outcome o = run(chat + " --template " + at("form") + " < " + at("said"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_EQ(std::count(o.text.begin(), o.text.end(), '>'), 3) << o.text;
+  refused(chat + " < " + at("said"), "has the marks of no family that is known");
+  write_file_atomically(at("form"), "user {text}\n");
+  refused(chat + " --template " + at("form"), "form:1:1: wanted a line 'user' and a line 'assist");
 }
 
 TEST_F(Cli, FineTunesAndMerges) {
