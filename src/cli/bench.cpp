@@ -7,10 +7,12 @@
 #include "base/error.h"
 #include "bench/op_bench.h"
 #include "bench/step_bench.h"
+#include "bench/token_bench.h"
 #include "cli/command.h"
 #include "cli/step_flags.h"
 #include "device/gpu.h"
 #include "device/parallel.h"
+#include "functors/evaluation.h"
 #include "train/fit_budget.h"
 #include "train/late_progress.h"
 
@@ -25,6 +27,7 @@ struct BenchFlags {
   int64_t steps = 10, warmup = 3;
   std::string filter;                      // of ops
   std::vector<int64_t> batches, contexts;  // of a sweep
+  int64_t prompt = 0;                      // positions before timed tokens
   bool json = false;
 
   BenchFlags() {  // the step that our CPU numbers are about
@@ -143,6 +146,26 @@ int run_sweep(const BenchFlags& flags) {
   return kDone;
 }
 
+int run_tokens(const BenchFlags& flags) {
+  check_steps(flags);
+  if (flags.prompt < 0) fail("--prompt: wanted 0 or more, found ", flags.prompt);
+  const BoundModel model = flags.step.bound();
+  StepOptions step = flags.step.step;
+  step.target = flags.step.device.target();
+  const TokenBench bench =
+      bench_tokens(described(flags.step, model).title, logits_of(model.forward()), step,
+                   flags.step.device.plan_options(),
+                   {.tokens = static_cast<int>(flags.steps),
+                    .warmup = static_cast<int>(flags.warmup),
+                    .prompt = flags.prompt});
+  if (flags.json) {
+    print_json(token_bench_json(bench));
+  } else {
+    std::cout << bench.title << "\n\n" << token_bench_table(bench);
+  }
+  return kDone;
+}
+
 CLI::App* add_kind(CLI::App& bench, Action& action, const std::string& name,
                    const std::string& help, int (*run)(const BenchFlags&),
                    const std::shared_ptr<BenchFlags>& flags) {
@@ -168,7 +191,8 @@ void add_bench(CLI::App& app, Action& action) {
       "Examples:\n"
       "  adjoint bench step --model ref --batch 8 --threads 2\n"
       "  adjoint bench ops --model ref --batch 8 --threads 2\n"
-      "  adjoint bench sweep --model ref --batches 4,8,16,32,64");
+      "  adjoint bench sweep --model ref --batches 4,8,16,32,64\n"
+      "  adjoint bench tokens --model gpt2 --stack bf16");
 
   auto of_ops = std::make_shared<BenchFlags>();
   CLI::App* ops = add_kind(*bench, action, "ops",
@@ -199,6 +223,22 @@ void add_bench(CLI::App& app, Action& action) {
       "Examples:\n"
       "  adjoint bench step --model ref --batch 8 --threads 2\n"
       "  adjoint bench step --model char --batch 12 --threads 2 --steps 200 --json");
+
+  auto of_tokens = std::make_shared<BenchFlags>();
+  of_tokens->step.model.batch = 1;
+  CLI::App* tokens =
+      add_kind(*bench, action, "tokens",
+               "single tokens with kept keys and values, beside what the memory gives", run_tokens,
+               of_tokens);
+  of_tokens->step.device.add_to(*tokens);
+  add_warmup(*tokens, *of_tokens);
+  tokens->add_option("--prompt", of_tokens->prompt, "positions before the first token")
+      ->capture_default_str();
+  tokens->footer(
+      "Parameters are zeros.\n"
+      "Examples:\n"
+      "  adjoint bench tokens --model llama3.2-1b --context 256 --stack bf16 --steps 32\n"
+      "  adjoint bench tokens --model llama3.2-1b --context 256 --stack 'quantize(int8) | bf16'");
 
   auto of_sweep = std::make_shared<BenchFlags>();
   CLI::App* sweep =

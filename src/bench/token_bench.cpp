@@ -1,0 +1,113 @@
+#include "bench/token_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "ops/op_def.h"
+#include "train/cached_model.h"
+
+namespace adjoint {
+
+namespace {
+
+// Parameters of which a step reads everything: all but tables whose rows are chosen by ids.
+Bytes weights_read(const Scheme& scheme) {
+  std::vector<bool> whole(scheme.objects.size(), false);
+  for (size_t i = scheme.morphisms.size(); i-- > 0;) {
+    const Morphism& m = scheme.morphisms[i];
+    const OpDef& def = op_named(m.op);
+    for (size_t k = 0; k < m.inputs.size(); ++k) {
+      const bool joins = def.view || def.lies == LiesWithin::kJoins;
+      const bool read = joins ? whole[m.outputs[0]] : static_cast<int>(k) != def.table;
+      if (read) whole[m.inputs[k]] = true;
+    }
+  }
+  Bytes sum{0};
+  for (const Value in : scheme.inputs) {
+    if (scheme[in].role == Role::kParameter && whole[in]) sum += scheme[in].type.bytes();
+  }
+  return sum;
+}
+
+Bytes bytes_of(const Scheme& scheme, Role role) {
+  Bytes sum{0};
+  for (const Value in : scheme.inputs) {
+    if (scheme[in].role == role) sum += scheme[in].type.bytes();
+  }
+  return sum;
+}
+
+double median_of(std::vector<double> numbers) {
+  CHECK(!numbers.empty(), "something was timed");
+  std::sort(numbers.begin(), numbers.end());
+  return numbers[numbers.size() / 2];
+}
+
+}  // namespace
+
+double TokenBench::median_seconds() const { return median_of(seconds); }
+double TokenBench::tokens_per_second() const {
+  return static_cast<double>(batch) / median_seconds();
+}
+double TokenBench::of_bandwidth() const {
+  return static_cast<double>(weights.count) / median_seconds() / peak.bytes_per_second;
+}
+
+TokenBench bench_tokens(const std::string& title, const Scheme& logits, const StepOptions& step,
+                        const PlanOptions& plan, const TokenBenchOptions& options) {
+  TokenBench bench{.title = title, .peak = measure_machine(plan.target)};
+  CachedModel model(logits, step, plan, {}, /*all_frozen=*/true);
+  bench.batch = model.batch();
+  bench.context = model.context();
+  if (options.prompt + options.warmup + options.tokens > model.context()) {
+    fail("--context: wanted room for ", options.prompt + options.warmup + options.tokens,
+         " positions, found ", model.context());
+  }
+  bench.weights = weights_read(model.one().scheme());
+  bench.kept = bytes_of(model.one().scheme(), Role::kState);
+  bench.arena = model.one().plan().arena;
+  const std::vector<int32_t> tokens(model.batch(), 0), rows(model.batch(), 0);
+  for (int i = 0; i < options.warmup + options.tokens; ++i) {
+    const std::vector<int32_t> origins(model.batch(), static_cast<int32_t>(options.prompt + i));
+    const auto begin = std::chrono::steady_clock::now();
+    model.step(tokens, origins, rows);
+    model.logits(0, 1);  // waits for it
+    const auto end = std::chrono::steady_clock::now();
+    if (i >= options.warmup) {
+      bench.seconds.push_back(std::chrono::duration<double>(end - begin).count());
+    }
+  }
+  return bench;
+}
+
+nlohmann::json token_bench_json(const TokenBench& b) {
+  return {{"title", b.title},
+          {"batch", b.batch},
+          {"context", b.context},
+          {"seconds", b.seconds},
+          {"median_seconds", b.median_seconds()},
+          {"tokens_per_second", b.tokens_per_second()},
+          {"weight_bytes", b.weights.count},
+          {"kept_bytes", b.kept.count},
+          {"arena_bytes", b.arena.count},
+          {"bytes_per_second", b.peak.bytes_per_second},
+          {"of_bandwidth", b.of_bandwidth()}};
+}
+
+std::string token_bench_table(const TokenBench& b) {
+  const double gb = 1e-9;
+  return fmt::format(
+      "a token            {:.3f} ms (median of {}), {:.1f} tokens/s\n"
+      "weights read       {:.3f} GB at {:.2f} GB/s\n"
+      "memory bandwidth   {:.2f} GB/s measured, {:.0f}% of it\n"
+      "keys and values    {:.3f} GB for {} positions\n",
+      b.median_seconds() * 1e3, b.seconds.size(), b.tokens_per_second(),
+      static_cast<double>(b.weights.count) * gb,
+      static_cast<double>(b.weights.count) * gb / b.median_seconds(), b.peak.bytes_per_second * gb,
+      b.of_bandwidth() * 100, static_cast<double>(b.kept.count) * gb, b.context);
+}
+
+}  // namespace adjoint
