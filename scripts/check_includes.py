@@ -9,7 +9,8 @@ import sys
 
 ORDER = [
     {"base"},
-    {"scheme", "device", "data"},
+    {"scheme", "device"},
+    {"data"},
     {"comm"},
     {"body"},
     {"ops"},

@@ -9,6 +9,7 @@ packages=(
   libxbyak-dev                             # machine code for elementwise and row bodies
   libpcre2-dev libutf8proc-dev libsentencepiece-dev  # patterns, normal forms and models of tokenizers
   libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libxxhash-dev
+  zlib1g-dev libzstd1                      # data that are compressed
   libgtest-dev libbenchmark-dev clang-format  # tests and `adjoint bench`
   coinor-libcbc-dev                        # proofs of optimality in tests
   bible-kjv                                # the demo's text, public domain

@@ -1,0 +1,263 @@
+#include "data/documents.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace adjoint {
+
+using nlohmann::json;
+
+namespace {
+
+// A text without lines is cut after this many chunks, and a line of JSON that is longer is refused
+// before it fills the memory.
+constexpr size_t kMaxChunks = 64;
+constexpr size_t kMaxLine = size_t{1} << 30;
+
+bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_blank_line(std::string_view line) {
+  return std::all_of(line.begin(), line.end(), is_blank);
+}
+
+// Where a text may be cut: behind the last "a\nb"'s line end. 0: nowhere.
+size_t last_cut(std::string_view text) {
+  for (size_t at = text.size(); at > 2; --at) {
+    if (at < text.size() && text[at - 1] == '\n' && !is_blank(text[at]) &&
+        !is_blank(text[at - 2])) {
+      return at;
+    }
+  }
+  return 0;
+}
+
+// The largest cut of the text that splits no character of UTF-8.
+size_t cut_between_characters(std::string_view text) {
+  size_t at = text.size();
+  for (int i = 0; i < 4 && at > 0 && (static_cast<unsigned char>(text[at - 1]) & 0xC0) == 0x80;
+       ++i) {
+    --at;
+  }
+  return at > 1 ? at - 1 : text.size();
+}
+
+std::string found_in(const json& value) {
+  if (!value.is_object()) return value.type_name();
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : value.items()) names.push_back("\"" + name + "\"");
+  return names.empty() ? "an empty object" : join(names, ", ");
+}
+
+const std::string& text_entry(const json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) {
+    fail("wanted \"", name, "\" beside ", found_in(object), ", found none");
+  }
+  if (!found->is_string()) {
+    fail("wanted a text as \"", name, "\", found ", found->type_name());
+  }
+  return found->get_ref<const std::string&>();
+}
+
+std::vector<TextPiece> conversation(const json& messages, const ChatTemplate* chat) {
+  if (!messages.is_array() || messages.empty()) {
+    fail("wanted a list of messages as \"messages\", found ",
+         messages.is_array() ? "none in it" : messages.type_name());
+  }
+  if (!chat) fail("\"messages\" are written by a chat template: say which with --template");
+  std::vector<ChatMessage> said;
+  for (const json& message : messages) {
+    if (!message.is_object()) {
+      fail("wanted {\"role\", \"content\"} as message ", said.size() + 1, ", found ",
+           message.type_name());
+    }
+    said.push_back({text_entry(message, "role"), text_entry(message, "content")});
+  }
+  return chat->render(said);
+}
+
+// Adds a document's tokens, with the one that ends a document if the tokenizer has it.
+void add_document(std::span<const TextPiece> pieces, const Tokenizer& tokenizer,
+                  TokenizedChunk& to) {
+  const size_t before = to.tokens.size();
+  bool trained = true;
+  for (const TextPiece& piece : pieces) {
+    trained = piece.trained;
+    for (const int32_t id : tokenizer.encode(piece.text)) {
+      to.tokens.push_back(static_cast<uint32_t>(id) | (piece.trained ? 0 : kNotTrained));
+    }
+  }
+  if (to.tokens.size() == before) return;
+  const auto end = tokenizer.end_of_text();
+  if (end && (to.tokens.back() & ~kNotTrained) != static_cast<uint32_t>(*end)) {
+    to.tokens.push_back(static_cast<uint32_t>(*end) | (trained ? 0 : kNotTrained));
+  }
+  to.ends.push_back(static_cast<int64_t>(to.tokens.size()));
+}
+
+// Calls visit(line, number from 1) for each line with something in it.
+template <class Visit>
+void for_each_line(const Chunk& chunk, const Visit& visit) {
+  int64_t number = chunk.begin;
+  const std::string_view bytes = chunk.bytes;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t end = std::min(bytes.find('\n', at), bytes.size());
+    const std::string_view line = bytes.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (!is_blank_line(line)) visit(line, number);
+  }
+}
+
+// Calls use(pieces) for each document of a chunk of JSON lines; counts broken lines, or refuses the
+// first.
+template <class Use>
+int64_t for_each_document(const Chunk& chunk, const ChatTemplate* chat, bool skip_bad,
+                          const Use& use) {
+  int64_t bad = 0;
+  for_each_line(chunk, [&](std::string_view line, int64_t number) {
+    try {
+      use(document_of_json(line, chat));
+    } catch (const Error& error) {
+      if (!skip_bad) {
+        fail(chunk.file->path.string(), ": line ", number, ": ", error.what(),
+             "; --skip-bad leaves such lines out");
+      }
+      ++bad;
+    }
+  });
+  return bad;
+}
+
+}  // namespace
+
+ChunkReader::ChunkReader(std::span<const DataFile> files, size_t chunk_bytes)
+    : files_(files), chunk_bytes_(chunk_bytes) {}
+
+std::optional<Chunk> ChunkReader::next() {
+  while (at_ < files_.size()) {
+    const DataFile& file = files_[at_];
+    const bool lines = file.kind == DataKind::kJsonLines;
+    if (!bytes_) {
+      bytes_ = open_bytes(file.path);
+      rest_.clear();
+      begin_ = 0;
+    }
+    // Reads until there is a place to cut, or the end of the file.
+    size_t cut = 0;
+    bool ended = false;
+    while (cut == 0 && !ended) {
+      const size_t before = rest_.size();
+      rest_.resize(before + chunk_bytes_);
+      const size_t got = bytes_->read(rest_.data() + before, chunk_bytes_);
+      rest_.resize(before + got);
+      bytes_read_ += static_cast<int64_t>(got);
+      ended = got < chunk_bytes_;
+      if (lines) {
+        const size_t newline = rest_.rfind('\n');
+        cut = newline == rest_.npos ? 0 : newline + 1;
+        if (cut == 0 && rest_.size() > kMaxLine) {
+          fail(file.path.string(), ": line ", begin_ + 1, ": wanted a line of at most ", kMaxLine,
+               " bytes, found no end of it");
+        }
+      } else {
+        cut = last_cut(rest_);
+        if (cut == 0 && rest_.size() >= kMaxChunks * chunk_bytes_) {
+          cut = cut_between_characters(rest_);
+        }
+      }
+    }
+    if (ended) cut = rest_.size();
+    Chunk chunk{.file = &file, .bytes = rest_.substr(0, cut), .begin = begin_, .ends_file = ended};
+    begin_ += lines ? std::count(chunk.bytes.begin(), chunk.bytes.end(), '\n')
+                    : static_cast<int64_t>(cut);
+    rest_.erase(0, cut);
+    if (ended) {
+      bytes_.reset();
+      ++at_;
+    }
+    return chunk;
+  }
+  return std::nullopt;
+}
+
+std::vector<TextPiece> document_of_json(std::string_view line, const ChatTemplate* chat) {
+  json value;
+  try {
+    value = json::parse(line);
+  } catch (const json::parse_error& error) {
+    // The library counts bytes from 1, and says one more at the end.
+    fail("this is not JSON at column ", std::min<size_t>(error.byte, line.size() + 1));
+  }
+  if (value.is_object() && value.contains("messages")) {
+    return conversation(value["messages"], chat);
+  }
+  if (value.is_object() && (value.contains("prompt") || value.contains("completion"))) {
+    return {{.text = text_entry(value, "prompt"), .trained = false},
+            {.text = text_entry(value, "completion"), .trained = true}};
+  }
+  if (value.is_object() && value.contains("text")) return {{.text = text_entry(value, "text")}};
+  fail("wanted {\"text\"}, {\"prompt\", \"completion\"} or {\"messages\"}, found ",
+       found_in(value));
+}
+
+TokenizedChunk tokenize(const Chunk& chunk, const DocumentOptions& options) {
+  TokenizedChunk made;
+  const Tokenizer& tokenizer = *options.tokenizer;
+  if (chunk.file->kind == DataKind::kJsonLines) {
+    made.bad_lines =
+        for_each_document(chunk, options.chat, options.skip_bad,
+                          [&](const auto& pieces) { add_document(pieces, tokenizer, made); });
+    return made;
+  }
+  std::vector<int32_t> ids;
+  try {
+    ids = tokenizer.encode(chunk.bytes);
+  } catch (const Error& error) {
+    const std::string place =
+        chunk.begin == 0 ? "" : "behind byte " + std::to_string(chunk.begin) + ": ";
+    fail(chunk.file->path.string(), ": ", place, error.what());
+  }
+  made.tokens.assign(ids.begin(), ids.end());
+  const auto end = tokenizer.end_of_text();
+  if (end) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] == *end) made.ends.push_back(static_cast<int64_t>(i + 1));
+    }
+  }
+  const auto size = static_cast<int64_t>(made.tokens.size());
+  if (!chunk.ends_file || (chunk.begin == 0 && size == 0)) return made;
+  if (!made.ends.empty() && made.ends.back() == size) return made;
+  if (end) made.tokens.push_back(static_cast<uint32_t>(*end));
+  made.ends.push_back(static_cast<int64_t>(made.tokens.size()));
+  return made;
+}
+
+std::string text_to_learn_from(std::span<const DataSource> sources, const ChatTemplate* chat,
+                               bool skip_bad, size_t most) {
+  std::string text;
+  for (const DataSource& source : sources) {
+    std::vector<DataFile> texts;
+    for (const DataFile& file : source.files) {
+      if (file.kind != DataKind::kTokens) texts.push_back(file);
+    }
+    ChunkReader reader(texts);
+    while (text.size() < most) {
+      const auto chunk = reader.next();
+      if (!chunk) break;
+      if (chunk->file->kind != DataKind::kJsonLines) {
+        text += chunk->bytes;
+        continue;
+      }
+      for_each_document(*chunk, chat, skip_bad, [&](const auto& pieces) {
+        for (const TextPiece& piece : pieces) text += piece.text;
+      });
+    }
+  }
+  return text;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,199 @@
+#include "data/documents.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/error_text.h"
+#include "base/file.h"
+#include "base/temp_folder.h"
+
+namespace adjoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Bytes, and 0 behind a document.
+class EndingBytes : public Tokenizer {
+ public:
+  std::string kind() const override { return "byte"; }
+  int64_t vocab_size() const override { return 256; }
+  std::optional<int32_t> end_of_text() const override { return 0; }
+  std::vector<int32_t> encode(std::string_view text) const override {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+    return {bytes, bytes + text.size()};
+  }
+  std::string decode(std::span<const int32_t> tokens) const override {
+    return {tokens.begin(), tokens.end()};
+  }
+  nlohmann::json to_json() const override { return {}; }
+};
+
+Chunk lines(const DataFile& file, const std::string& text, int64_t begin = 0) {
+  return {.file = &file, .bytes = text, .begin = begin};
+}
+
+const DataFile kLines{.path = "d.jsonl", .kind = DataKind::kJsonLines};
+const DataFile kText{.path = "d.txt"};
+
+std::string ids_of(const TokenizedChunk& chunk, bool trained) {
+  std::string text;
+  for (const uint32_t token : chunk.tokens) {
+    if (((token & kNotTrained) == 0) == trained) text += static_cast<char>(token & ~kNotTrained);
+  }
+  return text;
+}
+
+TEST(Documents, WhatTheModelDoesNotWriteIsMarked) {
+  const EndingBytes tokenizer;
+  const ChatTemplate chat = find_chat_template("mistral");
+  const TokenizedChunk made = tokenize(
+      lines(kLines,
+            "{\"text\": \"ab\"}\n\n{\"prompt\": \"Q\", \"completion\": \"A\"}\n"
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"u\"}, {\"role\": \"assistant\", "
+            "\"content\": \"w\"}]}\n"),
+      {.tokenizer = &tokenizer, .chat = &chat});
+  using std::string_literals::operator""s;
+  EXPECT_EQ(ids_of(made, true), "ab\0A\0w</s>\0"s);
+  EXPECT_EQ(ids_of(made, false), "Q<s>[INST] u [/INST] ");
+  EXPECT_EQ(made.ends, std::vector<int64_t>({3, 6, 32}));
+  EXPECT_EQ(made.tokens.size(), 32);
+}
+
+TEST(Documents, ABrokenLineIsNamedOrCounted) {
+  const EndingBytes tokenizer;
+  const auto error = [&](const std::string& line) {
+    return error_text([&] {
+      tokenize(lines(kLines, "{\"text\": \"good\"}\n" + line + "\n", 40),
+               {.tokenizer = &tokenizer});
+    });
+  };
+  const std::string behind = "; --skip-bad leaves such lines out";
+  EXPECT_EQ(error("{\"text\": \"no end"),
+            "d.jsonl: line 42: this is not JSON at column 17" + behind);
+  EXPECT_EQ(error("{\"body\": 1}"),
+            "d.jsonl: line 42: wanted {\"text\"}, {\"prompt\", \"completion\"} or {\"messages\"}, "
+            "found \"body\"" +
+                behind);
+  EXPECT_EQ(error("[1]"),
+            "d.jsonl: line 42: wanted {\"text\"}, {\"prompt\", \"completion\"} or {\"messages\"}, "
+            "found array" +
+                behind);
+  EXPECT_TRUE(has(error("{\"text\": 7}"), "line 42: wanted a text as \"text\", found number"));
+  EXPECT_TRUE(has(error("{\"prompt\": \"x\"}"), "wanted \"completion\" beside \"prompt\""));
+  EXPECT_TRUE(has(error("{\"messages\": [{\"role\": \"user\"}]}"), "say which with --template"));
+  EXPECT_TRUE(has(error("{\"messages\": []}"), "found none in it"));
+  const TokenizedChunk skipped = tokenize(lines(kLines, "{\n{\"text\": \"ok\"}\nnull\n"),
+                                          {.tokenizer = &tokenizer, .skip_bad = true});
+  EXPECT_EQ(skipped.bad_lines, 2);
+  EXPECT_EQ(skipped.ends, std::vector<int64_t>({3}));
+}
+
+// The cuts of a text are no cuts of tokens: words and marks, here with a tokenizer that joins them
+// across everything but what chunks are cut at.
+TEST(Documents, ChunksHaveTheTokensOfTheWholeText) {
+  const TempFolder folder;
+  std::string text;
+  std::mt19937 random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    constexpr std::string_view kLetters = "ab ,\n\n \xc3\xa4";
+    const size_t at = random() % 8;
+    text += at == 7 ? std::string("\xc3\xa4") : std::string(1, kLetters[at]);
+  }
+  DataFile file{.path = folder / "a.txt"};
+  write_file_atomically(file.path, text);
+  for (const char* kind : {"byte", "char", "word"}) {
+    const auto tokenizer = make_tokenizer(kind, text);
+    const std::vector<int32_t> whole = tokenizer->encode(text);
+    for (const size_t chunk_bytes : {size_t{50}, size_t{777}, size_t{1} << 20}) {
+      ChunkReader reader(std::span(&file, 1), chunk_bytes);
+      std::vector<int32_t> ids;
+      int64_t ends = 0, chunks = 0;
+      while (auto chunk = reader.next()) {
+        const TokenizedChunk made = tokenize(*chunk, {.tokenizer = tokenizer.get()});
+        ids.insert(ids.end(), made.tokens.begin(), made.tokens.end());
+        ends += static_cast<int64_t>(made.ends.size());
+        ++chunks;
+      }
+      EXPECT_EQ(ids, whole) << kind << " " << chunk_bytes;
+      EXPECT_EQ(ends, 1);
+      EXPECT_EQ(chunks > 1, chunk_bytes < text.size());
+      EXPECT_EQ(reader.bytes_read(), text.size());
+    }
+  }
+}
+
+TEST(Documents, ATextWithoutLinesIsCutBetweenCharacters) {
+  const TempFolder folder;
+  DataFile file{.path = folder / "a.txt"};
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "\xe2\x82\xac";
+  write_file_atomically(file.path, text);
+  const auto tokenizer = make_tokenizer("char", text);
+  ChunkReader reader(std::span(&file, 1), 16);
+  size_t tokens = 0, chunks = 0;
+  while (const auto chunk = reader.next()) {
+    tokens += tokenize(*chunk, {.tokenizer = tokenizer.get()}).tokens.size();
+    ++chunks;
+  }
+  EXPECT_EQ(tokens, 5000);
+  EXPECT_GT(chunks, 5);
+}
+
+TEST(Documents, LinesKeepTheirNumbers) {
+  const TempFolder folder;
+  DataFile file{.path = folder / "a.jsonl", .kind = DataKind::kJsonLines};
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "{\"text\": \"" + std::string(i, 'x') + "\"}\n";
+  write_file_atomically(file.path, text + "{broken");
+  const auto tokenizer = make_tokenizer("byte", "");
+  ChunkReader reader(std::span(&file, 1), 64);
+  EXPECT_TRUE(has(error_text([&] {
+                    while (const auto chunk = reader.next()) {
+                      tokenize(*chunk, {.tokenizer = tokenizer.get()});
+                    }
+                  }),
+                  "a.jsonl: line 101: this is not JSON at column 2"));
+}
+
+// Whatever a line is, it is a document or an Error.
+TEST(Documents, AnyBytesAreADocumentOrAnError) {
+  const EndingBytes tokenizer;
+  const ChatTemplate chat = find_chat_template("chatml");
+  const std::string seeds[] = {
+      "{\"text\": \"ab\\u00e4\"}", "{\"prompt\": \"Q\", \"completion\": \"A\"}",
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"u\"}, {\"role\": \"assistant\", "
+      "\"content\": \"w\"}]}"};
+  std::mt19937 random(1);
+  int64_t good = 0, bad = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string line = seeds[random() % 3];
+    for (size_t i = 0, n = 1 + random() % 4; i < n && !line.empty(); ++i) {
+      const size_t at = random() % line.size();
+      switch (random() % 4) {
+        case 0:
+          line[at] = static_cast<char>(random() % 256);
+          break;
+        case 1:
+          line.erase(at, 1 + random() % 8);
+          break;
+        case 2:
+          line.insert(at, line.substr(random() % line.size(), random() % 20));
+          break;
+        default:
+          line.insert(at, std::string(random() % 200, "[{\"]"[random() % 4]));
+      }
+    }
+    const TokenizedChunk made =
+        tokenize(lines(kLines, line), {.tokenizer = &tokenizer, .chat = &chat, .skip_bad = true});
+    good += static_cast<int64_t>(made.ends.size());
+    bad += made.bad_lines;
+    ASSERT_TRUE(made.ends.empty() || made.ends.back() == static_cast<int64_t>(made.tokens.size()));
+  }
+  EXPECT_GT(good, 100);
+  EXPECT_GT(bad, 100);
+}
+
+}  // namespace
+}  // namespace adjoint
