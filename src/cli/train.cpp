@@ -21,7 +21,7 @@ namespace {
 
 struct TrainFlags {
   std::string config;
-  std::map<std::string, std::string> given;  // by option name
+  std::map<std::string, std::vector<std::string>> given;  // by option name
   std::vector<std::string> set;
   bool json = false;
 };
@@ -38,7 +38,9 @@ nlohmann::json flags_layer(const TrainFlags& flags) {
   nlohmann::json layer = nlohmann::json::object();
   for (const OptionSpec& option : train_options()) {
     const auto found = flags.given.find(option.name);
-    if (found != flags.given.end()) layer[option.name] = option.parse(found->second);
+    if (found == flags.given.end()) continue;
+    const std::vector<std::string>& texts = found->second;
+    layer[option.name] = texts.size() > 1 ? nlohmann::json(texts) : option.parse(texts[0]);
   }
   for (const std::string& setting : flags.set) layer["set"].update(parse_setting(setting));
   return layer;
@@ -113,15 +115,25 @@ void add_train(CLI::App& app, Action& action) {
     const std::string key = option.name;
     if (option.kind == OptionSpec::Kind::kSwitch) {
       command->add_flag_callback(
-          option.flag(), [flags, key] { flags->given[key] = "true"; }, help);
+          option.flag(), [flags, key] { flags->given[key] = {"true"}; }, help);
       continue;
     }
     const std::string otherwise = option.otherwise.is_string() ? option.otherwise.get<std::string>()
                                                                : option.otherwise.dump();
-    auto* added = command->add_option_function<std::string>(
-        option.flag(), [flags, key](const std::string& value) { flags->given[key] = value; }, help);
-    added->default_str(otherwise)->type_name(option.kind == OptionSpec::Kind::kText ? "TEXT"
-                                                                                    : "NUMBER");
+    CLI::Option* added = nullptr;
+    if (option.kind == OptionSpec::Kind::kTexts) {
+      const auto take = [flags, key](const std::vector<std::string>& texts) {
+        flags->given[key] = texts;
+      };
+      added = command->add_option_function<std::vector<std::string>>(option.flag(), take, help);
+      added->allow_extra_args(false)->take_all();
+    } else {
+      const auto take = [flags, key](const std::string& text) { flags->given[key] = {text}; };
+      added = command->add_option_function<std::string>(option.flag(), take, help);
+    }
+    const bool number =
+        option.kind == OptionSpec::Kind::kInteger || option.kind == OptionSpec::Kind::kNumber;
+    added->default_str(otherwise)->type_name(number ? "NUMBER" : "TEXT");
   }
   command->add_option("--set", flags->set,
                       "settings of the model by name, such as layers=2 dropout=0.1");
@@ -131,6 +143,8 @@ void add_train(CLI::App& app, Action& action) {
       "  adjoint train --model char --data book.txt --steps 2000 --out runs/book\n"
       "  adjoint train --resume --out runs/book --steps 4000\n"
       "  adjoint train --model my.scheme --data book.txt --set layers=6 dropout=0.1\n"
+      "  adjoint train --init runs/book --data talks.jsonl --template chatml --documents apart\n"
+      "  adjoint train --model char --data 'books/**/*.txt.gz:3' --data news.jsonl:1\n"
       "Writes model.safetensors, optimizer.safetensors, save.json, metrics.jsonl, run.json,\n"
       "model.scheme and tokenizer.json to --out, alone: a second run there is refused, and "
       "whoever\n"

@@ -1,38 +1,103 @@
 #include "data/batches.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "data/permutation.h"
 
 namespace adjoint {
 
+namespace {
+
 // 4 TiB of tokens; products of sizes below this cannot overflow.
-static constexpr int64_t kMaxBatchTokens = int64_t{1} << 40;
+constexpr int64_t kMaxBatchTokens = int64_t{1} << 40;
+
+// Of so many samples in a row every source has exactly its share, in an order of its own for each
+// block; so how many samples of a source came before is known without counting.
+constexpr int64_t kBlock = int64_t{1} << 16;
+
+class FieldCrops : public Samples {
+ public:
+  FieldCrops(std::vector<Field> fields, int64_t tokens, int64_t context)
+      : fields_(std::move(fields)), tokens_(tokens), context_(context) {}
+  int64_t count() const override { return tokens_ - context_; }  // the last target must exist
+  void fill(int64_t start, std::span<std::byte* const> to) const noexcept override {
+    for (size_t i = 0; i < fields_.size(); ++i) copy_crop(fields_[i], start, context_, to[i]);
+  }
+  int64_t count_in_order() const override { return (tokens_ - 1) / context_; }
+  int64_t nth_in_order(int64_t n) const override { return n * context_; }
+
+ private:
+  std::vector<Field> fields_;
+  int64_t tokens_, context_;
+};
+
+// How many of kBlock samples each source has: at least one, and otherwise its share, rounded so
+// that all are kBlock.
+std::vector<int64_t> slots_of(const std::vector<WeightedSamples>& sources) {
+  double sum = 0;
+  for (const WeightedSamples& source : sources) sum += source.weight;
+  std::vector<int64_t> ends;
+  double before = 0;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    before += sources[i].weight;
+    const auto share = static_cast<int64_t>(std::llround(before / sum * double{kBlock}));
+    const auto behind = static_cast<int64_t>(sources.size() - 1 - i);
+    ends.push_back(
+        std::clamp<int64_t>(share, (ends.empty() ? 0 : ends.back()) + 1, kBlock - behind));
+  }
+  return ends;
+}
+
+}  // namespace
 
 Batches::Batches(std::vector<Field> fields, int64_t tokens, int64_t batch, int64_t context,
                  uint64_t seed, std::string_view split)
     : fields_(std::move(fields)),
-      tokens_(tokens),
       batch_(batch),
       context_(context),
       key_(random_key(seed, "data." + std::string(split))) {
-  if (batch < 1 || context < 1) {
-    fail("a batch of ", batch, " samples of ", context, " tokens is empty");
-  }
-  if (batch > kMaxBatchTokens / context) {
-    fail("a batch of ", batch, " samples of ", context, " tokens is more than any memory holds");
-  }
+  check_sizes();
   if (tokens <= context) {
     fail("the ", split == "train" ? "training" : split, " part of the data has ", tokens,
          " tokens, but a context of ", context, " needs at least ",
          static_cast<uint64_t>(context) + 1);
   }
+  sources_.push_back({std::make_shared<FieldCrops>(fields_, tokens, context)});
+  slots_ = slots_of(sources_);
+}
+
+Batches::Batches(std::vector<Field> fields, std::vector<WeightedSamples> sources, Draw draw,
+                 int64_t batch, int64_t context, uint64_t seed, std::string_view split)
+    : fields_(std::move(fields)),
+      sources_(std::move(sources)),
+      slots_(slots_of(sources_)),
+      draw_(draw),
+      batch_(batch),
+      context_(context),
+      key_(random_key(seed, "data." + std::string(split))) {
+  check_sizes();
+  CHECK(!sources_.empty() && std::cmp_less(sources_.size(), kBlock), "there are sources");
+  for (const WeightedSamples& source : sources_) {
+    CHECK(source.samples->count() > 0, "a source without samples was refused");
+  }
+}
+
+void Batches::check_sizes() const {
+  if (batch_ < 1 || context_ < 1) {
+    fail("a batch of ", batch_, " samples of ", context_, " tokens is empty");
+  }
+  if (batch_ > kMaxBatchTokens / context_) {
+    fail("a batch of ", batch_, " samples of ", context_, " tokens is more than any memory holds");
+  }
   for (const Field& field : fields_) {
-    if (batch * context > kMaxBatchTokens / field.width) {
-      fail("a batch of ", batch, " samples of ", context, " tokens with ", field.width,
+    if (batch_ * context_ > kMaxBatchTokens / field.width) {
+      fail("a batch of ", batch_, " samples of ", context_, " tokens with ", field.width,
            " numbers of '", field.name, "' each is more than any memory holds");
     }
   }
@@ -48,21 +113,74 @@ void Batches::fill(int64_t step, std::span<void* const> to) const noexcept {
 
 void Batches::fill_samples(int64_t step, int64_t first, int64_t num,
                            std::span<void* const> to) const noexcept {
-  const RandomStream stream{key_, static_cast<uint64_t>(step)};
-  const auto num_starts = static_cast<uint64_t>(tokens_ - context_);  // the last target must exist
-  for (int64_t row = 0; row < num; ++row) {
-    const PhiloxBlock words = stream.block(static_cast<uint64_t>(first + row));
-    // 64 bits, so that the remainder favours no start by more than num_starts / 2^64.
-    const uint64_t bits = uint64_t{words[1]} << 32 | words[0];
-    fill_crop(static_cast<int64_t>(bits % num_starts), row, to);
-  }
+  for (int64_t row = 0; row < num; ++row) fill_row(origin(step, first + row), row, to);
 }
 
-void Batches::fill_crop(int64_t start, int64_t row, std::span<void* const> to) const noexcept {
-  for (size_t i = 0; i < fields_.size(); ++i) {
-    copy_crop(fields_[i], start, context_,
-              static_cast<std::byte*>(to[i]) + row * bytes_per_sample(i));
+Batches::Origin Batches::origin(int64_t step, int64_t row) const noexcept {
+  const auto source_at = [&](int64_t slot) {
+    return static_cast<size_t>(std::upper_bound(slots_.begin(), slots_.end(), slot) -
+                               slots_.begin());
+  };
+  if (draw_ == Draw::kAtRandom) {
+    const RandomStream stream{key_, static_cast<uint64_t>(step)};
+    const PhiloxBlock words = stream.block(static_cast<uint64_t>(row));
+    const size_t source = source_at(words[2] % kBlock);
+    // 64 bits, so that the remainder favours no sample by more than count / 2^64.
+    const uint64_t bits = uint64_t{words[1]} << 32 | words[0];
+    const auto count = static_cast<uint64_t>(sources_[source].samples->count());
+    return {source, static_cast<int64_t>(bits % count)};
   }
+  const int64_t k = step * batch_ + row;
+  size_t source = 0;
+  int64_t nth = k;  // of the source's samples
+  if (sources_.size() > 1) {
+    const int64_t block = k / kBlock;
+    const Permutation order(kBlock, key_ + static_cast<uint64_t>(block) * 0xD1B54A32D192ED03);
+    const auto slot = static_cast<int64_t>(order(static_cast<uint64_t>(k % kBlock)));
+    source = source_at(slot);
+    const int64_t begin = source == 0 ? 0 : slots_[source - 1];
+    nth = block * (slots_[source] - begin) + slot - begin;
+  }
+  const int64_t count = sources_[source].samples->count();
+  const uint64_t epoch_key = random_key(key_, "epoch") ^
+                             (static_cast<uint64_t>(nth / count) * 0x9E3779B97F4A7C15 + source);
+  const Permutation order(static_cast<uint64_t>(count), epoch_key);
+  return {source, static_cast<int64_t>(order(static_cast<uint64_t>(nth % count)))};
+}
+
+void Batches::fill_row(const Origin& from, int64_t row, std::span<void* const> to) const noexcept {
+  constexpr size_t kFew = 16;
+  std::byte* few[kFew];
+  std::vector<std::byte*> many(fields_.size() > kFew ? fields_.size() : 0);
+  std::byte** const rows = many.empty() ? few : many.data();
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    rows[i] = static_cast<std::byte*>(to[i]) + row * bytes_per_sample(i);
+  }
+  sources_[from.source].samples->fill(from.sample, {rows, fields_.size()});
+}
+
+int64_t Batches::count_in_order() const {
+  int64_t count = 0;
+  for (const WeightedSamples& source : sources_) count += source.samples->count_in_order();
+  return count;
+}
+
+void Batches::fill_in_order(int64_t n, int64_t row, std::span<void* const> to) const noexcept {
+  size_t source = 0;
+  while (n >= sources_[source].samples->count_in_order()) {
+    n -= sources_[source++].samples->count_in_order();
+  }
+  fill_row({source, sources_[source].samples->nth_in_order(n)}, row, to);
+}
+
+double Batches::epoch(int64_t step) const {
+  double most = 0;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const auto slots = static_cast<double>(slots_[i] - (i == 0 ? 0 : slots_[i - 1]));
+    const auto once = static_cast<double>(sources_[i].samples->count_in_order());
+    most = std::max(most, static_cast<double>(step * batch_) * slots / double{kBlock} / once);
+  }
+  return most;
 }
 
 Batch::Batch(const Batches& batches) {
@@ -72,10 +190,12 @@ Batch::Batch(const Batches& batches) {
   for (std::vector<std::byte>& field : fields) to.push_back(field.data());
 }
 
-Prefetcher::Prefetcher(const Batches& batches, int64_t first_step)
-    : batches_(batches), front_(batches_), back_(batches_) {
-  back_.step = first_step;
-  thread_ = std::thread([this] { fill_ahead(); });
+Prefetcher::Prefetcher(const Batches& batches, int64_t first_step, int threads)
+    : batches_(batches), taken_(first_step), claimed_(first_step) {
+  // One that the caller reads, one for each thread, and one that is ready.
+  for (int i = 0; i < threads + 2; ++i) slots_.emplace_back(batches_);
+  ready_.resize(slots_.size());
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { fill_ahead(); });
 }
 
 Prefetcher::~Prefetcher() {
@@ -83,32 +203,40 @@ Prefetcher::~Prefetcher() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
-  thread_.join();
+  freed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 const Batch& Prefetcher::next() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ready_; });
-  std::swap(front_, back_);
-  back_.step = front_.step + 1;
-  ready_ = false;
-  lock.unlock();
-  changed_.notify_all();
-  return front_;
+  const int64_t step = taken_++;  // so the slot of the last one is free
+  freed_.notify_one();
+  const size_t slot = static_cast<size_t>(step) % slots_.size();
+  if (!ready_[slot]) {
+    const auto began = std::chrono::steady_clock::now();
+    filled_.wait(lock, [&] { return ready_[slot]; });
+    stalled_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  }
+  ready_[slot] = false;
+  return slots_[slot];
 }
 
 void Prefetcher::fill_ahead() {
   std::unique_lock lock(mutex_);
+  const auto num_slots = static_cast<int64_t>(slots_.size());
   while (true) {
-    changed_.wait(lock, [this] { return !ready_ || stop_; });
+    // The caller reads the slot of taken_ - 1.
+    freed_.wait(lock, [&] { return stop_ || claimed_ < taken_ - 1 + num_slots; });
     if (stop_) return;
-    // Unlocked, because no other thread reads back_ until ready_ is set.
+    const int64_t step = claimed_++;
+    const size_t slot = static_cast<size_t>(step) % slots_.size();
+    // Unlocked, because nobody else touches a slot that is claimed and not ready.
     lock.unlock();
-    batches_.fill(back_.step, back_.to);
+    slots_[slot].step = step;
+    batches_.fill(step, slots_[slot].to);
     lock.lock();
-    ready_ = true;
-    changed_.notify_all();
+    ready_[slot] = true;
+    filled_.notify_one();
   }
 }
 

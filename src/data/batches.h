@@ -1,10 +1,11 @@
-// Random crops of the data, the same of every field. The crop of sample i of step s is a pure
-// function of the seed, the step, the split and i, so that a resumed run, or one that is split over
-// ranks or microbatches, reads the same data as the plain run. Nothing is shuffled, and there is no
-// state.
+// Samples in batches. Which sample row i of step s is, is a pure function of the seed, the split, s
+// and i, so that a resumed run, or one that is split over ranks or microbatches, reads the same
+// data as the plain run: there is no state. Samples are drawn at random (crops), or all of them
+// once per epoch in an order that is computed (data/permutation.h).
 #pragma once
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string_view>
@@ -15,12 +16,35 @@
 
 namespace adjoint {
 
+// What a row of a batch can be: samples by number. Called on several threads.
+class Samples {
+ public:
+  virtual ~Samples() = default;
+  virtual int64_t count() const = 0;
+  // Writes sample `index` to a row of each field.
+  virtual void fill(int64_t index, std::span<std::byte* const> to) const noexcept = 0;
+  // Going through the data once, without seeing anything twice, are these samples.
+  virtual int64_t count_in_order() const { return count(); }
+  virtual int64_t nth_in_order(int64_t n) const { return n; }
+};
+
+// Samples of one source. Where several have weights, that is the source's share of all samples.
+struct WeightedSamples {
+  std::shared_ptr<const Samples> samples;
+  double weight = 1;
+};
+
 class Batches {
  public:
-  // Fields of so many tokens. `split` is "train" or "validation". What the fields point to must
-  // outlive this and its copies.
+  enum class Draw : uint8_t { kAtRandom, kShuffled };
+
+  // Crops of fields of so many tokens. `split` is "train" or "validation". What the fields point to
+  // must outlive this and its copies.
   Batches(std::vector<Field> fields, int64_t tokens, int64_t batch, int64_t context, uint64_t seed,
           std::string_view split);
+  // Samples of sources; of the fields only names and widths count.
+  Batches(std::vector<Field> fields, std::vector<WeightedSamples> sources, Draw draw, int64_t batch,
+          int64_t context, uint64_t seed, std::string_view split);
 
   int64_t batch() const { return batch_; }
   int64_t context() const { return context_; }
@@ -32,12 +56,30 @@ class Batches {
   // The same for the samples from `first` on, counted in the whole batch: [num, context].
   void fill_samples(int64_t step, int64_t first, int64_t num,
                     std::span<void* const> to) const noexcept;
-  // Sample `row` is the crop that begins at `start`.
-  void fill_crop(int64_t start, int64_t row, std::span<void* const> to) const noexcept;
+
+  // The data once through: row `row` becomes sample n of so many.
+  int64_t count_in_order() const;
+  void fill_in_order(int64_t n, int64_t row, std::span<void* const> to) const noexcept;
+  // How many times the data were gone through before this step; of sources with weights, the one
+  // that repeats most often.
+  double epoch(int64_t step) const;
+
+  // Where row `row` of a step came from: the source, and the sample of it.
+  struct Origin {
+    size_t source = 0;
+    int64_t sample = 0;
+  };
+  Origin origin(int64_t step, int64_t row) const noexcept;
 
  private:
+  void check_sizes() const;
+  void fill_row(const Origin& from, int64_t row, std::span<void* const> to) const noexcept;
+
   std::vector<Field> fields_;
-  int64_t tokens_, batch_, context_;
+  std::vector<WeightedSamples> sources_;
+  std::vector<int64_t> slots_;  // of a block of samples, those up to and with this source's
+  Draw draw_ = Draw::kAtRandom;
+  int64_t batch_, context_;
   uint64_t key_;
 };
 
@@ -49,27 +91,33 @@ struct Batch {
   std::vector<void*> to = {};                       // where it does
 };
 
-// Fills the next batch on a thread of its own while the caller works on the last one.
+// Fills the next batches on threads of its own while the caller works on the last one.
 class Prefetcher {
  public:
-  Prefetcher(const Batches& batches, int64_t first_step);
+  Prefetcher(const Batches& batches, int64_t first_step, int threads = 2);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
   // The batches of first_step, first_step + 1, ...; each is valid until the next call.
   const Batch& next();
+  // For how long next() has waited for a batch that was not ready, in all.
+  double stalled_seconds() const { return stalled_; }
 
  private:
   void fill_ahead();
 
   const Batches batches_;
-  Batch front_;  // the caller's
-  Batch back_;   // the thread's until ready_, then next()'s
+  // The caller's, those that are ready, and those that threads are filling. A step's batch is in
+  // the slot of its remainder.
+  std::vector<Batch> slots_;
+  std::vector<bool> ready_;
+  int64_t taken_, claimed_;  // next() gave, and threads began, all steps before these
+  double stalled_ = 0;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ready_ = false, stop_ = false;
-  std::thread thread_;  // last member: it starts when all others are constructed
+  std::condition_variable filled_, freed_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;  // last member: they start when all others are constructed
 };
 
 }  // namespace adjoint

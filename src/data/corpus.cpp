@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -33,8 +34,6 @@ std::string load_text(const std::filesystem::path& path) {
   return text;
 }
 
-bool holds_fields(const std::filesystem::path& path) { return path.extension() == ".safetensors"; }
-
 int64_t tokens_to_train_on(int64_t tokens, double val_fraction) {
   if (!(val_fraction >= 0 && val_fraction < 1)) {
     fail("the validation fraction is ", val_fraction, ", but it must be at least 0 and below 1");
@@ -43,15 +42,7 @@ int64_t tokens_to_train_on(int64_t tokens, double val_fraction) {
   return static_cast<int64_t>(static_cast<double>(tokens) * (1 - val_fraction));
 }
 
-Corpus::Corpus(std::string name, std::vector<int32_t> tokens, double val_fraction,
-               std::optional<int32_t> border)
-    : name_(std::move(name)),
-      tokens_(std::move(tokens)),
-      border_(border),
-      num_tokens_(static_cast<int64_t>(tokens_.size())),
-      num_train_(tokens_to_train_on(num_tokens_, val_fraction)) {}
-
-Corpus::Corpus(const std::filesystem::path& file, double val_fraction)
+FieldsCorpus::FieldsCorpus(const std::filesystem::path& file, double val_fraction)
     : name_(file.string()), file_(std::make_unique<SafetensorsFile>(file)) {
   const SafetensorView* tokens = file_->find("tokens");
   if (!tokens) {
@@ -69,36 +60,17 @@ Corpus::Corpus(const std::filesystem::path& file, double val_fraction)
   num_train_ = tokens_to_train_on(num_tokens_, val_fraction);
 }
 
-int64_t Corpus::size(Split split) const {
+int64_t FieldsCorpus::size(Split split) const {
   return split == Split::kTrain ? num_train_ : num_tokens_ - num_train_;
 }
 
-Field Corpus::whole_field(const FieldWish& wish) const {
+Field FieldsCorpus::whole_field(const FieldWish& wish) const {
   Field field{.name = wish.name};
   for (const int64_t size : wish.row) field.width *= size;
-  const bool per_token = wish.row.empty() && !wish.floating;
   // The next token, where the data have no other targets.
-  const bool next = wish.name == "targets" && per_token && !(file_ && file_->find("targets"));
+  const bool next =
+      wish.name == "targets" && wish.row.empty() && !wish.floating && !file_->find("targets");
   if (next) field.ahead = 1;
-  if (!file_) {
-    field.data = reinterpret_cast<const std::byte*>(tokens_.data());
-    if (per_token && (next || wish.name == "tokens")) return field;
-    if (wish.name != "segments") {
-      fail(name_, ": '", wish.name, "' is given by nobody: a text has tokens and targets only; ",
-           "a .safetensors file may have a field '", wish.name, "' beside its tokens");
-    }
-    if (!per_token) {
-      fail(name_, ": 'segments' is wanted as ", shown(wish, num_tokens_),
-           ", but segments of a text are one whole number a token");
-    }
-    if (!border_) {
-      fail(name_,
-           ": 'segments' cannot be told: the tokenizer has no token that ends a document; a "
-           ".safetensors file may have a field 'segments' beside its tokens");
-    }
-    field.border = border_;
-    return field;
-  }
   const SafetensorView* tensor = file_->find(next ? "tokens" : wish.name);
   if (!tensor) {
     std::vector<std::string> names;
@@ -118,7 +90,7 @@ Field Corpus::whole_field(const FieldWish& wish) const {
   return field;
 }
 
-Field Corpus::field(const FieldWish& wish, Split split) const {
+Field FieldsCorpus::field(const FieldWish& wish, Split split) const {
   Field field = whole_field(wish);
   if (split == Split::kValidation) {
     field.data += num_train_ * field.width * bytes_of(field.element);
@@ -126,17 +98,16 @@ Field Corpus::field(const FieldWish& wish, Split split) const {
   return field;
 }
 
-void Corpus::check_entries(const FieldWish& wish, std::optional<int64_t> below,
-                           std::optional<int64_t> also) const {
+void FieldsCorpus::check_entries(const FieldWish& wish, std::optional<int64_t> below,
+                                 std::optional<int64_t> also) const {
   const Field field = whole_field(wish);
-  if (!file_ || is_floating(field.element)) return;  // a tokenizer's ids are its vocabulary's
+  if (is_floating(field.element)) return;
   using Limits = std::numeric_limits<int32_t>;
   check_whole_numbers(name_, field, num_tokens_, below ? 0 : Limits::min(),
                       below.value_or(int64_t{Limits::max()} + 1), also);
 }
 
-uint64_t Corpus::hash() const {
-  CHECK(file_, "a text is told from others by its bytes");
+uint64_t FieldsCorpus::hash() const {
   constexpr int64_t kReadWhole = int64_t{1} << 28, kPieces = 1024, kPiece = int64_t{1} << 16;
   uint64_t hash = 0;
   for (const SafetensorView& tensor : file_->tensors()) {
@@ -152,6 +123,115 @@ uint64_t Corpus::hash() const {
     }
   }
   return hash;
+}
+
+Batches FieldsCorpus::batches(std::span<const FieldWish> wishes, Split split,
+                              const Sampling& sampling) const {
+  if (sampling.packing != Packing::kCrops) {
+    fail(name_, ": fields are read in crops, so --packing has no meaning here");
+  }
+  std::vector<Field> fields;
+  for (const FieldWish& wish : wishes) fields.push_back(field(wish, split));
+  return {std::move(fields), size(split),   sampling.batch,
+          sampling.context,  sampling.seed, split == Split::kTrain ? "train" : "validation"};
+}
+
+TextCorpus::TextCorpus(std::vector<Part> parts, double val_fraction)
+    : parts_(std::move(parts)), val_fraction_(val_fraction) {
+  tokens_to_train_on(0, val_fraction);  // refuses what is no fraction
+}
+
+int64_t TextCorpus::size(Split split) const {
+  int64_t sum = 0;
+  for (const Part& part : parts_) {
+    const int64_t train = tokens_to_train_on(part.tokens.size(), val_fraction_);
+    sum += split == Split::kTrain ? train : part.tokens.size() - train;
+  }
+  return sum;
+}
+
+Batches TextCorpus::batches(std::span<const FieldWish> wishes, Split split,
+                            const Sampling& sampling) const {
+  const std::string_view split_name = split == Split::kTrain ? "train" : "validation";
+  const std::string_view part_name = split == Split::kTrain ? "training" : "validation";
+  using Entry = TextRows::Entry;
+  const std::map<std::string_view, Entry> known = {
+      {"tokens", Entry::kTokens}, {"targets", Entry::kTargets}, {"segments", Entry::kSegments}};
+  std::vector<Field> fields;
+  std::vector<Entry> entries;
+  bool segments = false;
+  for (const FieldWish& wish : wishes) {
+    const auto entry = known.find(wish.name);
+    if (entry == known.end()) {
+      fail(parts_[0].name, ": '", wish.name,
+           "' is given by nobody: a text has tokens, targets and ",
+           "segments only; a .safetensors file may have a field '", wish.name,
+           "' beside its tokens");
+    }
+    if (!wish.row.empty() || wish.floating) {
+      fail(parts_[0].name, ": '", wish.name, "' is wanted as ",
+           shown(wish, size(Split::kTrain) + size(Split::kValidation)), ", but '", wish.name,
+           "' of a text are one whole number a token");
+    }
+    fields.push_back({.name = wish.name});
+    entries.push_back(entry->second);
+    segments |= entry->second == Entry::kSegments;
+  }
+  std::vector<WeightedSamples> sources;
+  for (const Part& part : parts_) {
+    const bool documents = packs_documents(sampling.packing);
+    if ((documents || segments || sampling.apart) && !part.tokens.tells_documents()) {
+      fail(part.name, ": it is not known where its documents end: say --end-of-text ID, the token ",
+           "behind each");
+    }
+    if ((documents || sampling.apart || part.tokens.marked()) && !sampling.ignored) {
+      fail(part.name, ": some of its tokens are not to be trained, but the model's loss has no ",
+           "target that it ignores");
+    }
+    int64_t middle = tokens_to_train_on(part.tokens.size(), val_fraction_);
+    // Documents are not cut in two. The last end up to here:
+    if (documents) {
+      int64_t end = 0;
+      for (int64_t next = part.tokens.end_behind(0); next <= middle;
+           next = part.tokens.end_behind(end)) {
+        end = next;
+        if (end == part.tokens.size()) break;
+      }
+      middle = end;
+    }
+    const bool train = split == Split::kTrain;
+    const TextRowsOptions options = {.packing = sampling.packing,
+                                     .begin = train ? 0 : middle,
+                                     .end = train ? middle : part.tokens.size(),
+                                     .context = sampling.context,
+                                     .ignored = sampling.ignored.value_or(-1),
+                                     .apart = sampling.apart};
+    auto rows = std::make_shared<TextRows>(part.tokens, options, entries);
+    if (rows->count() < 1) {
+      const std::string of = parts_.size() > 1 ? " of " + part.name : "";
+      if (documents) {
+        fail("the ", part_name, " part of the data", of, " has no whole document: there are ",
+             part.tokens.num_documents(), " documents in all");
+      }
+      fail("the ", part_name, " part of the data", of, " has ", options.end - options.begin,
+           " tokens, but a context of ", sampling.context, " needs at least ",
+           static_cast<uint64_t>(sampling.context) + 1);
+    }
+    sources.push_back({std::move(rows), part.weight});
+  }
+  const auto draw =
+      sampling.packing == Packing::kCrops ? Batches::Draw::kAtRandom : Batches::Draw::kShuffled;
+  return {std::move(fields), std::move(sources), draw,      sampling.batch,
+          sampling.context,  sampling.seed,      split_name};
+}
+
+void TextCorpus::check_entries(const FieldWish& wish, std::optional<int64_t> below,
+                               std::optional<int64_t> /*also*/) const {
+  if (wish.name == "segments" || !below) return;
+  for (const Part& part : parts_) {
+    if (part.tokens.largest() < *below) continue;
+    fail(part.name, ": it holds the token ", part.tokens.largest(), ", wanted 0 to ", *below - 1);
+  }
 }
 
 }  // namespace adjoint

@@ -1,5 +1,6 @@
 // What is trained and validated on: fields with one entry per token, by name. A text has its tokens
-// alone; a .safetensors file has `tokens` and whatever a model's inputs ask for by their names.
+// and their documents; a .safetensors file has `tokens` and whatever a model's inputs ask for by
+// their names.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -8,16 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "data/batches.h"
 #include "data/field.h"
 #include "data/safetensors.h"
+#include "data/text_rows.h"
+#include "data/token_stream.h"
 
 namespace adjoint {
 
 // The whole file; an Error names one that is missing, empty or not a plain file.
 std::string load_text(const std::filesystem::path& path);
-
-// Whether data of this name are fields, not a text.
-bool holds_fields(const std::filesystem::path& path);
 
 // The first 1 - `val_fraction` of the tokens are for training, the rest for validation. They are
 // not shuffled: crops overlap, so tokens of a shuffled validation part would have been trained on.
@@ -31,36 +32,76 @@ struct FieldWish {
   bool floating = false;
 };
 
+// How samples are made of the data.
+struct Sampling {
+  int64_t batch = 1, context = 1;
+  uint64_t seed = 0;
+  Packing packing = Packing::kCrops;
+  bool apart = false;                   // documents are kept apart
+  std::optional<int32_t> ignored = {};  // the target that counts for nothing, if the model has one
+};
+
 class Corpus {
  public:
   Corpus() = default;
-  // A text's tokens. `border` is the token that ends a document, if the tokenizer has one.
-  Corpus(std::string name, std::vector<int32_t> tokens, double val_fraction,
-         std::optional<int32_t> border = {});
-  // A file of fields, which is mapped.
-  Corpus(const std::filesystem::path& file, double val_fraction);
+  virtual ~Corpus() = default;
+  Corpus(const Corpus&) = delete;
+  Corpus& operator=(const Corpus&) = delete;
 
-  int64_t size(Split split) const;  // in tokens
-  // The field of this name: targets are the next token where there are none, and segments are
-  // counted where a text has borders. An Error says what was wanted and what there is.
-  Field field(const FieldWish& wish, Split split) const;
+  virtual int64_t size(Split split) const = 0;  // in tokens
+  // A part of the data, in batches with a field for each wish. An Error says what was wanted and
+  // what there is. Batches use the corpus.
+  virtual Batches batches(std::span<const FieldWish> wishes, Split split,
+                          const Sampling& sampling) const = 0;
   // Refuses entries of the field, anywhere in the data, that are not whole numbers of [0, below) or
   // `also`; without `below`, that do not fit int32.
-  void check_entries(const FieldWish& wish, std::optional<int64_t> below,
-                     std::optional<int64_t> also) const;
+  virtual void check_entries(const FieldWish& wish, std::optional<int64_t> below,
+                             std::optional<int64_t> also) const = 0;
+};
 
-  // Tells a file of fields from others. Of fields above a quarter of a gigabyte only pieces are
-  // read.
+// Fields of a file, which is mapped.
+class FieldsCorpus : public Corpus {
+ public:
+  FieldsCorpus(const std::filesystem::path& file, double val_fraction);
+
+  int64_t size(Split split) const override;
+  Batches batches(std::span<const FieldWish> wishes, Split split,
+                  const Sampling& sampling) const override;
+  void check_entries(const FieldWish& wish, std::optional<int64_t> below,
+                     std::optional<int64_t> also) const override;
+
+  // The field of this name: targets are the next token where there are none.
+  Field field(const FieldWish& wish, Split split) const;
+  // Tells the file from others. Of fields above a quarter of a gigabyte only pieces are read.
   uint64_t hash() const;
 
  private:
   Field whole_field(const FieldWish& wish) const;
 
   std::string name_;
-  std::vector<int32_t> tokens_;            // of a text
-  std::unique_ptr<SafetensorsFile> file_;  // or the fields
-  std::optional<int32_t> border_;
+  std::unique_ptr<SafetensorsFile> file_;
   int64_t num_tokens_ = 0, num_train_ = 0;
+};
+
+// Tokens of texts, by source. Of each the first part is for training.
+class TextCorpus : public Corpus {
+ public:
+  struct Part {
+    std::string name;
+    TokenStream tokens;
+    double weight = 1;
+  };
+  TextCorpus(std::vector<Part> parts, double val_fraction);
+
+  int64_t size(Split split) const override;
+  Batches batches(std::span<const FieldWish> wishes, Split split,
+                  const Sampling& sampling) const override;
+  void check_entries(const FieldWish& wish, std::optional<int64_t> below,
+                     std::optional<int64_t> also) const override;
+
+ private:
+  std::vector<Part> parts_;
+  double val_fraction_;
 };
 
 }  // namespace adjoint

@@ -88,14 +88,6 @@ void copy_crop(const Field& field, int64_t start, int64_t count, void* to) noexc
     using To = std::conditional_t<std::is_integral_v<T>, int32_t, float>;
     convert<To, T>(from, count * field.width, to);
   });
-  if (!field.border) return;
-  int32_t seen = 0;
-  auto* ids = static_cast<int32_t*>(to);
-  for (int64_t i = 0; i < count; ++i) {
-    const bool ends = ids[i] == *field.border;
-    ids[i] = seen;
-    seen += ends;
-  }
 }
 
 void check_whole_numbers(const std::string& file, const Field& field, int64_t count, int64_t least,

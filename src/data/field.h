@@ -22,8 +22,6 @@ struct Field {
   Element element = Element::kI32;
   int64_t width = 1;  // numbers per token
   int64_t ahead = 0;  // entry i of a crop is that of token i + ahead
-  // Then the data are tokens, and entry i is how many of these came before token i in the crop.
-  std::optional<int32_t> border = {};
 
   // Crops are float32 of floating fields and int32 of others, 4 bytes either way.
   int64_t bytes_per_token() const { return 4 * width; }

@@ -15,6 +15,11 @@ TrainConfig::TrainConfig(json given) : OptionFields(std::move(given)) {
   settle("out", out);
 }
 
+void TrainConfig::set_steps(int64_t count) {
+  steps = count;
+  settle("steps", count);
+}
+
 std::span<const OptionSpec> train_options() {
   static const TrainConfig plain(json::object());
   return plain.options();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "data/chat_template.h"
 #include "functors/optimizer_text.h"
 #include "train/fit_budget.h"
 #include "train/option.h"
@@ -25,10 +26,14 @@ struct TrainConfig : OptionFields {
            "a preset (char, ref, gpt2, llama3.2-1b, ...), a .scheme file, or a folder of Hugging "
            "Face's format (config.json, model.safetensors), whose weights the run starts from",
            {.makes_model = true});
-  std::string data = text(
-      "data", "",
-      "a text to train on, or a .safetensors file of fields with one entry per token: tokens "
-      "[n], and by name whatever else the model's inputs are (targets [n], teacher [n, vocab])");
+  std::vector<std::string> data = texts(
+      "data",
+      "what to train on: a text, JSON lines (.jsonl), either of them compressed (.gz, .zst), "
+      "tokens "
+      "of nanoGPT or llm.c (.bin), a folder or a pattern of such files ('books/**/*.txt'), several "
+      "times, with weights if they are to have shares (PATH:WEIGHT); or a .safetensors file of "
+      "fields with one entry per token: tokens [n], and by name whatever else the model's inputs "
+      "are (targets [n], teacher [n, vocab])");
   std::string tokenizer =
       text("tokenizer", "char",
            "how the text becomes tokens: byte, char or word, learned from the text, or a "
@@ -49,6 +54,29 @@ struct TrainConfig : OptionFields {
       whole("context", 0, {0, 1e7}, "the model's context; 0: its own", {.makes_model = true});
   int64_t seq = whole("seq", 0, {0, 1e7},
                       "tokens per sample; 0: the context; parameters do not depend on it");
+
+  // ---- how samples are made of the data (docs/data.md)
+
+  std::string packing = one_of(
+      "packing", "auto", {"auto", "crops", "windows", "documents", "padded"},
+      "samples are crops at random, or everything once per epoch, shuffled: windows, rows of whole "
+      "documents, or a document a row; auto: documents of JSON lines, else crops");
+  std::string documents =
+      one_of("documents", "together", {"together", "apart"},
+             "whether attention sees other documents of its row, or is kept apart from them");
+  std::string chat_template =
+      text("template", "",
+           "how messages of JSON lines are written: " + join(known_chat_templates(), ", ") +
+               ", or a file that ends in .template");
+  bool skip_bad = flag("skip_bad", "leave lines of JSON out that are broken, and count them");
+  int64_t end_of_text = whole("end_of_text", -1, {-1, 2147483647},
+                              "the id that ends a document in .bin files; -1: the tokenizer's");
+  std::string cache =
+      text("cache", "",
+           "the folder of data that were tokenized (default: tokens/ beside --out for more than "
+           "64 MiB of text, and otherwise memory)");
+  double epochs = number("epochs", 0, {0, 1e6},
+                         "how many times the run goes through the data; 0: as --steps says");
 
   // ---- the learning rate (train/schedule.h)
 
@@ -131,6 +159,9 @@ struct TrainConfig : OptionFields {
   bool overwrite = flag("overwrite", "begin anew even if --out holds a run", {.of_command = true});
 
   nlohmann::json settings = nlohmann::json::object();  // of the model: {"layers": 2}
+
+  // How long the run is, once the data have told how long an epoch is.
+  void set_steps(int64_t count);
 };
 
 // Every option, in the order of --help.

@@ -57,18 +57,6 @@ void check_entries(const Corpus& corpus, const std::vector<FieldWish>& wishes,
   }
 }
 
-Batches batches_of(const Corpus& corpus, const std::vector<FieldWish>& wishes, Split split,
-                   int64_t batch, int64_t context, uint64_t seed) {
-  std::vector<Field> fields;
-  for (const FieldWish& wish : wishes) fields.push_back(corpus.field(wish, split));
-  return {std::move(fields),
-          corpus.size(split),
-          batch,
-          context,
-          seed,
-          split == Split::kTrain ? "train" : "validation"};
-}
-
 void feed(Run& run, const Batches& batches, const Batch& batch) {
   for (size_t i = 0; i < batch.fields.size(); ++i) {
     const Value in = input_named(run.scheme(), batches.fields()[i].name);

@@ -15,10 +15,6 @@ std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& f
 void check_entries(const Corpus& corpus, const std::vector<FieldWish>& wishes,
                    const Scheme& forward);
 
-// One part of the data, in batches.
-Batches batches_of(const Corpus& corpus, const std::vector<FieldWish>& wishes, Split split,
-                   int64_t batch, int64_t context, uint64_t seed);
-
 // Writes a batch's fields to the run's inputs of their names.
 void feed(Run& run, const Batches& batches, const Batch& batch);
 

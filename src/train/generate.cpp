@@ -178,7 +178,7 @@ Generator::Generator(const std::filesystem::path& folder, const GeneratorOptions
   if (!is_run_ && !options_.weights.empty()) {
     fail(folder.string(), ": --weights is of a training run; this folder has parameters alone");
   }
-  tokenizer_ = load_tokenizer(paths.tokenizer());
+  tokenizer_ = load_tokenizer(is_run_ ? paths.tokenizer() : folder);
   model_ = std::make_unique<BoundModel>(
       std::move(text), ModelSizes{.batch = 1,
                                   .context = config.context,

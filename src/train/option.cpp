@@ -27,7 +27,7 @@ std::string OptionSpec::flag() const {
 
 json OptionSpec::parse(const std::string& text) const {
   if (traits.check_flag) traits.check_flag(text);
-  if (kind == Kind::kText) return text;
+  if (kind == Kind::kText || kind == Kind::kTexts) return text;
   if (kind == Kind::kSwitch) return text != "false";
   json value = json::parse(text, nullptr, false);
   if (value.is_number_float() && kind == Kind::kInteger && std::abs(value.get<double>()) < 1e15) {
@@ -49,6 +49,13 @@ void OptionSpec::check(const json& value) const {
       if (!choices.empty() &&
           std::find(choices.begin(), choices.end(), value.get<std::string>()) == choices.end()) {
         wrong(join(choices, " or "));
+      }
+      return;
+    case Kind::kTexts:
+      if (value.is_string()) return;
+      if (!value.is_array()) wrong("a text or a list of texts");
+      for (const json& entry : value) {
+        if (!entry.is_string()) wrong("a text or a list of texts");
       }
       return;
     case Kind::kInteger:
@@ -105,6 +112,17 @@ std::string OptionFields::one_of(std::string_view name, std::string_view otherwi
                                .help = std::string(help),
                                .choices = std::move(choices),
                                .traits = traits});
+}
+
+std::vector<std::string> OptionFields::texts(std::string_view name, std::string_view help,
+                                             OptionTraits traits) {
+  const json given = declare<json>({.name = std::string(name),
+                                    .kind = Kind::kTexts,
+                                    .otherwise = "",
+                                    .help = std::string(help),
+                                    .traits = traits});
+  if (!given.is_string()) return given.get<std::vector<std::string>>();
+  return given == "" ? std::vector<std::string>() : std::vector{given.get<std::string>()};
 }
 
 int64_t OptionFields::whole(std::string_view name, int64_t otherwise, Range range,

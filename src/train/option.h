@@ -25,7 +25,7 @@ struct OptionTraits {
 };
 
 struct OptionSpec {
-  enum class Kind : uint8_t { kText, kInteger, kNumber, kSwitch };
+  enum class Kind : uint8_t { kText, kTexts, kInteger, kNumber, kSwitch };
   std::string name;  // as in a TOML file: "stop_after"
   Kind kind;
   nlohmann::json otherwise;  // the default
@@ -66,6 +66,9 @@ class OptionFields {
   std::string one_of(std::string_view name, std::string_view otherwise,
                      std::vector<std::string> choices, std::string_view help,
                      OptionTraits traits = {});
+  // One text or several; none is the default. A flag may be said several times.
+  std::vector<std::string> texts(std::string_view name, std::string_view help,
+                                 OptionTraits traits = {});
   int64_t whole(std::string_view name, int64_t otherwise, Range range, std::string_view help,
                 OptionTraits traits = {});
   // The default is shown and saved as it is written here: -1, not -1.0.

@@ -240,7 +240,11 @@ QuantizeResult quantize_run(const fs::path& folder, const fs::path& out,
                                          .seq = config.seq,
                                          .vocab = tokenizer->vocab_size(),
                                          .settings = config.settings});
-  const fs::path data = options.data.empty() ? fs::path(config.data) : options.data;
+  if (options.data.empty() && config.data.size() != 1) {
+    fail(folder.string(), ": this run has ", config.data.size(),
+         " sources of data; say which text to calibrate with: --data FILE");
+  }
+  const fs::path data = options.data.empty() ? fs::path(config.data[0]) : options.data;
   const Parts corpus = parts_of(data, *tokenizer, config.val_fraction);
   const Scheme plain = without_randomness(model.forward(1, model.context()));
   const std::string print = fingerprint(plain);

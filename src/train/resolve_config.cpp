@@ -65,6 +65,9 @@ ResolvedConfig config_from_base(const std::string& folder, const json& toml, con
 }
 
 ResolvedConfig resolve(const json& toml, const json& flags) {
+  if (flags.contains("steps") && flags.contains("epochs")) {
+    fail("--steps and --epochs contradict each other: each says how long the run is");
+  }
   const json asked[] = {toml, flags};
   TrainConfig config = make_config(asked);
   if (!config.resume && !config.init.empty()) return config_from_base(config.init, toml, flags);
@@ -84,6 +87,7 @@ ResolvedConfig resolve(const json& toml, const json& flags) {
   // Another budget is another choice, beside what was asked for and not beside the last choice.
   const bool fits = flags.contains("fit") || toml.contains("fit");
   if (fits && about.contains("asked_stack")) before["stack"] = about["asked_stack"];
+  if (flags.contains("steps") || toml.contains("steps")) before["epochs"] = 0;  // no longer
   const json layers[] = {before, toml, flags};
   config = make_config(layers);
   config.out = paths.folder.string();  // the folder may have been moved

@@ -4,22 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "analysis/input_ranges.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
-#include "base/philox.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
 #include "ops/builder.h"
+#include "ops/segments.h"
 #include "run/machine.h"
 #include "run/parameters.h"
 #include "run/random_steps.h"
 #include "train/late_progress.h"
 #include "train/model_folder.h"
+#include "train/run_data.h"
 #include "train/saved_parameters.h"
 
 namespace adjoint {
@@ -34,28 +35,6 @@ std::optional<SavePaths> trained_before(const TrainConfig& config, const SavePat
   if (config.resume) return paths;
   if (!config.init.empty()) return SavePaths(config.init);
   return std::nullopt;
-}
-
-// Whether the option names this tokenizer: its kind, or a file of the same tokenizer. A file that
-// is gone since the run began is taken to be what the run's folder kept of it.
-bool is_named(const Tokenizer& tokenizer, const std::string& name) {
-  if (learns_tokenizer(name)) return tokenizer.kind() == name;
-  return !learns_tokenizer(tokenizer.kind()) &&
-         (!fs::exists(name) || load_tokenizer(name)->to_json() == tokenizer.to_json());
-}
-
-// `weights` is the folder of a model in a format of others, or "".
-std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config, const SavePaths& paths,
-                                         const std::string& weights, const std::string& text) {
-  const auto from = trained_before(config, paths);
-  if (!from && !weights.empty()) return load_tokenizer(SavePaths(weights).tokenizer());
-  if (!from) return make_tokenizer(config.tokenizer, text, config.max_vocab);
-  auto tokenizer = load_tokenizer(from->tokenizer());
-  if (!is_named(*tokenizer, config.tokenizer)) {
-    fail(from->folder.string(), ": this run has the tokenizer '", tokenizer->kind(), "', not '",
-         config.tokenizer, "'");
-  }
-  return tokenizer;
 }
 
 // Removes the lines of steps after `step`, which the resumed run repeats.
@@ -110,13 +89,6 @@ void check_ids_fit(const Scheme& forward, const std::string& file, int64_t vocab
   }
 }
 
-// Whether this is the text that a run began with, by the hash in its run.json. Runs from before
-// xxHash hold another one, without the name of its kind; the oldest hold none.
-bool is_print_of(const std::string& print, const std::string& text) {
-  if (print.find(':') != std::string::npos) return print == hash_text(hash_of(text));
-  return print.empty() || print == fmt::format("{:016x}", stable_hash(text));
-}
-
 }  // namespace
 
 Trainer::~Trainer() = default;
@@ -126,14 +98,13 @@ Trainer::Trainer(ResolvedConfig resolved)
   if (config_.data.empty()) fail("which text to train on? Say --data FILE");
   check_folder();
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
-  const bool fields = holds_fields(config_.data);
   const bool must_be_same = config_.resume && !resolved.data_given;
-  if (fields) {
-    read_fields(must_be_same ? resolved.data_print : "");
-  } else {
-    read_text(must_be_same ? std::optional(resolved.data_print) : std::nullopt,
-              resolved.text.weights);
-  }
+  RunData data = read_data(config_, trained_before(config_, paths_), resolved.text.weights,
+                           must_be_same ? std::optional(resolved.data_print) : std::nullopt);
+  data_print_ = data.print;
+  corpus_ = std::move(data.corpus);
+  const bool has_tokenizer = data.tokenizer != nullptr;
+  tokenizer_ = std::move(data.tokenizer);
   const std::optional<int64_t> vocab =
       tokenizer_ ? tokenizer_->vocab_of_model() : std::optional<int64_t>();
   model_ = std::make_unique<BoundModel>(std::move(resolved.text),
@@ -142,21 +113,33 @@ Trainer::Trainer(ResolvedConfig resolved)
                                                    .seq = config_.seq,
                                                    .vocab = vocab,
                                                    .settings = config_.settings});
-  const Scheme forward = model_->forward();
-  if (!fields) {
+  Scheme forward = model_->forward();
+  if (!data.fields) {
     check_takes_text(forward, model_->text().file);
-    check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
+    if (has_tokenizer) check_ids_fit(forward, model_->text().file, tokenizer_->vocab_size());
   }
   if (!tokenizer_) tokenizer_ = make_ids_tokenizer(ids_below(forward));
+  const bool apart = config_.documents == "apart";
+  if (apart) forward = with_segments(std::move(forward));
   const std::vector<FieldWish> wishes = wished_fields(forward, model_->text().file);
-  const auto batches_in = [&](Split split) {
-    return std::make_unique<Batches>(
-        batches_of(corpus_, wishes, split, config_.batch, model_->context(), config_.seed));
-  };
-  batches_ = batches_in(Split::kTrain);
-  val_batches_ = batches_in(Split::kValidation);
-  check_entries(corpus_, wishes, forward);
   ignored_ = ignored_values(forward);
+  Sampling sampling{.batch = config_.batch,
+                    .context = model_->context(),
+                    .seed = static_cast<uint64_t>(config_.seed),
+                    .packing = data.packing,
+                    .apart = apart};
+  if (const auto ignored = ignored_.find("targets"); ignored != ignored_.end()) {
+    sampling.ignored = static_cast<int32_t>(ignored->second);
+  }
+  batches_ = std::make_unique<Batches>(corpus_->batches(wishes, Split::kTrain, sampling));
+  val_batches_ = std::make_unique<Batches>(corpus_->batches(wishes, Split::kValidation, sampling));
+  check_entries(*corpus_, wishes, forward);
+  if (config_.epochs > 0) {
+    config_.set_steps(std::max<int64_t>(
+        1, std::llround(config_.epochs * static_cast<double>(batches_->count_in_order()) /
+                        static_cast<double>(config_.batch))));
+    schedule_ = Schedule(config_);
+  }
   model_print_ = fingerprint(without_randomness(model_->forward(1, model_->context())));
   DeviceSheet sheet = sheet_here(target_named(config_.device));
   if (!config_.workspace.empty()) sheet.workspace = workspace_of(config_.workspace);
@@ -225,39 +208,6 @@ Trainer::Trainer(ResolvedConfig resolved)
     }
   }
   begin_folder();
-}
-
-void Trainer::read_text(const std::optional<std::string>& wanted_print,
-                        const std::string& weights) {
-  const std::string text = load_text(config_.data);
-  data_print_ = hash_text(hash_of(text));
-  if (wanted_print && !is_print_of(*wanted_print, text)) {
-    fail(config_.data,
-         ": this text has changed since the run began; say --data FILE to go on anyway");
-  }
-  tokenizer_ = tokenizer_for(config_, paths_, weights, text);
-  std::vector<int32_t> tokens;
-  try {
-    tokens = tokenizer_->encode(text);
-  } catch (const Error& e) {
-    fail(config_.data, ": ", e.what());
-  }
-  corpus_ =
-      Corpus(config_.data, std::move(tokens), config_.val_fraction, tokenizer_->end_of_text());
-}
-
-// Ids come without a tokenizer. A run that goes on, or starts from another's parameters, keeps what
-// those were trained with, to sample by.
-void Trainer::read_fields(const std::string& wanted_print) {
-  corpus_ = Corpus(config_.data, config_.val_fraction);
-  data_print_ = hash_text(corpus_.hash());
-  if (!wanted_print.empty() && wanted_print != data_print_) {
-    fail(config_.data,
-         ": these data have changed since the run began; say --data FILE to go on anyway");
-  }
-  if (const auto from = trained_before(config_, paths_)) {
-    tokenizer_ = load_tokenizer(from->tokenizer());
-  }
 }
 
 // A resumed run holds the folder's lock from its first read. A new run takes the lock when it
@@ -357,7 +307,9 @@ void Trainer::begin_folder() {
   if (!lock_) take_lock();
   if (!config_.resume) check_unheld();  // another run may have begun since the first check
   json settings = to_json(config_, model_->text());
-  settings["options"]["data"] = fs::absolute(config_.data).string();
+  std::vector<std::string> data;
+  for (const std::string& said : config_.data) data.push_back(fs::absolute(said).string());
+  settings["options"]["data"] = data.size() == 1 ? json(data[0]) : json(data);
   if (!config_.init.empty()) settings["options"]["init"] = fs::absolute(config_.init).string();
   if (!learns_tokenizer(config_.tokenizer)) {
     settings["options"]["tokenizer"] = fs::absolute(config_.tokenizer).string();

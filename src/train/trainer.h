@@ -46,16 +46,13 @@ class Trainer {
   Bytes copied_to_save() const;
   int64_t first_step() const { return first_step_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  const Corpus& corpus() const { return corpus_; }
+  const Corpus& corpus() const { return *corpus_; }
   // Rules of the stack that found nothing in this model, with their places.
   const std::vector<std::string>& idle_rules() const { return idle_rules_; }
 
  private:
   void fit_stack(const Scheme& forward);  // sets the config's stack
   void check_folder();
-  // The data, and the tokenizer where they have one; refused unless they are those of this print.
-  void read_text(const std::optional<std::string>& wanted_print, const std::string& weights);
-  void read_fields(const std::string& wanted_print);
   void take_lock();
   void check_unheld() const;
   void load_base();
@@ -71,7 +68,7 @@ class Trainer {
   std::string optimizer_text_;                        // "": it is one of ours
   std::map<std::string, std::string> functor_texts_;  // its own functors, by file in the folder
   std::unique_ptr<Tokenizer> tokenizer_;
-  Corpus corpus_;
+  std::unique_ptr<Corpus> corpus_;
   std::unique_ptr<BoundModel> model_;
   std::unique_ptr<Batches> batches_, val_batches_;
   std::map<std::string, int64_t> ignored_;  // by input: the value of rows that count for nothing

@@ -61,12 +61,12 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   // Once through, window by window; what does not fill a window is left out, and rows of the last
   // batch that have no window count for nothing.
   const int64_t batch = config_.batch, context = model_->context();
-  const int64_t windows = (corpus_.size(Split::kValidation) - 1) / context;
+  const int64_t windows = val_batches_->count_in_order();
   for (int64_t first = 0; first < windows; first += batch) {
     if (stop) return std::nullopt;
     for (int64_t row = 0; row < batch; ++row) {
       const int64_t window = std::min(first + row, windows - 1);
-      val_batches_->fill_crop(window * context, row, data.to);
+      val_batches_->fill_in_order(window, row, data.to);
       if (first + row < windows) continue;
       for (size_t i = 0; i < data.to.size(); ++i) {
         const auto ignored = ignored_.find(val_batches_->fields()[i].name);
@@ -90,6 +90,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   std::ofstream metrics(paths_.metrics(), std::ios::app);
   Progress progress(last, first_step_);
   auto logged_at = std::chrono::steady_clock::now();
+  double stalled = 0;
   int64_t logged_step = first_step_;
   double tokens_per_s = 0, norm = 0;
   int skipped = 0;
@@ -135,6 +136,9 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
                    {"lr", schedule_.rate(step)},
                    {"tokens_per_s", tokens_per_s}};
       line["grad_norm"] = norm;
+      line["epoch"] = batches_->epoch(result.step);
+      line["stall_s"] = data.stalled_seconds() - stalled;
+      stalled = data.stalled_seconds();
       if (evaluates) {
         progress.show(result.step, "evaluating");
         const std::optional<double> val_loss = evaluate(stop);

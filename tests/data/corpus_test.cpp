@@ -26,54 +26,80 @@ std::vector<int32_t> crop_of(const Field& field, int64_t start, int64_t count) {
   return ids;
 }
 
-std::vector<int32_t> tokens_in(const Corpus& corpus, Split split) {
-  return crop_of(corpus.field({.name = "tokens"}, split), 0, corpus.size(split));
+// A text whose documents end at `ends`.
+TokenStream stream_of(const std::vector<int32_t>& ids, const std::vector<int64_t>& ends) {
+  TokenStream stream;
+  stream.add(std::make_shared<TokenShard>(std::vector<uint32_t>(ids.begin(), ids.end()), ends));
+  return stream;
+}
+std::unique_ptr<TextCorpus> text_of(size_t n, double val_fraction) {
+  std::vector<TextCorpus::Part> parts;
+  parts.push_back({"book.txt", stream_of(count_to(n), {static_cast<int64_t>(n)})});
+  return std::make_unique<TextCorpus>(std::move(parts), val_fraction);
+}
+
+// What a field of the split has, gone through once.
+std::vector<int32_t> once_through(const Corpus& corpus, const std::string& field, Split split,
+                                  const Sampling& sampling) {
+  const FieldWish wish{.name = field};
+  const Batches batches = corpus.batches(std::span(&wish, 1), split, sampling);
+  std::vector<int32_t> all, row(sampling.context);
+  for (int64_t n = 0; n < batches.count_in_order(); ++n) {
+    void* const to[] = {row.data()};
+    batches.fill_in_order(n, 0, to);
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  return all;
 }
 
 TEST(Corpus, TheFirstPartTrainsAndTheRestValidates) {
-  const Corpus corpus("text", count_to(10), 0.25);  // 7.5 rounds down
-  EXPECT_EQ(tokens_in(corpus, Split::kTrain), std::vector<int32_t>({0, 1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(tokens_in(corpus, Split::kValidation), std::vector<int32_t>({7, 8, 9}));
+  const auto corpus = text_of(10, 0.25);  // 7.5 rounds down
+  EXPECT_EQ(corpus->size(Split::kTrain), 7);
+  EXPECT_EQ(corpus->size(Split::kValidation), 3);
+  const Sampling ones{.batch = 1, .context = 1};  // the last token is a target only
+  EXPECT_EQ(once_through(*corpus, "tokens", Split::kTrain, ones),
+            std::vector<int32_t>({0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(once_through(*corpus, "targets", Split::kTrain, ones),
+            std::vector<int32_t>({1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(once_through(*corpus, "tokens", Split::kValidation, ones),
+            std::vector<int32_t>({7, 8}));
 }
 
 TEST(Corpus, SplitsTinyShakespeareAsNanoGptDoes) {
   // The sizes that nanoGPT's data/shakespeare_char/prepare.py states.
-  const Corpus corpus("text", count_to(1'115'394), 0.1);
-  EXPECT_EQ(corpus.size(Split::kTrain), 1'003'854);
-  EXPECT_EQ(corpus.size(Split::kValidation), 111'540);
+  const auto corpus = text_of(1'115'394, 0.1);
+  EXPECT_EQ(corpus->size(Split::kTrain), 1'003'854);
+  EXPECT_EQ(corpus->size(Split::kValidation), 111'540);
 }
 
 TEST(Corpus, NothingIsLostAtAnyFraction) {
-  for (const size_t size : {0, 1, 2, 7, 100}) {
+  for (const size_t size : {1, 2, 7, 100}) {
     for (const double fraction : {0.0, 0.1, 1.0 / 3, 0.5, 0.999}) {
-      const Corpus corpus("text", count_to(size), fraction);
-      std::vector<int32_t> all = tokens_in(corpus, Split::kTrain);
-      const std::vector<int32_t> rest = tokens_in(corpus, Split::kValidation);
-      all.insert(all.end(), rest.begin(), rest.end());
-      EXPECT_EQ(all, count_to(size));
-      EXPECT_TRUE(fraction > 0 || rest.empty());
+      const auto corpus = text_of(size, fraction);
+      EXPECT_EQ(corpus->size(Split::kTrain) + corpus->size(Split::kValidation), size);
+      EXPECT_TRUE(fraction > 0 || corpus->size(Split::kValidation) == 0);
     }
   }
 }
 
 TEST(Corpus, RefusesAFractionThatLeavesNothingToTrain) {
   for (const double fraction : {-0.1, 1.0, 1.5, std::nan(""), HUGE_VAL}) {
-    EXPECT_TRUE(has(error_text([&] { Corpus("text", count_to(10), fraction); }), "fraction"));
+    EXPECT_TRUE(has(error_text([&] { text_of(10, fraction); }), "fraction"));
   }
 }
 
-// A document ends with its border, and what a crop begins with is document 0.
-TEST(Corpus, SegmentsOfATextAreCountedInTheCrop) {
-  const Corpus corpus("text", {5, 0, 6, 7, 0, 0, 8, 9}, 0, 0);
-  const Field segments = corpus.field({.name = "segments"}, Split::kTrain);
-  EXPECT_EQ(crop_of(segments, 0, 8), std::vector<int32_t>({0, 0, 1, 1, 1, 2, 3, 3}));
-  EXPECT_EQ(crop_of(segments, 3, 4), std::vector<int32_t>({0, 0, 1, 2}));
-  const Corpus plain("book.txt", count_to(8), 0);
-  EXPECT_EQ(error_text([&] { plain.field({.name = "segments"}, Split::kTrain); }),
-            "book.txt: 'segments' cannot be told: the tokenizer has no token that ends a document; "
-            "a .safetensors file may have a field 'segments' beside its tokens");
-  EXPECT_TRUE(has(error_text([&] { plain.field({.name = "teacher"}, Split::kTrain); }),
-                  "'teacher' is given by nobody: a text has tokens and targets only"));
+TEST(Corpus, RefusesWhatATextDoesNotHave) {
+  const auto corpus = text_of(10, 0);
+  const auto error = [&](const FieldWish& wish) {
+    return error_text(
+        [&] { corpus->batches(std::span(&wish, 1), Split::kTrain, {.batch = 1, .context = 2}); });
+  };
+  EXPECT_TRUE(has(error({.name = "teacher"}),
+                  "'teacher' is given by nobody: a text has tokens, targets and segments only"));
+  EXPECT_EQ(error({.name = "segments", .row = {3}}),
+            "book.txt: 'segments' is wanted as whole numbers [10,3], but 'segments' of a text are "
+            "one whole number a token");
+  EXPECT_EQ(error({.name = "tokens"}), "");
 }
 
 // Writes fields to a file of its own.
@@ -125,7 +151,7 @@ TEST(Corpus, FieldsAreReadInAnyDtype) {
       .add<double>("weights", "F64", {6}, {0, 0.5, 1, 1.5, 2, 2.5})
       .add("teacher", "BF16", {6, 2}, teacher)
       .add("halves", "F16", {6, 2, 1}, halves);
-  const Corpus corpus(file.write(), 0.5);
+  const FieldsCorpus corpus(file.write(), 0.5);
   ASSERT_EQ(corpus.size(Split::kTrain), 3);
   const auto at = [&](FieldWish wish) { return corpus.field(wish, Split::kValidation); };
   using Ids = std::vector<int32_t>;
@@ -146,7 +172,7 @@ TEST(Corpus, TargetsOfAFileAreItsOwn) {
   FieldsFile file;
   file.add<int32_t>("tokens", "I32", {4}, {1, 2, 3, 4})
       .add<int32_t>("targets", "I32", {4}, {9, 8, -1, 7});
-  const Corpus corpus(file.write(), 0);
+  const FieldsCorpus corpus(file.write(), 0);
   EXPECT_EQ(crop_of(corpus.field({.name = "targets"}, Split::kTrain), 1, 3),
             std::vector<int32_t>({8, -1, 7}));
 }
@@ -157,7 +183,7 @@ TEST(Corpus, RefusesFieldsByNameWithWantedAndFound) {
       .add<float>("teacher", "F32", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})
       .add<int64_t>("ids", "I64", {4}, {0, 3000000000, -1, 2});
   const std::filesystem::path path = file.write();
-  const Corpus corpus(path, 0);
+  const FieldsCorpus corpus(path, 0);
   const auto error = [&](const FieldWish& wish) {
     const std::string text = error_text([&] { corpus.field(wish, Split::kTrain); });
     EXPECT_TRUE(text.starts_with(path.string() + ": ")) << text;
@@ -187,10 +213,10 @@ TEST(Corpus, RefusesFieldsByNameWithWantedAndFound) {
 TEST(Corpus, AFileOfFieldsHasTokens) {
   FieldsFile none, wrong;
   none.add<float>("x", "F32", {1}, {1});
-  const std::string missing = error_text([&] { Corpus(none.write(), 0); });
+  const std::string missing = error_text([&] { FieldsCorpus(none.write(), 0); });
   EXPECT_TRUE(has(missing, "a field 'tokens', found x")) << missing;
   wrong.add<float>("tokens", "F32", {1}, {1});
-  const std::string floats = error_text([&] { Corpus(wrong.write(), 0); });
+  const std::string floats = error_text([&] { FieldsCorpus(wrong.write(), 0); });
   EXPECT_TRUE(has(floats, "whole numbers with one axis, found F32[1]")) << floats;
 }
 
@@ -198,7 +224,7 @@ TEST(Corpus, AHashTellsFilesApart) {
   const auto hash = [](const std::string& name, std::vector<int32_t> extra) {
     FieldsFile file;
     file.add<int32_t>("tokens", "I32", {2}, {1, 2}).add(name, "I32", {2}, extra);
-    return Corpus(file.write(), 0).hash();
+    return FieldsCorpus(file.write(), 0).hash();
   };
   EXPECT_EQ(hash("a", {5, 6}), hash("a", {5, 6}));
   EXPECT_NE(hash("a", {5, 6}), hash("b", {5, 6}));

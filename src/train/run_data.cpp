@@ -1,0 +1,176 @@
+#include "train/run_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/note.h"
+#include "base/philox.h"
+#include "data/mapped_file.h"
+#include "device/parallel.h"
+#include "train/progress.h"
+
+namespace adjoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Texts up to this are tokenized whenever a run starts, which takes less than looking for them.
+constexpr int64_t kHeldBytes = int64_t{64} << 20;
+constexpr int64_t kUnpacked = 8;  // a compressed file counts for so many times its bytes
+// A vocabulary of words or characters is learned from the first so many bytes.
+constexpr size_t kLearnedFrom = size_t{1} << 30;
+
+int64_t bytes_to_tokenize(const DataSource& source) {
+  int64_t bytes = 0;
+  for (const DataFile& file : source.files) {
+    if (file.kind == DataKind::kTokens) continue;
+    const bool packed = without_compression(file.path) != file.path;
+    bytes += static_cast<int64_t>(fs::file_size(file.path)) * (packed ? kUnpacked : 1);
+  }
+  return bytes;
+}
+
+bool any_file(const std::vector<DataSource>& sources, DataKind kind) {
+  return std::any_of(sources.begin(), sources.end(), [&](const DataSource& source) {
+    return std::any_of(source.files.begin(), source.files.end(),
+                       [&](const DataFile& file) { return file.kind == kind; });
+  });
+}
+
+Packing packing_of(const std::string& name, const std::vector<DataSource>& sources) {
+  if (name == "windows") return Packing::kWindows;
+  if (name == "padded") return Packing::kPadded;
+  const bool lines = name == "auto" && any_file(sources, DataKind::kJsonLines);
+  return name == "documents" || lines ? Packing::kDocuments : Packing::kCrops;
+}
+
+uint64_t hash_of_sources(const std::vector<DataSource>& sources) {
+  // One source is told by its files alone, as in the runs from before there were several.
+  if (sources.size() == 1 && !sources[0].weight) return hash_of_files(sources[0].files);
+  uint64_t hash = sources.size();
+  for (const DataSource& source : sources) {
+    const uint64_t files = hash_of_files(source.files);
+    const double weight = source.weight.value_or(1);
+    hash = hash_of(&weight, sizeof weight, hash_of(&files, sizeof files, hash));
+  }
+  return hash;
+}
+
+// Whether these are the data that a run began with, by the hash in its run.json. Runs from before
+// xxHash hold another one of one text, without the name of its kind; the oldest hold none.
+bool is_print_of(const std::string& print, const std::string& found,
+                 const std::vector<DataSource>& sources) {
+  if (print.empty() || print == found) return true;
+  if (print.find(':') != std::string::npos || sources[0].files.size() != 1) return false;
+  const MappedFile text(sources[0].files[0].path);
+  return print == fmt::format("{:016x}", stable_hash(text.text()));
+}
+
+// Whether the option names this tokenizer: its kind, or a file of the same tokenizer. A file that
+// is gone since the run began is taken to be what the run's folder kept of it.
+bool is_named(const Tokenizer& tokenizer, const std::string& name) {
+  if (learns_tokenizer(name)) return tokenizer.kind() == name;
+  return !learns_tokenizer(tokenizer.kind()) &&
+         (!fs::exists(name) || load_tokenizer(name)->to_json() == tokenizer.to_json());
+}
+
+std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config,
+                                         const std::optional<SavePaths>& from,
+                                         const std::string& weights,
+                                         const std::vector<DataSource>& sources,
+                                         const ChatTemplate* chat) {
+  const bool texts = any_file(sources, DataKind::kText) || any_file(sources, DataKind::kJsonLines);
+  if (!from && !weights.empty()) return load_tokenizer(weights);
+  if (!from && !learns_tokenizer(config.tokenizer)) return load_tokenizer(config.tokenizer);
+  if (!from && !texts) return nullptr;
+  if (!from) {
+    const std::string text = text_to_learn_from(
+        sources, chat, config.skip_bad, config.tokenizer == "byte" ? size_t{0} : kLearnedFrom);
+    if (text.empty() && config.tokenizer != "byte") {
+      fail(sources[0].said, ": this source is empty: it has no text");
+    }
+    return make_tokenizer(config.tokenizer, text, config.max_vocab);
+  }
+  auto tokenizer = load_tokenizer(from->tokenizer());
+  if (texts && !is_named(*tokenizer, config.tokenizer)) {
+    fail(from->folder.string(), ": this run has the tokenizer '", tokenizer->kind(), "', not '",
+         config.tokenizer, "'");
+  }
+  return tokenizer;
+}
+
+TokenizedSource tokens_of(const DataSource& source, const TrainConfig& config,
+                          const Tokenizer* tokenizer, const ChatTemplate* chat) {
+  TokenizeOptions options{
+      .documents = {.tokenizer = tokenizer, .chat = chat, .skip_bad = config.skip_bad},
+      .cache = config.cache,
+      .threads = num_threads()};
+  const int64_t bytes = bytes_to_tokenize(source);
+  if (config.cache.empty() && bytes > kHeldBytes) {
+    options.cache = fs::absolute(config.out).parent_path() / "tokens";
+  }
+  if (tokenizer) {
+    options.documents_hash = hash_of(tokenizer->to_json().dump());
+    options.border = tokenizer->end_of_text();
+  }
+  if (chat) options.documents_hash = hash_of(config.chat_template, options.documents_hash);
+  if (config.end_of_text >= 0) options.border = static_cast<int32_t>(config.end_of_text);
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  Progress progress(bytes / kMiB, 0);
+  options.told = [&](int64_t read) {
+    progress.show(std::min(read, bytes) / kMiB, "MiB of " + source.said + " tokenized");
+  };
+  TokenizedSource made = tokenize_source(source, options);
+  progress.clear();
+  if (made.bad_lines > 0) {
+    note_once(fmt::format("{}: {} broken lines were left out", source.said, made.bad_lines));
+  }
+  return made;
+}
+
+}  // namespace
+
+RunData read_data(const TrainConfig& config, const std::optional<SavePaths>& trained_before,
+                  const std::string& weights, const std::optional<std::string>& wanted_print) {
+  const std::vector<DataSource> sources = find_sources(config.data);
+  RunData data{.packing = packing_of(config.packing, sources)};
+  const std::string& name = sources[0].said;
+  if (any_file(sources, DataKind::kFields)) {
+    auto fields = std::make_unique<FieldsCorpus>(name, config.val_fraction);
+    data.print = hash_text(fields->hash());
+    data.corpus = std::move(fields);
+    data.fields = true;
+    if (trained_before) data.tokenizer = load_tokenizer(trained_before->tokenizer());
+  } else {
+    data.print = hash_text(hash_of_sources(sources));
+  }
+  if (wanted_print && !is_print_of(*wanted_print, data.print, sources)) {
+    fail(name, data.fields ? ": these data have" : ": this text has",
+         " changed since the run began; say --data FILE to go on anyway");
+  }
+  if (data.fields) return data;
+
+  std::optional<ChatTemplate> chat;
+  if (!config.chat_template.empty()) chat = find_chat_template(config.chat_template);
+  const ChatTemplate* const writes = chat ? &*chat : nullptr;
+  data.tokenizer = tokenizer_for(config, trained_before, weights, sources, writes);
+  std::vector<TextCorpus::Part> parts;
+  for (const DataSource& source : sources) {
+    TokenStream tokens = tokens_of(source, config, data.tokenizer.get(), writes).tokens;
+    // Without weights all sources are one, so that an epoch has each sample once.
+    if (source.weight || parts.empty()) {
+      parts.push_back({source.said, std::move(tokens), source.weight.value_or(1)});
+    } else {
+      parts[0].tokens.add(tokens);
+    }
+  }
+  data.corpus = std::make_unique<TextCorpus>(std::move(parts), config.val_fraction);
+  return data;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,240 @@
+// Runs on every kind of data: what they read, that a stop changes nothing, and what is refused.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "base/note.h"
+#include "data/safetensors.h"
+#include "ops/segments.h"
+#include "train/train_folder.h"
+
+namespace adjoint {
+namespace {
+
+class TrainOnData : public TrainFolder {
+ protected:
+  fs::path put(const std::string& name, const std::string& text) const {
+    const fs::path path = folder_ / name;
+    fs::create_directories(path.parent_path());
+    write_file_atomically(path, text);
+    return path;
+  }
+  // Sums, a line each: what is asked is not trained.
+  fs::path sums() const {
+    std::string lines;
+    for (int i = 0; i < 300; ++i) {
+      const int a = i * 37 % 50, b = i * 11 % 23;
+      lines +=
+          fmt::format("{{\"prompt\": \"{} + {} =\", \"completion\": \" {}.\"}}\n", a, b, a + b);
+    }
+    return put("sums.jsonl", lines);
+  }
+  // Without --steps where --epochs says how long a run is.
+  json flags(const std::string& name, const json& more) const {
+    json all = options(name, more);
+    if (more.contains("epochs")) all.erase("steps");
+    return all;
+  }
+  // Rotary positions, so that where in a row a document begins makes no difference.
+  json with_llama(const std::string& name, json more) const {
+    json all = options(name, {{"model", "llama-tiny"},
+                              {"tokenizer", "byte"},
+                              {"set", json::object()},
+                              {"context", 24},
+                              {"batch", 4}});
+    all.update(more);
+    return all;
+  }
+  std::vector<json> metrics(const std::string& name) const {
+    std::ifstream in(out(name) / "metrics.jsonl");
+    std::vector<json> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+  void expect_same(const std::string& a, const std::string& b, const std::string& why) const {
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_EQ(read_file(out(a) / file), read_file(out(b) / file)) << why << ", " << file;
+    }
+  }
+};
+
+TEST_F(TrainOnData, ResumesAtTheExactSample) {
+  const std::string text = data().string(), lines = sums().string();
+  const std::string cache = (folder_ / "cache").string();
+  const json kinds[] = {
+      {{"packing", "windows"}},
+      {{"packing", "crops"}, {"data", {text + ":1", lines + ":3"}}},
+      {{"packing", "windows"}, {"data", {text + ":1", lines + ":3"}}, {"cache", cache}},
+      {{"packing", "documents"}, {"data", lines}, {"documents", "apart"}},
+      {{"packing", "padded"}, {"data", {text, lines}}, {"cache", cache}},
+      {{"data", lines}, {"epochs", 0.05}}};
+  for (const json& kind : kinds) {
+    json begun = kind;
+    begun.update({{"overwrite", true}, {"set", {{"layers", 1}, {"hidden", 32}, {"heads", 2}}}});
+    const TrainResult whole = train(flags("whole", begun));
+    begun["stop_after"] = 3;
+    train(flags("parts", begun));
+    const TrainResult second = train(resume("parts"));
+    EXPECT_EQ(second.step, whole.step);
+    EXPECT_EQ(second.loss, whole.loss) << kind;
+    EXPECT_EQ(second.val_loss, whole.val_loss) << kind;
+    expect_same("whole", "parts", kind.dump());
+  }
+}
+
+// The same tokens as a field of a file, which are read as they were before there were shards.
+TEST_F(TrainOnData, CropsOfATextAreThoseOfItsTokens) {
+  const std::string text = read_file(data());
+  const SafetensorView view{.name = "tokens",
+                            .dtype = "U8",
+                            .shape = {static_cast<int64_t>(text.size())},
+                            .data = text.data(),
+                            .size = {static_cast<int64_t>(text.size())}};
+  AtomicFile file(folder_ / "f.safetensors");
+  write_safetensors(file, std::span(&view, 1), {});
+  file.commit();
+  std::vector<uint16_t> ids(text.begin(), text.end());
+  put("t.bin", {reinterpret_cast<const char*>(ids.data()), 2 * ids.size()});
+  put("t.txt", text);
+  const json more = {{"set", {{"layers", 1}, {"hidden", 32}, {"heads", 2}, {"vocab", 256}}}};
+  json of_text = more;
+  of_text.update({{"tokenizer", "byte"}, {"set", {{"layers", 1}, {"hidden", 32}, {"heads", 2}}}});
+  const TrainResult plain = train(options("plain", of_text));
+  for (const auto& [name, data] : {std::pair("fields", "f.safetensors"), {"bin", "t.bin"}}) {
+    json other = more;
+    other["data"] = (folder_ / data).string();
+    EXPECT_EQ(train(options(name, other)).loss, plain.loss) << name;
+    expect_same(name, "plain", name);
+  }
+  of_text["cache"] = (folder_ / "cache").string();
+  train(options("cached", of_text));
+  expect_same("cached", "plain", "cache");
+  EXPECT_FALSE(fs::is_empty(folder_ / "cache"));
+}
+
+// Who keeps documents apart sees each as if it were alone in its row.
+TEST_F(TrainOnData, DocumentsApartAreAsIfEachHadARow) {
+  json run = {
+      {"data", sums().string()}, {"eval_batches", 0}, {"steps", 1}, {"lr", 0}, {"min_lr", 0}};
+  run["packing"] = "padded";
+  const TrainResult alone = train(with_llama("alone", run));
+  run["packing"] = "documents";
+  const TrainResult together = train(with_llama("together", run));
+  run["documents"] = "apart";
+  const TrainResult apart = train(with_llama("apart", run));
+  ASSERT_TRUE(alone.val_loss && together.val_loss && apart.val_loss);
+  EXPECT_NEAR(*apart.val_loss, *alone.val_loss, 1e-5);
+  EXPECT_GT(std::abs(*together.val_loss - *alone.val_loss), 1e-4);
+}
+
+TEST_F(TrainOnData, SegmentsReachEveryAttention) {
+  json run = {{"data", sums().string()}};
+  const Trainer trainer(resolve_config({}, with_llama("run", run)));
+  const Scheme forward = trainer.model().forward();
+  const Scheme apart = with_segments(forward);
+  verify(apart);
+  EXPECT_EQ(apart.inputs.size(), forward.inputs.size() + 1);
+  EXPECT_EQ(with_segments(apart), apart) << "who has segments keeps them";
+  size_t readers = 0;
+  const Value segments = *apart.find({.path = "segments"});
+  for (const Morphism& m : apart.morphisms) {
+    readers += std::count(m.inputs.begin(), m.inputs.end(), segments);
+  }
+  EXPECT_EQ(readers, 2u) << "llama-tiny has two blocks";
+}
+
+// Prompts at random and answers that are all alike: who is asked for answers alone is sure of them.
+TEST_F(TrainOnData, WhatIsAskedIsNotTrained) {
+  std::string lines;
+  uint64_t state = 5;
+  for (int i = 0; i < 200; ++i) {
+    std::string prompt;
+    for (int k = 0; k < 12; ++k) {
+      state = state * 6364136223846793005 + 1442695040888963407;
+      prompt += static_cast<char>('a' + (state >> 40) % 26);
+    }
+    lines += "{\"prompt\": \"" + prompt + "\", \"completion\": \"!!!!\"}\n";
+  }
+  const std::string file = put("same.jsonl", lines).string();
+  const json run = {{"data", file}, {"steps", 60}, {"lr", 0.02}, {"eval_batches", 0}};
+  const TrainResult result = train(with_llama("run", run));
+  ASSERT_TRUE(result.val_loss);
+  EXPECT_LT(*result.val_loss, 0.05);
+}
+
+TEST_F(TrainOnData, MessagesAreWrittenByATemplate) {
+  std::string lines;
+  for (int i = 0; i < 60; ++i) {
+    lines += fmt::format(
+        "{{\"messages\": [{{\"role\": \"user\", \"content\": \"{}?\"}}, {{\"role\": "
+        "\"assistant\", \"content\": \"{}\"}}]}}\n",
+        i, i * i);
+  }
+  json run = {{"data", put("talk.jsonl", lines).string()}, {"context", 128}};
+  EXPECT_NE(error_of(with_llama("none", run)).find("say which with --template"), std::string::npos);
+  run["template"] = "chatml";
+  EXPECT_EQ(error_of(with_llama("run", run)), "no error");
+  EXPECT_EQ(error_of(resume("run", {{"steps", 9}})), "no error");
+}
+
+TEST_F(TrainOnData, EpochsAndStallsAreInTheMetrics) {
+  // 300 documents in 270 rows to train on at most; as many steps as an epoch has.
+  json run = with_llama(
+      "run", {{"data", sums().string()}, {"packing", "padded"}, {"epochs", 2}, {"batch", 30}});
+  run.erase("steps");
+  const TrainResult result = train(run);
+  EXPECT_EQ(result.step, 18);
+  const std::vector<json> lines = metrics("run");
+  ASSERT_EQ(lines.size(), 18);
+  EXPECT_NEAR(lines[8]["epoch"].get<double>(), 1, 0.02);
+  EXPECT_NEAR(lines[17]["epoch"].get<double>(), 2, 0.04);
+  for (const json& line : lines) EXPECT_GE(line["stall_s"].get<double>(), 0);
+}
+
+TEST_F(TrainOnData, BrokenLinesAreNamedOrLeftOut) {
+  std::string said;
+  set_note_writer([&](const std::string& text) { said = text; });
+  const std::string file = put("b.jsonl", read_file(sums()) + "{\"prompt\": \"x\n").string();
+  EXPECT_EQ(error_of(with_llama("run", {{"data", file}})),
+            file + ": line 301: this is not JSON at column 14; --skip-bad leaves such lines out");
+  EXPECT_FALSE(fs::exists(out("run"))) << "nothing was written";
+  EXPECT_EQ(error_of(with_llama("run", {{"data", file}, {"skip_bad", true}})), "no error");
+  set_note_writer(nullptr);
+  EXPECT_EQ(said, file + ": 1 broken lines were left out");
+}
+
+TEST_F(TrainOnData, RefusesWhatCannotBeRead) {
+  const auto refused = [&](const json& more, const std::string& wanted) {
+    json run = more;
+    run["overwrite"] = true;
+    const std::string error = error_of(with_llama("refused", run));
+    EXPECT_NE(error.find(wanted), std::string::npos) << error;
+    EXPECT_FALSE(fs::exists(out("refused")));
+  };
+  const std::string text = data().string(), bin = put("t.bin", std::string(4000, '\7')).string();
+  refused({{"data", put("empty.jsonl", "\n").string()}}, "empty.jsonl: this source is empty");
+  refused({{"data", {text + ":2", sums().string()}}}, "either all sources have a weight");
+  refused({{"data", bin}}, "t.bin: it holds the token 1799, wanted 0 to 100");
+  refused({{"data", put("u.bin", std::string(4000, '\0')).string()}, {"packing", "documents"}},
+          "u.bin: it is not known where its documents end: say --end-of-text ID");
+  refused({{"data", text}, {"packing", "documents"}}, "part of the data has no whole document");
+  refused({{"data", put("short.txt", "short").string()}}, "a context of 24 needs at least 25");
+  refused({{"data", (folder_ / "no*").string()}}, "no file is called so");
+  refused({{"data", sums().string()}, {"template", "chatlm"}}, "did you mean 'chatml'?");
+  refused({{"data", text}, {"steps", 3}, {"epochs", 1}}, "--steps and --epochs contradict");
+}
+
+TEST_F(TrainOnData, ARunGoesOnWithItsFolderOnly) {
+  put("d/a.txt", read_file(data()));
+  put("d/b.txt", "and more\n");
+  const json run = {{"data", (folder_ / "d").string()}, {"stop_after", 3}};
+  train(options("run", run));
+  put("d/b.txt", "and less\n");
+  EXPECT_NE(error_of(resume("run")).find("has changed since the run began"), std::string::npos);
+  put("d/b.txt", "and more\n");
+  EXPECT_EQ(error_of(resume("run")), "no error");
+}
+
+}  // namespace
+}  // namespace adjoint
