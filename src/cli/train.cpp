@@ -87,10 +87,12 @@ int run(const TrainFlags& flags) {
                           {"interrupted", result.interrupted},
                           {"predicted_bytes", result.predicted.count},
                           {"save_copy_bytes", trainer.copied_to_save().count}};
+    if (!result.ended_by.empty()) out["ended_by"] = result.ended_by;
     if (result.val_loss) out["val_loss"] = *result.val_loss;
     if (!result.val_loss && !result.interrupted) out["val_loss"] = nullptr;  // nothing was counted
     std::cout << out.dump() << "\n";
   } else {
+    if (!result.ended_by.empty()) std::cout << result.ended_by << "\n";
     std::cout << fmt::format("saved step {} of {} to {} ({})\n", result.step, c.steps, c.out,
                              human_time(watch.seconds()));
     if (result.step < c.steps) {

@@ -136,6 +136,19 @@ struct TrainConfig : OptionFields {
             "batches per evaluation; 0: the whole validation part, once through");
   int64_t save_every =
       whole("save_every", 500, {0, 1e12}, "steps between saves; 0: only at the end");
+  int64_t keep =
+      whole("keep", 0, {0, 1e6},
+            "of the last saves, also keep this many in folders of their own, OUT/step-N");
+  bool keep_best =
+      flag("keep_best", "also keep the save with the lowest validation loss, in OUT/best");
+  int64_t patience =
+      whole("patience", 0, {0, 1e9},
+            "evaluations without a lower validation loss before the run ends; 0: never");
+  double max_minutes = number("max_minutes", 0, {0, 1e7},
+                              "save and stop after so much time; 0: never", {.of_command = true});
+  double spike = number("spike", 0, {0, 1e9},
+                        "save and stop at a loss of so many times the mean of the 100 steps "
+                        "before, and write that batch to OUT/spike.json; 0: never");
   int64_t log_every = whole("log_every", 10, {1, 1e12}, "steps between lines of metrics.jsonl");
   double val_fraction =
       number("val_fraction", 0.1, {0.0001, 0.9}, "the last part of the data, for validation");

@@ -22,6 +22,7 @@
 #include "train/model_folder.h"
 #include "train/run_data.h"
 #include "train/saved_parameters.h"
+#include "train/side_saves.h"
 
 namespace adjoint {
 
@@ -333,6 +334,7 @@ void Trainer::begin_folder() {
     cut_metrics(paths_.metrics(), first_step_);
   } else {
     remove_run(paths_);  // --overwrite: old weights must not meet new settings
+    remove_side_saves(paths_);
     write_file_atomically(paths_.text(), model_->text().text);
     save_tokenizer(*tokenizer_, paths_.tokenizer());
   }

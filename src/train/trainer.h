@@ -21,6 +21,7 @@ struct TrainResult {
   // Of the last step and the last evaluation; none where no target was counted (all were ignored).
   std::optional<double> loss = {}, val_loss = {};
   bool interrupted = false;
+  std::string ended_by = {};  // --patience or --max-minutes, as a sentence; else nothing
   Bytes predicted = {0};
 };
 
@@ -58,6 +59,8 @@ class Trainer {
   void load_base();
   void begin_folder();
   void set_control(int64_t step);
+  // Writes what the samples of a step were, for people to look at; says where.
+  std::string write_samples_of(int64_t step, double loss);
 
   TrainConfig config_;
   SavePaths paths_;

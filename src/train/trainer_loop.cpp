@@ -3,14 +3,19 @@
 
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <fstream>
+#include <numeric>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "ops/builder.h"
 #include "run/late_numbers.h"
 #include "train/evaluate.h"
 #include "train/progress.h"
 #include "train/saver.h"
+#include "train/side_saves.h"
 #include "train/trainer.h"
 
 namespace adjoint {
@@ -20,6 +25,24 @@ using nlohmann::json;
 namespace {
 
 constexpr int kSkipsInARow = 10;  // updates, before a run is given up
+
+// The mean of the losses of the last steps, once there are enough of them to tell.
+class RecentLosses {
+ public:
+  std::optional<double> mean() const {
+    if (losses_.size() < kEnough) return std::nullopt;
+    return std::accumulate(losses_.begin(), losses_.end(), 0.0) /
+           static_cast<double>(losses_.size());
+  }
+  void add(double loss) {
+    losses_.push_back(loss);
+    if (losses_.size() > kMost) losses_.pop_front();
+  }
+
+ private:
+  static constexpr size_t kEnough = 10, kMost = 100;
+  std::deque<double> losses_;
+};
 
 // A mean of nothing is none.
 std::optional<double> mean(double sum, double count) {
@@ -80,6 +103,28 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   return mean(sum, count);
 }
 
+std::string Trainer::write_samples_of(int64_t step, double loss) {
+  Batch data(*batches_);
+  batches_->fill(step, data.to);
+  const int64_t context = model_->context();
+  json rows = json::array();
+  for (size_t i = 0; i < data.to.size(); ++i) {
+    if (batches_->fields()[i].name != "tokens") continue;
+    const auto* const ids = static_cast<const int32_t*>(data.to[i]);
+    for (int64_t row = 0; row < config_.batch; ++row) {
+      const Batches::Origin from = batches_->origin(step, row);
+      rows.push_back(
+          {{"source", from.source},
+           {"sample", from.sample},
+           {"text", tokenizer_->decode({ids + row * context, ids + (row + 1) * context})}});
+    }
+  }
+  const json told = {{"step", step + 1}, {"loss", loss}, {"samples", rows}};
+  const std::filesystem::path file = paths_.folder / "spike.json";
+  write_file_atomically(file, told.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  return file.string();
+}
+
 TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const Scheme& s = run_->scheme();
   const int64_t last =
@@ -98,8 +143,11 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const auto take_loss = [&](const std::vector<double>& numbers) {
     result.loss = numbers[1] > 0 ? std::optional(numbers[0]) : std::nullopt;
   };
+  const SideSaves side(paths_, *run_, model_print_, config_);
+  BestLoss best = best_loss_in(paths_.metrics());
+  RecentLosses recent;
   const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
-  for (int64_t step = first_step_; step < last && !stop; ++step) {
+  for (int64_t step = first_step_; step < last && !stop && result.ended_by.empty(); ++step) {
     saver.check();
     const Batch& batch = data.next();
     feed(*run_, *batches_, batch);
@@ -118,13 +166,24 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       norm = numbers[2];
       // An update whose gradient is not finite was skipped, so what is saved is still good.
       skipped = std::isfinite(norm) ? 0 : skipped + 1;
-      if (std::isfinite(numbers[0]) && skipped < kSkipsInARow) continue;
+      const auto usual = recent.mean();
+      const bool spike = config_.spike > 0 && usual && numbers[0] > config_.spike * *usual;
+      if (std::isfinite(numbers[0]) && skipped < kSkipsInARow && !spike) {
+        recent.add(numbers[0]);
+        continue;
+      }
       const int64_t at = result.step - static_cast<int64_t>(metrics_of_steps.waiting());
       progress.clear();
+      const std::string samples = write_samples_of(at - 1, numbers[0]);
       saver.save(result.step);
+      if (spike) {
+        fail("at step ", at, " the loss is ", numbers[0], ", and the mean of the steps before is ",
+             *usual, "; its samples are in ", samples, "; saved what there is");
+      }
       fail("at step ", at, " the ", skipped == kSkipsInARow ? "gradient" : "loss",
            " is no longer a number (rate ", schedule_.rate(at - 1), "; ", skipped,
-           " updates skipped in a row): try a lower --lr; saved what there is");
+           " updates skipped in a row): try a lower --lr; its samples are in ", samples,
+           "; saved what there is");
     }
     if (logs) {
       const auto now = std::chrono::steady_clock::now();
@@ -148,6 +207,12 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
           line["val_loss"] = json_of(val_loss);
         }
         progress.clear();
+        if (val_loss && best.note(*val_loss)) side.keep_best(result.step);
+        if (config_.patience > 0 && best.evaluations_since >= config_.patience) {
+          result.ended_by =
+              fmt::format("no lower validation loss in {} evaluations: the best is {:.4f}",
+                          best.evaluations_since, best.loss);
+        }
         if (log && whole) {
           *log << fmt::format("step {:>6}  loss {}  val {}  lr {:.2e}  {:>7.0f} tokens/s\n",
                               result.step, shown(result.loss), shown(val_loss),
@@ -162,6 +227,10 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     }
     if (!ends && config_.save_every > 0 && result.step % config_.save_every == 0) {
       saver.save_behind(result.step);
+      side.keep(result.step);
+    }
+    if (config_.max_minutes > 0 && !ends && progress.seconds() >= 60 * config_.max_minutes) {
+      result.ended_by = fmt::format("{} minutes are over", shortest(config_.max_minutes));
     }
     progress.show(result.step,
                   fmt::format("loss {}  {:.0f} tokens/s", shown(result.loss), tokens_per_s));
@@ -170,6 +239,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   progress.clear();
   result.interrupted = stop;
   saver.save(result.step);
+  side.keep(result.step);
   return result;
 }
 

@@ -1,0 +1,111 @@
+#include "train/side_saves.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "train/saver.h"
+
+namespace adjoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kOfAStep = "step-";
+
+// Steps that have a folder of their own, in order.
+std::vector<int64_t> kept_steps(const fs::path& folder) {
+  std::vector<int64_t> steps;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kOfAStep)) continue;
+    const std::string digits = name.substr(kOfAStep.size());
+    const bool number = !digits.empty() && digits.size() < 16 &&
+                        digits.find_first_not_of("0123456789") == std::string::npos;
+    if (number) steps.push_back(std::stoll(digits));
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+}  // namespace
+
+SideSaves::SideSaves(SavePaths run_folder, const Run& run, std::string model,
+                     const TrainConfig& config)
+    : paths_(std::move(run_folder)),
+      run_(run),
+      model_(std::move(model)),
+      num_kept_(config.keep),
+      best_(config.keep_best) {}
+
+void SideSaves::keep(int64_t step) const {
+  if (num_kept_ == 0) return;
+  save_to(std::string(kOfAStep) + std::to_string(step), step);
+  // Only once the new one is complete.
+  const std::vector<int64_t> steps = kept_steps(paths_.folder);
+  for (int64_t i = 0; i < static_cast<int64_t>(steps.size()) - num_kept_; ++i) {
+    fs::remove_all(paths_.folder / (std::string(kOfAStep) + std::to_string(steps[i])));
+  }
+}
+
+void SideSaves::keep_best(int64_t step) const {
+  if (best_) save_to("best", step);
+}
+
+void SideSaves::save_to(const std::string& name, int64_t step) const {
+  const SavePaths to(paths_.folder / name);
+  check_writable(to);
+  const FolderLock lock(to);
+  for (const fs::path& file :
+       {paths_.text(), paths_.tokenizer(), paths_.rule(), paths_.products()}) {
+    if (fs::exists(file)) write_file_atomically(to.folder / file.filename(), read_file(file));
+  }
+  if (fs::exists(paths_.functors())) {
+    fs::create_directories(to.functors());
+    for (const fs::directory_entry& file : fs::directory_iterator(paths_.functors())) {
+      write_file_atomically(to.functors() / file.path().filename(), read_file(file.path()));
+    }
+  }
+  Saver(to, run_, model_, -1, kNoCap).save(step);
+  // Written last, because a folder without it is not a run.
+  write_file_atomically(to.run(), read_file(paths_.run()));
+}
+
+void remove_side_saves(const SavePaths& paths) {
+  std::vector<fs::path> folders = {paths.folder / "best"};
+  for (const int64_t step : kept_steps(paths.folder)) {
+    folders.push_back(paths.folder / (std::string(kOfAStep) + std::to_string(step)));
+  }
+  for (const fs::path& folder : folders) {
+    if (fs::exists(SavePaths(folder).lock())) fs::remove_all(folder);  // only what is ours
+  }
+}
+
+bool BestLoss::note(double found) {
+  if (found < loss) {
+    loss = found;
+    evaluations_since = 0;
+    return true;
+  }
+  ++evaluations_since;
+  return false;
+}
+
+BestLoss best_loss_in(const fs::path& metrics) {
+  BestLoss best;
+  std::ifstream in(metrics);
+  for (std::string line; std::getline(in, line);) {
+    const auto entry = nlohmann::json::parse(line, nullptr, false);
+    if (!entry.is_object() || !entry.contains("val_loss") || !entry["val_loss"].is_number()) {
+      continue;
+    }
+    best.note(entry["val_loss"].get<double>());
+  }
+  return best;
+}
+
+}  // namespace adjoint
