@@ -70,7 +70,8 @@ functor idea(n, rank = 16, rate = 0.5: number, how = sqrt: count | sqrt | block,
   EXPECT_EQ(f.objects[0].choices[0].values[0].word, "kept");
   EXPECT_EQ(f.objects[0].choices[1].values[0].word, "recomputed");
   EXPECT_EQ(print(*f.objects[0].choices[0].when), "l mod k == 0 or l in keep");
-  EXPECT_FALSE(f.objects[0].choices[1].when);
+  EXPECT_EQ(print(*f.objects[0].choices[1].when), "half >= 1");
+  EXPECT_FALSE(f.objects[1].choices[0].when);
 
   ASSERT_EQ(f.objects[1].selector.size(), 2u);
   EXPECT_FALSE(f.objects[1].selector[0].negated);
