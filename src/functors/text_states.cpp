@@ -26,7 +26,7 @@ class StateRules : TextRules {
     Names names = names_for(roles.chain().length());
     std::map<Value, Value> updated;  // parameter -> what it is after the step
     for (const Carry& c : before.carries) updated[c.in] = c.out;
-    const Value taken = verdict_of(before);
+    std::optional<Value> taken;  // asked for where there is a state
     for (const StateRule& rule : text_.states) {
       for (const Value v : before.inputs) {
         const auto matches = [&](const Clause& c) {
@@ -44,7 +44,8 @@ class StateRules : TextRules {
           if (block < 0) continue;
           names.set(std::string(kBlockNumber), block);
         }
-        add_state(scheme, rule, names, v, after == updated.end() ? v : after->second, taken);
+        if (!taken) taken = verdict_of(before);
+        add_state(scheme, rule, names, v, after == updated.end() ? v : after->second, *taken);
         application_.note(place(rule.at) + "state " + rule.name, to_string(before[v].source));
         ++application_.matches;
         ++application_.counts[rule.name];

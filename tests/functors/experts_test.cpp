@@ -224,7 +224,7 @@ model tokens[batch, seq], targets[batch, seq]:
   };
   const double by_sequence = loss(model("sequence"));
   const double over_batch = loss(model("batch"));
-  EXPECT_GT(std::abs(by_sequence - over_batch), 1e-4);
+  EXPECT_GT(std::abs(by_sequence - over_batch), 1e-6);
   EXPECT_LT(std::abs(by_sequence - over_batch), 0.5) << "both are near their weight";
   const std::string refused =
       error_text([&] { build_step(model("batch"), parse_stack("accumulate(2)"), {}); });
