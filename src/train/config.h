@@ -44,6 +44,10 @@ struct TrainConfig : OptionFields {
       text("init", "",
            "start from the parameters of another run's folder, with its model and tokenizer; what "
            "the stack adds starts fresh");
+  std::string adapter =
+      text("adapter", "",
+           "start what the stack adds from the LoRA adapter in this folder of PEFT's layout",
+           {.of_command = true});
   int64_t steps =
       whole("steps", 2000, {1, 1e12}, "how many steps the run has; the schedule ends there");
   int64_t stop_after =

@@ -270,7 +270,8 @@ ConvertResult write_adapters(const fs::path& in, const fs::path& out) {
   result.tensors = 2 * static_cast<int64_t>(adapters.pairs.size());
   result.files = 1;
   for (const ThinPair& pair : adapters.pairs) {
-    result.size = result.size + Bytes{4 * static_cast<int64_t>(pair.a.size() + pair.b.size())};
+    result.size =
+        result.size + Bytes{4 * static_cast<int64_t>(pair.a_values.size() + pair.b_values.size())};
   }
   return result;
 }

@@ -352,16 +352,15 @@ struct RewrittenRun {
 // The two thin matrices that the stack put beside a linear map. Which is which their shapes tell;
 // the scale is found by evaluating the piece for random ones, which also shows that the piece is
 // nothing else.
-ThinPair thin_pair(const RewrittenRun& run, const Rewritten& r, const Parameters& parameters) {
-  const Morphism& m = run.plain.morphisms[r.plain];
+ThinPair thin_pair(const Scheme& plain, const Scheme& after, const Rewritten& r) {
+  const Morphism& m = plain.morphisms[r.plain];
   const std::string& path = m.source.path;
-  const Type& type = run.plain[m.inputs[1]].type;
+  const Type& type = plain[m.inputs[1]].type;
   const auto refuse = [&](const char* why) {
-    fail(run.from.folder.string(), ": what the stack added to '", path,
-         "' is not a product of two thin matrices: ", why);
+    fail("what the stack adds to '", path, "' is not a product of two thin matrices: ", why);
   };
   if (r.y < 0) refuse("it does not add to the map");
-  const Scheme piece = piece_of(run.after, r, path);
+  const Scheme piece = piece_of(after, r, path);
   if (piece.inputs.size() != 4) refuse("it has other parameters");
   const auto source_of = [&](size_t k) { return piece[piece.inputs[k]].source; };
   const auto type_of = [&](size_t k) { return piece[piece.inputs[k]].type; };
@@ -396,9 +395,9 @@ ThinPair thin_pair(const RewrittenRun& run, const Rewritten& r, const Parameters
       refuse("it computes something else");
     }
   }
-  return {.weight = run.plain[m.inputs[1]].source,
-          .a = parameters.at(to_string(source_of(a))),
-          .b = parameters.at(to_string(source_of(b))),
+  return {.weight = plain[m.inputs[1]].source,
+          .a = source_of(a),
+          .b = source_of(b),
           .rank = rank,
           .scale = scale};
 }
@@ -413,8 +412,24 @@ ThinPairs thin_pairs(const fs::path& folder) {
   SavedModel saved(run.from);
   const Parameters parameters = run.parameters(saved);
   ThinPairs all{.model = run.model, .pairs = {}};
-  for (const Rewritten& r : run.rewritten) all.pairs.push_back(thin_pair(run, r, parameters));
+  for (const Rewritten& r : run.rewritten) {
+    ThinPair pair = thin_pair(run.plain, run.after, r);
+    pair.a_values = parameters.at(to_string(pair.a));
+    pair.b_values = parameters.at(to_string(pair.b));
+    all.pairs.push_back(std::move(pair));
+  }
   return all;
+}
+
+std::vector<ThinPair> thin_pairs(const Scheme& forward, const Stack& stack,
+                                 const StepOptions& step) {
+  const Scheme plain = without_randomness(forward);
+  const Scheme after = evaluation_scheme(forward, rewriting_part(stack), step);
+  std::vector<ThinPair> pairs;
+  for (const Rewritten& r : find_rewritten(plain, after)) {
+    pairs.push_back(thin_pair(plain, after, r));
+  }
+  return pairs;
 }
 
 MergedModel merged_model(const fs::path& folder, const std::string& weights) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "functors/pipeline.h"
 #include "train/bound_model.h"
 #include "train/saved_parameters.h"
 
@@ -27,16 +28,18 @@ struct MergedModel {
 };
 MergedModel merged_model(const std::filesystem::path& run, const std::string& weights = "");
 
-// What a stack added to one linear map where that is scale * b (a x).
+// What a stack adds to one linear map where that is scale * b (a x).
 struct ThinPair {
-  Source weight;          // of the map
-  std::vector<double> a;  // [rank, in]
-  std::vector<double> b;  // [out, rank]
+  Source weight;  // of the map
+  Source a, b;    // [rank, in], [out, rank]
   int64_t rank = 0;
   double scale = 1;
+  std::vector<double> a_values = {}, b_values = {};  // of a run
 };
-// One for every linear map that the run's stack rewrites; a rewrite that is no such pair is an
-// Error.
+// One for every linear map that the stack rewrites; a rewrite that is no such pair is an Error.
+std::vector<ThinPair> thin_pairs(const Scheme& forward, const Stack& stack,
+                                 const StepOptions& step);
+// The same of a run, with values.
 struct ThinPairs {
   BoundModel model;
   std::vector<ThinPair> pairs;

@@ -56,17 +56,16 @@ PeftAdapter::PeftAdapter(const fs::path& folder) : folder_(folder), file_(folder
   by_root_ = config.value("use_rslora", nlohmann::json(false)) == true;
 }
 
-ParameterValues PeftAdapter::merged(ParameterValues values) {
-  const StoredTensors& stored = values.stored;
+std::optional<PeftAdapter::Matrices> PeftAdapter::find(const StoredTensors& stored) {
   if (stored.names.size() != 1 || stored.type.rank() != 2 || !stored.names[0].ends_with(kWeight)) {
-    return values;
+    return std::nullopt;
   }
   const std::string_view module =
       std::string_view(stored.names[0]).substr(0, stored.names[0].size() - kWeight.size());
   const std::string name_a = adapter_tensor(module, "lora_A");
   const std::string name_b = adapter_tensor(module, "lora_B");
   const SafetensorView *a = file_.find(name_a), *b = file_.find(name_b);
-  if (!a && !b) return values;
+  if (!a && !b) return std::nullopt;
   if (!a || !b) {
     fail(folder_.string(), ": wanted both ", name_a, " and ", name_b, ", found one of them");
   }
@@ -79,12 +78,47 @@ ParameterValues PeftAdapter::merged(ParameterValues values) {
          out, ", ", in, "]");
   }
   used_.insert({name_a, name_b});
-  const int64_t rank = a->shape[0];
-  const double scale =
-      alpha_ / (by_root_ ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
-  std::vector<float> thin_a(rank * in), thin_b(out * rank);
-  read_floats(*a, 0, thin_a);
-  read_floats(*b, 0, thin_b);
+  const auto rank = static_cast<double>(a->shape[0]);
+  return Matrices{a, b, a->shape[0], alpha_ / (by_root_ ? std::sqrt(rank) : rank)};
+}
+
+void PeftAdapter::load(const BoundModel& model, const std::vector<ThinPair>& pairs, Run& run) {
+  const std::vector<StoredTensors> all = stored_tensors(model);
+  std::vector<std::pair<const ThinPair*, Matrices>> found;
+  for (const ThinPair& pair : pairs) {
+    const auto stored = std::find_if(
+        all.begin(), all.end(), [&](const StoredTensors& s) { return s.source == pair.weight; });
+    CHECK(stored != all.end(), "adapted maps are the model's");
+    const auto matrices = find(*stored);
+    if (!matrices) continue;
+    if (matrices->rank != pair.rank ||
+        std::abs(matrices->scale - pair.scale) > 1e-9 * std::abs(pair.scale)) {
+      fail(folder_.string(), ": the adapter of '", stored->names[0], "' has rank ", matrices->rank,
+           " and scale ", matrices->scale, ", the stack's has rank ", pair.rank, " and scale ",
+           pair.scale);
+    }
+    found.emplace_back(&pair, *matrices);
+  }
+  check_all_used();
+  for (const auto& [pair, matrices] : found) {
+    for (const auto& [source, view] :
+         {std::pair(pair->a, matrices.a), std::pair(pair->b, matrices.b)}) {
+      const SafetensorView& values = *view;
+      write_parameter(
+          run, source, values.shape[0] * values.shape[1],
+          [&values](int64_t begin, std::span<float> piece) { read_floats(values, begin, piece); });
+    }
+  }
+}
+
+ParameterValues PeftAdapter::merged(ParameterValues values) {
+  const auto matrices = find(values.stored);
+  if (!matrices) return values;
+  const int64_t rank = matrices->rank, in = values.stored.type.dim(1);
+  const double scale = matrices->scale;
+  std::vector<float> thin_a(rank * in), thin_b(values.stored.type.dim(0) * rank);
+  read_floats(*matrices->a, 0, thin_a);
+  read_floats(*matrices->b, 0, thin_b);
   values.give = [give = std::move(values.give), thin_a = std::move(thin_a),
                  thin_b = std::move(thin_b), rank, in,
                  scale](int64_t begin, std::span<float> piece) {
@@ -109,7 +143,8 @@ ParameterValues PeftAdapter::merged(ParameterValues values) {
 void PeftAdapter::check_all_used() const {
   for (const SafetensorView& view : file_.tensors()) {
     if (used_.count(view.name)) continue;
-    fail(folder_.string(), ": tensor '", view.name, "' belongs to no linear map of the model");
+    fail(folder_.string(), ": tensor '", view.name,
+         "' belongs to no linear map that is adapted here");
   }
 }
 
@@ -141,8 +176,8 @@ void write_peft_adapter(const fs::path& out, const ThinPairs& adapters, const st
                        .data = nullptr,
                        .size = {4 * count}});
     };
-    add("lora_A", pair.a, pair.rank);
-    add("lora_B", pair.b, static_cast<int64_t>(pair.b.size()) / pair.rank);
+    add("lora_A", pair.a_values, pair.rank);
+    add("lora_B", pair.b_values, static_cast<int64_t>(pair.b_values.size()) / pair.rank);
   }
   for (size_t i = 0; i < views.size(); ++i) views[i].data = kept[i].data();
   OrderedJson config;

@@ -22,7 +22,18 @@ class PeftAdapter {
   ParameterValues merged(ParameterValues values);
   void check_all_used() const;
 
+  // Gives the adapter's matrices to what the run's stack added, which must be of the same rank and
+  // scale. Maps that the adapter leaves alone keep what they began with.
+  void load(const BoundModel& model, const std::vector<ThinPair>& pairs, Run& run);
+
  private:
+  struct Matrices {
+    const SafetensorView *a = nullptr, *b = nullptr;
+    int64_t rank = 0;
+    double scale = 1;
+  };
+  // Those of the parameter's module, checked; nothing if the adapter has none.
+  std::optional<Matrices> find(const StoredTensors& stored);
   std::filesystem::path folder_;
   SafetensorsFile file_;
   double alpha_ = 1;

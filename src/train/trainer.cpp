@@ -19,7 +19,9 @@
 #include "run/parameters.h"
 #include "run/random_steps.h"
 #include "train/late_progress.h"
+#include "train/merge.h"
 #include "train/model_folder.h"
+#include "train/peft_adapter.h"
 #include "train/run_data.h"
 #include "train/saved_parameters.h"
 #include "train/side_saves.h"
@@ -191,6 +193,9 @@ Trainer::Trainer(ResolvedConfig resolved)
   rate_ = input_named(step, "rate");
   counter_ = input_named(step, kRandomCounter);
   if (config_.resume) {
+    if (!config_.adapter.empty()) {
+      fail("--resume and --adapter contradict each other: a run that goes on has its parameters");
+    }
     first_step_ = load_state(paths_, *run_, true, model_print_);
     if (first_step_ >= config_.steps) {
       fail(config_.out, ": this run is already at step ", first_step_, " of ", config_.steps,
@@ -206,6 +211,15 @@ Trainer::Trainer(ResolvedConfig resolved)
       load_base();
     } else if (const std::string& weights = model_->text().weights; !weights.empty()) {
       ModelFolder(weights).load(*model_, *run_);
+    }
+    if (!config_.adapter.empty()) {
+      const std::vector<ThinPair> pairs = thin_pairs(forward, stack, config_.step);
+      if (pairs.empty()) {
+        fail(
+            "--adapter: the stack adds nothing to linear maps; say --stack 'lora(rank=R, "
+            "alpha=A)'");
+      }
+      PeftAdapter(config_.adapter).load(*model_, pairs, *run_);
     }
   }
   begin_folder();

@@ -106,6 +106,28 @@ TEST_F(RunOfFolder, IsConverted) {
   train(more);
 }
 
+// A run that begins with PEFT's adapter, and does not move, is what PEFT computes.
+TEST_F(RunOfFolder, BeginsWithPeftsAdapter) {
+  json flags = options("llama", "lora(rank=4, alpha=6)");
+  flags["adapter"] = family_folder("llama_adapter").string();
+  flags["lr"] = 0.0;
+  train(flags);
+  convert(folder_ / "run", folder_ / "merged", {});
+  const ReferenceFile reference(family_folder("llama_adapter"));
+  const Numbers logits = logits_for(folder_ / "merged", reference.ids("tokens"), 2);
+  EXPECT_LE(distance(logits, reference.doubles("logits")), 2 * reference.said("float32_error"));
+  const auto refusal = [&](const std::string& stack) {
+    flags["stack"] = stack;
+    flags["out"] = (folder_ / "other").string();
+    return error_text([&] { train(flags); });
+  };
+  EXPECT_TRUE(has(refusal("lora(rank=4, alpha=8)"),
+                  "has rank 4 and scale 1.5, the stack's has rank 4 and scale 2"));
+  EXPECT_TRUE(has(refusal("lora(rank=4, alpha=6, on=attention)"),
+                  "mlp.down_proj.lora_A.weight' belongs to no linear map that is adapted here"));
+  EXPECT_TRUE(has(refusal(""), "--adapter: the stack adds nothing to linear maps"));
+}
+
 // Merging what a run added gives what its adapters give when they are merged as PEFT's.
 TEST_F(RunOfFolder, WritesAdaptersThatMergeToTheSame) {
   train(options("llama", "lora(rank=4, alpha=6)"));

@@ -92,6 +92,26 @@ TEST_P(HuggingFace, ConfigIsWrittenAsItIsRead) {
 INSTANTIATE_TEST_SUITE_P(All, HuggingFace, testing::ValuesIn(kFamilies),
                          [](const auto& info) { return std::string(info.param); });
 
+// A family needs a text and nothing else.
+TEST(OwnFamily, IsATextBesideTheFolder) {
+  const TempFolder folder;
+  std::string text(find_model("llama-tiny").text);
+  text.replace(text.find("LlamaForCausalLM"), 16, "MineForCausalLM");
+  write_file_atomically(folder / "mine.scheme", text);
+  fs::create_directories(folder / "weights");
+  json config = json::parse(read_file(family_folder("llama") / "config.json"));
+  config["architectures"] = {"MineForCausalLM"};
+  write_file_atomically(folder / "weights" / "config.json", config.dump());
+  fs::copy_file(family_folder("llama") / "model.safetensors",
+                folder / "weights" / "model.safetensors");
+  const std::string named = (folder / "mine.scheme").string() + ":" + (folder / "weights").string();
+  const ReferenceFile reference(family_folder("llama"));
+  EXPECT_EQ(logits_for(named, reference.ids("tokens"), 2),
+            logits_for(family_folder("llama"), reference.ids("tokens"), 2));
+  EXPECT_TRUE(has(error_text([&] { find_model((folder / "weights").string()); }),
+                  "no family knows architectures [\"MineForCausalLM\"]"));
+}
+
 // ---- bad input
 
 class BadFolder : public testing::Test {
