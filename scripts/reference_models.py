@@ -4,7 +4,8 @@
 Usage: scripts/reference_models.py make FOLDER [FAMILY ...]     a tiny random model of each family, with references
        scripts/reference_models.py adapters FOLDER              a PEFT adapter of FOLDER/llama, with references
        scripts/reference_models.py check WRITTEN REFERENCE      a folder that `adjoint convert` wrote
-       scripts/reference_models.py check-adapter BASE WRITTEN REFERENCE    an adapter that it wrote
+       scripts/reference_models.py check-adapter BASE WRITTEN REFERENCE    an adapter that it wrote; REFERENCE may be
+                                                                           the folder that it merged the adapter into
 
 `make` writes FOLDER/FAMILY: config.json and the weights, as save_pretrained does, and reference.safetensors:
   tokens, targets [2, 24]; logits [2, 24, vocab] in float64; greedy [1, 32], the prompt and what follows, with
@@ -35,6 +36,7 @@ LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_fac
               original_max_position_embeddings=16)
 ALTERNATING = ["sliding_attention", "full_attention"]
 
+# New families go to the end: the place is the seed.
 # family: config class, model class, fields, the dtype of the weights in the folder, the largest shard
 FAMILIES = {
     "gpt2": ("GPT2Config", "GPT2LMHeadModel",
@@ -74,6 +76,10 @@ FAMILIES = {
                   dict(PLAIN, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
                        decoder_sparse_step=1, norm_topk_prob=True, mlp_only_layers=[], use_sliding_window=False,
                        rope_theta=1000000.0, tie_word_embeddings=False), "bfloat16", None),
+    "qwen3_yarn": ("Qwen3Config", "Qwen3ForCausalLM",
+                   dict(PLAIN, num_hidden_layers=3, head_dim=8, rope_theta=1000000.0, tie_word_embeddings=True,
+                        rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=12),
+                        use_sliding_window=True, sliding_window=7, max_window_layers=2), "bfloat16", None),
 }
 
 
@@ -224,9 +230,21 @@ def make_adapter(folder):
     print(f"llama_adapter float32 error {error:.3g}")
 
 
+def compare_folders(model, merged):
+    """Whether an adapted model computes what the folder does into which the adapter was merged."""
+    tokens = torch.arange(BATCH * SEQ).reshape(BATCH, SEQ) * 7 % VOCAB
+    with torch.no_grad():
+        found, wanted = logits_of(model.float().eval(), tokens), logits_of(load(merged).float().eval(), tokens)
+    error = ((found - wanted).norm() / wanted.norm()).item()
+    print(f"{merged}: relative distance {error:.3g}: " + ("the same" if error < 1e-5 else "NOT the same"))
+    return error < 1e-5
+
+
 def compare(model, path):
     from safetensors import safe_open
 
+    if path.is_dir():
+        return compare_folders(model, path)
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
     wanted = load_file(path)
