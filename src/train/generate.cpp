@@ -185,6 +185,8 @@ Generator::Generator(const std::filesystem::path& folder, const GeneratorOptions
                                   .seq = options_.seq > 0 ? options_.seq : config.seq,
                                   .vocab = tokenizer_->vocab_of_model(),
                                   .settings = config.settings});
+  // Refused before memory is taken: a folder that is not what its config.json says.
+  if (!is_run_) ModelFolder(folder).parameters(*model_);
   step_ = config.step;
   step_.target = options_.plan.target;
 }

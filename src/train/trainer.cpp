@@ -116,6 +116,12 @@ Trainer::Trainer(ResolvedConfig resolved)
                                                    .seq = config_.seq,
                                                    .vocab = vocab,
                                                    .settings = config_.settings});
+  // Refused before memory is taken: a folder that is not what its config.json says.
+  std::optional<ModelFolder> weights;
+  if (!config_.resume && config_.init.empty() && !model_->text().weights.empty()) {
+    weights.emplace(model_->text().weights);
+    weights->parameters(*model_);
+  }
   Scheme forward = model_->forward();
   if (!data.fields) {
     check_takes_text(forward, model_->text().file);
@@ -207,11 +213,8 @@ Trainer::Trainer(ResolvedConfig resolved)
     }
   } else {
     initialize(*run_, config_.seed);
-    if (!config_.init.empty()) {
-      load_base();
-    } else if (const std::string& weights = model_->text().weights; !weights.empty()) {
-      ModelFolder(weights).load(*model_, *run_);
-    }
+    if (!config_.init.empty()) load_base();
+    if (weights) weights->load(*model_, *run_);
     if (!config_.adapter.empty()) {
       const std::vector<ThinPair> pairs = thin_pairs(forward, stack, config_.step);
       if (pairs.empty()) {

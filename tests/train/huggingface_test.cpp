@@ -272,6 +272,22 @@ TEST_F(RunOfFolder, BeginsWithTheFoldersWeights) {
   EXPECT_EQ(trainer.run().values(weight.value()), Numbers(wanted.begin(), wanted.end()));
 }
 
+// A config.json that says more than the weights have is refused before a plan is made for it.
+TEST_F(RunOfFolder, IsRefusedBeforeMemoryIsTaken) {
+  json config = json::parse(read_file(family_folder("smollm") / "config.json"));
+  config["intermediate_size"] = int64_t{1} << 36;
+  fs::create_directories(folder_ / "lies");
+  write_file_atomically(folder_ / "lies" / "config.json", config.dump());
+  fs::copy_file(family_folder("smollm") / "model.safetensors",
+                folder_ / "lies" / "model.safetensors");
+  json flags = options("smollm", "");
+  flags["model"] = (folder_ / "lies").string();
+  const std::string text = error_text([&] { train(flags); });
+  EXPECT_TRUE(has(text, "gate_proj.weight' is [24, 16], wanted [68719476736, 16] by config.json"))
+      << text;
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+}
+
 // ---- a sequence shorter than the context
 
 TEST(Seq, ShorterThanTheContextKeepsTheParameters) {
