@@ -2,7 +2,7 @@
 PRESET ?= release
 BUILD = build/$(PRESET)
 
-.PHONY: all setup configure build tests test test-long test-gpu sanitize sanitize-quick asan tsan sanitize-gpu tidy demo format \
+.PHONY: all setup configure build tests test test-long test-gpu sanitize sanitize-quick asan tsan sanitize-gpu fuzz tidy demo format \
         check clean
 all: build
 
@@ -44,6 +44,13 @@ sanitize-quick: setup
 	@test -f build/asan/build.ninja || cmake --preset asan
 	@cmake --build --preset asan-quick
 	ctest --preset asan-quick --parallel $$(nproc)
+
+# Parsers of files from elsewhere under libFuzzer and the sanitizers, FUZZ_SECONDS each.
+fuzz:
+	@scripts/setup.sh clang
+	@test -f build/fuzz/build.ninja || cmake -S tests/fuzz -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ >/dev/null
+	@cmake --build build/fuzz
+	@tests/fuzz/fuzz.sh
 
 tidy:
 	@scripts/setup.sh clang-tidy
