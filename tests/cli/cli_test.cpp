@@ -41,9 +41,30 @@ class Cli : public testing::Test {
 };
 
 TEST_F(Cli, HelpAndUsage) {
-  for (const char* command : {"", "train", "generate", "chat", "eval", "merge", "convert",
-                              "quantize", "plan", "profile", "bench", "bench ops", "bench step",
-                              "bench sweep", "bench tokens", "verify", "show", "ops", "functors"}) {
+  for (const char* command : {"",
+                              "train",
+                              "generate",
+                              "chat",
+                              "eval",
+                              "merge",
+                              "convert",
+                              "quantize",
+                              "plan",
+                              "profile",
+                              "bench",
+                              "bench ops",
+                              "bench step",
+                              "bench sweep",
+                              "bench tokens",
+                              "verify",
+                              "show",
+                              "ops",
+                              "functors",
+                              "tokenizer",
+                              "tokenizer train",
+                              "tokenizer encode",
+                              "tokenizer decode",
+                              "tokenizer info"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
@@ -75,6 +96,34 @@ TEST_F(Cli, TellsOfRulesThatFindNothing) {
     EXPECT_EQ(o.code, 0) << o.text;
     EXPECT_NE(o.text.find(told), std::string::npos) << o.text;
   }
+}
+
+TEST_F(Cli, TokenizersAreLearnedAndLookedAt) {
+  const std::string of = " --tokenizer " + at("t.json");
+  Outcome o =
+      run("tokenizer train --data " + at("text.txt") + " --vocab 280 --out " + at("t.json"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("280 tokens of "), std::string::npos) << o.text;
+  o = run("tokenizer encode" + of + " --text \"a line of text\"");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const std::string ids = o.text.substr(0, o.text.find('\n'));
+  EXPECT_LT(std::count(ids.begin(), ids.end(), ' '), 5) << "these are frequent words: " << ids;
+  EXPECT_EQ(run("tokenizer decode" + of + " --text \"" + ids + "\"").text, "a line of text");
+  write("lines.json", "\"<|endoftext|>\"\n\"\\u00e9 \"\n");
+  o = run("tokenizer encode --json --specials" + of + " " + at("lines.json"));
+  EXPECT_EQ(o.text.substr(0, 4), "[0]\n") << o.text;
+  write("ids.json", o.text);
+  EXPECT_EQ(run("tokenizer decode --json" + of + " " + at("ids.json")).text,
+            "\"<|endoftext|>\"\n\"\xC3\xA9 \"\n");
+  const auto info = nlohmann::json::parse(run("tokenizer info --json" + of).text);
+  EXPECT_EQ(info["vocab"], 280);
+  EXPECT_EQ(info["end_of_text"], 0);
+  refused("tokenizer decode" + of + " --text 280", "found '280'");
+  refused("tokenizer info --tokenizer " + at("nowhere"), "nowhere");
+  refused("tokenizer info --tokenizer " + at("."), "this folder has no tokenizer");
+  refused("tokenizer train --vocab 300 --out x --pattern gpt3 --data " + at("text.txt"),
+          "did you mean 'gpt2'?");
+  refused("tokenizer encode --json" + of + " " + at("text.txt"), "line 1: wanted a text as JSON");
 }
 
 TEST_F(Cli, PlanSaysWhoseTheMemoryIs) {
