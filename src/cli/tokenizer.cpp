@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -79,12 +82,26 @@ int run_encode(const TokenizerFlags& flags) {
   return kDone;
 }
 
+std::vector<int32_t> ids_of(const std::string& text, int64_t vocab) {
+  std::vector<int32_t> ids;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    int32_t id = -1;
+    const char* const end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, id);
+    if (error != std::errc() || stop != end || id < 0 || id >= vocab) {
+      fail("wanted ids from 0 to ", vocab - 1, " with blanks between them, found '", word, "'");
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
 int run_decode(const TokenizerFlags& flags) {
   const auto tokenizer = load_tokenizer(flags.tokenizer);
   const std::string input = input_of(flags);
   if (!flags.json) {
-    const auto ids = make_ids_tokenizer(tokenizer->vocab_size())->encode(input);
-    std::cout << tokenizer->decode(ids);
+    std::cout << tokenizer->decode(ids_of(input, tokenizer->vocab_size()));
     return kDone;
   }
   for_each_input_line(input, [&](const std::string& line, size_t number) {
