@@ -1,10 +1,10 @@
 // linear(x, dequantize(codes, scales))  ->  code_linear(x, codes, scales), where x has few rows:
 // such a product waits for memory, and codes are the fewest bytes that it can wait for. The matrix
 // is summed before it is scaled and never rounded, so results differ from the two calls' in their
-// last places. Other readers of the matrix keep it.
-#include "base/error.h"
+// last places. embed(ids, dequantize(codes, scales))  ->  the codes and scales of those rows alone,
+// decoded. Other readers of the matrix keep it.
 #include "functors/phases.h"
-#include "ops/op_def.h"
+#include "ops/builder.h"
 
 namespace adjoint {
 
@@ -12,36 +12,81 @@ namespace {
 
 constexpr int64_t kFewRows = 8;  // more of them are a product that waits for arithmetic
 
-// A linear map and nothing else.
-bool is_plain_map(const Morphism& m) {
-  const OpDef& def = op_named(m.op);
-  return def.multiplies && def.weight == 1 && !says_body(m) && m.outputs.size() == 1;
-}
+class Decoding {
+ public:
+  explicit Decoding(const Scheme& before)
+      : before_(before),
+        after_(without_morphisms(before)),
+        builder_(after_),
+        made_by_(producers(before)) {}
+
+  Scheme run() {
+    for (const Morphism& m : before_.morphisms) {
+      if (!multiply(m) && !choose_rows(m)) after_.morphisms.push_back(m);
+    }
+    return without_dead(std::move(after_));
+  }
+
+ private:
+  // What decodes an operand; null: nothing does.
+  const Morphism* decoder_of(const Morphism& m, int operand) const {
+    if (operand < 0 || operand >= static_cast<int>(m.inputs.size())) return nullptr;
+    const int maker = made_by_[m.inputs[operand]];
+    if (maker < 0 || !op_named(before_.morphisms[maker].op).decodes) return nullptr;
+    return &before_.morphisms[maker];
+  }
+
+  bool multiply(const Morphism& m) {
+    const OpDef& def = op_named(m.op);
+    // A linear map and nothing else.
+    if (!def.multiplies || def.weight != 1 || says_body(m) || m.outputs.size() != 1) return false;
+    const Morphism* decode = decoder_of(m, def.weight);
+    const Type& x = before_[m.inputs[0]].type;
+    // Codes of 4 bits have no such product.
+    if (!decode || before_[decode->inputs[0]].type.dtype != Dtype::kI8 ||
+        x.num_elements() / x.dim(-1) > kFewRows) {
+      return false;
+    }
+    Morphism joined = m;
+    joined.op = "code_linear";
+    joined.attrs = {{"format", decode->attrs.at("format")}};
+    joined.inputs = {m.inputs[0], decode->inputs[0], decode->inputs[1]};
+    joined.inputs.insert(joined.inputs.end(), m.inputs.begin() + 2, m.inputs.end());
+    after_.morphisms.push_back(std::move(joined));
+    return true;
+  }
+
+  bool choose_rows(const Morphism& m) {
+    const int table = op_named(m.op).table;
+    const Morphism* decode = decoder_of(m, table);
+    if (!decode || m.outputs.size() != 1) return false;
+    builder_.at(m.source, m.phase, Role::kActivation);
+    const auto rows_of = [&](Value v) {
+      std::vector<Value> operands = m.inputs;
+      operands[table] = v;
+      return builder_.emit(m.op, operands, m.attrs);
+    };
+    Value scales = decode->inputs[1];
+    const int rank = before_[scales].type.rank();
+    // One scale for all rows, one a row, or several.
+    if (rank == 1)
+      scales = builder_.emit("split", {scales}, {{"parts", before_[scales].type.dim(0)}});
+    Morphism decoded = *decode;
+    decoded.inputs = {rows_of(decode->inputs[0]), rank == 0 ? scales : rows_of(scales)};
+    decoded.outputs = m.outputs;
+    decoded.source = m.source;
+    after_.morphisms.push_back(std::move(decoded));
+    return true;
+  }
+
+  const Scheme& before_;
+  Scheme after_;
+  Builder builder_;
+  std::vector<int> made_by_;
+};
 
 }  // namespace
 
-Scheme multiply_codes(Scheme scheme) {
-  const std::vector<int> made_by = producers(scheme);
-  for (Morphism& m : scheme.morphisms) {
-    if (!is_plain_map(m) || made_by[m.inputs[1]] < 0) continue;
-    const Morphism& decode = scheme.morphisms[made_by[m.inputs[1]]];
-    const Type& x = scheme[m.inputs[0]].type;
-    if (!op_named(decode.op).decodes || x.num_elements() / x.dim(-1) > kFewRows) continue;
-    Morphism joined = m;
-    joined.op = "code_linear";
-    joined.attrs = {{"format", decode.attrs.at("format")}};
-    joined.inputs = {m.inputs[0], decode.inputs[0], decode.inputs[1]};
-    joined.inputs.insert(joined.inputs.end(), m.inputs.begin() + 2, m.inputs.end());
-    // Codes of 4 bits, or of more than two axes, have no such product.
-    try {
-      const std::vector<Type> made = infer_types(call_of(scheme, joined));
-      if (made[0] != scheme[m.outputs[0]].type) continue;
-    } catch (const Error&) {
-      continue;
-    }
-    m = std::move(joined);
-  }
-  return without_dead(std::move(scheme));
-}
+Scheme multiply_codes(Scheme scheme) { return Decoding(scheme).run(); }
 
 }  // namespace adjoint

@@ -12,16 +12,19 @@ namespace adjoint {
 
 namespace {
 
-// Matrices that are codes are multiplied as they are, one by one.
+// Codes are multiplied as they are by linear maps alone, so maps are neither joined nor ended with
+// functions where matrices are codes.
 std::string stack_for(const Scheme& logits, const StepOptions& options, bool all_frozen) {
-  constexpr std::string_view kApart = "-join_projections";
-  if (options.stack.find(kApart) != std::string::npos) return options.stack;
-  const Scheme one = generation_scheme(logits, parse_stack(options.stack), options,
-                                       {.positions = 2, .all_frozen = all_frozen});
-  const bool codes = std::any_of(one.morphisms.begin(), one.morphisms.end(),
+  const Scheme some = generation_scheme(logits, parse_stack(options.stack), options,
+                                        {.positions = 2, .all_frozen = all_frozen});
+  const bool codes = std::any_of(some.morphisms.begin(), some.morphisms.end(),
                                  [](const Morphism& m) { return op_named(m.op).decodes; });
-  if (!codes) return options.stack;
-  return (options.stack.empty() ? "" : options.stack + " | ") + std::string(kApart);
+  std::string stack = options.stack;
+  for (const std::string off : {"-join_projections", "-fuse_epilogue"}) {
+    if (!codes || stack.find(off) != std::string::npos) continue;
+    stack += (stack.empty() ? "" : " | ") + off;
+  }
+  return stack;
 }
 
 }  // namespace

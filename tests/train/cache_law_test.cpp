@@ -201,6 +201,41 @@ TEST(CacheRules, EveryRuleGivesTheWhole) {
   }
 }
 
+// A step of one token multiplies codes, and one of several tokens the numbers that they stand for.
+TEST(CacheRules, CodesAreMultipliedAsTheyAre) {
+  for (const auto& [stack, tolerance] : {std::pair("quantize(int8, group=16)", 1e-5),
+                                         {"quantize(int8, per=channel)", 1e-5},
+                                         {"quantize(int8, per=tensor)", 1e-5},
+                                         {"quantize(int8, group=16) | bf16", 0.05},
+                                         {"quantize(int4, group=16)", 1e-5}}) {
+    for (const char* name : {"char", "llama-tiny"}) {
+      CachedModel model(logits_scheme(name), {.stack = stack}, {.threads = num_threads()}, {4},
+                        /*all_frozen=*/true);
+      initialize(model.run(), 7);
+      const std::string_view text = stack;
+      const Scheme& one = model.one().scheme();
+      for (const Morphism& m : one.morphisms) {
+        if (!op_named(m.op).decodes || text.find("int8") == text.npos) continue;
+        EXPECT_LE(one[m.outputs[0]].type.num_elements(), kBatch * 128) << stack << print(one);
+      }
+      const std::vector<int32_t> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
+      const std::vector<int32_t> begin(kBatch, 0);
+      model.step(tokens, begin, std::vector<int32_t>(kBatch, 3));
+      std::vector<std::vector<float>> want;
+      for (int64_t b = 0; b < kBatch; ++b) want.push_back(model.logits(b, 37));
+      for (int32_t i = 0; i < 4; ++i) {
+        std::vector<int32_t> next;
+        for (int64_t b = 0; b < kBatch; ++b) next.push_back(tokens[b * 4 + i]);
+        model.step(next, std::vector<int32_t>(kBatch, i), begin);
+      }
+      for (int64_t b = 0; b < kBatch; ++b) {
+        const std::vector<double> whole(want[b].begin(), want[b].end());
+        EXPECT_LT(distance(model.logits(b, 37), whole), tolerance) << stack << " of " << name;
+      }
+    }
+  }
+}
+
 TEST(CacheRules, RefusesByNameWhatHasNoRule) {
   const auto complaint = [](const char* block) -> std::string {
     try {

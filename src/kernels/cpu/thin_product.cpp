@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "device/parallel.h"
+#include "kernels/cpu/thin_integers.h"
 #include "scheme/elements.h"
 
 namespace adjoint {
@@ -95,7 +96,12 @@ ADJOINT_INLINE void multiply_rows(const ThinRows& p, const T* b, int64_t row, fl
     int64_t at = 0;
     for (; at + kBlock<T> <= p.group; at += kBlock<T>) {
       Words words[R];
-      for (int r = 0; r < R; ++r) std::memcpy(&words[r], from + r * p.b_step + at, sizeof(Words));
+      for (int r = 0; r < R; ++r) {
+        const T* place = from + r * p.b_step + at;
+        std::memcpy(&words[r], place, sizeof(Words));
+        // What the next rows read: several streams are more than the processor foresees by itself.
+        __builtin_prefetch(place + R * p.b_step);
+      }
       add_block(words, sum);
     }
     if (at < p.group) {
@@ -120,7 +126,7 @@ ADJOINT_INLINE void multiply_rows(const ThinRows& p, const T* b, int64_t row, fl
 template <class T, int M>
 ADJOINT_INLINE void multiply_all(const ThinRows& p, const T* b, int64_t begin, int64_t end,
                                  float* to) {
-  constexpr int R = M == 1 ? 4 : M <= 4 ? 2 : 1;  // as many sums as registers hold
+  constexpr int R = M == 1 ? 4 : 2;  // as many sums as registers hold
   int64_t row = begin;
   for (; row + R <= end; row += R) {
     multiply_rows<T, R, M>(p, b + row * p.b_step, row, to + (row - begin) * M);
@@ -186,23 +192,31 @@ void lay_out_x(const void* x, Dtype dtype, int64_t m, int64_t x_step, const Thin
   }
 }
 
-// Calls store(row, i, sum) for all results.
-template <class T, class Store>
-void multiply_in_pieces(const ThinRows& p, const T* b, int64_t m, int64_t n, const Store& store) {
-  const ThinKernel<T> kernel = kernel_for(b, m);
+// Calls kernel(begin, end, sums) for pieces of the matrix's rows, and store(row, i, sum) for all
+// results.
+template <class Kernel, class Store>
+void multiply_in_pieces(const Kernel& kernel, int64_t m, int64_t n, int64_t k, const Store& store) {
   const int64_t taken = taken_rows(m);
-  const int64_t grain =
-      std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(p.groups * p.group, 1));
+  const int64_t grain = std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(k, 1));
   parallel_for(n, grain, [&](int64_t begin, int64_t end, int) {
     float sums[kPieceRows * kThinRows];
     for (int64_t row = begin; row < end; row += kPieceRows) {
       const int64_t rows = std::min(kPieceRows, end - row);
-      kernel(p, b, row, row + rows, sums);
+      kernel(row, row + rows, sums);
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t i = 0; i < m; ++i) store(row + r, i, sums[r * taken + i]);
       }
     }
   });
+}
+
+// The same by kernels for a matrix of T.
+template <class T, class Store>
+void multiply_in_pieces(const ThinRows& p, const T* b, int64_t m, int64_t n, const Store& store) {
+  const ThinKernel<T> kernel = kernel_for(b, m);
+  multiply_in_pieces(
+      [&](int64_t begin, int64_t end, float* sums) { kernel(p, b, begin, end, sums); }, m, n,
+      p.groups * p.group, store);
 }
 
 }  // namespace
@@ -251,7 +265,9 @@ Launch prepare_thin(const Product& p, const void* a, const void* b, const void* 
 
 Bytes thin_workspace(const ThinCodes& p) {
   const CodeShape& s = p.shape;
-  return bytes_of_x<int8_t>(p.m, s.groups, s.row / s.groups) + scales_of(s) * size_of(Dtype::kF32);
+  // Behind x there is room for one more row of it.
+  return bytes_of_x<int8_t>(p.m, s.groups, s.row / s.groups) +
+         (s.row + scales_of(s)) * size_of(Dtype::kF32);
 }
 
 Launch prepare_thin(const ThinCodes& p, const void* x, const void* codes, const void* scales,
@@ -259,7 +275,7 @@ Launch prepare_thin(const ThinCodes& p, const void* x, const void* codes, const 
   const CodeShape& s = p.shape;
   const int64_t group = s.row / s.groups, n = s.rows;
   auto* wide = static_cast<float*>(workspace);
-  auto* wide_scales = wide + bytes_of_x<int8_t>(p.m, s.groups, group).count / 4;
+  auto* wide_scales = wide + bytes_of_x<int8_t>(p.m, s.groups, group).count / 4 + s.row;
   const bool f32 = p.scale_dtype == Dtype::kF32;
   const ThinRows rows{.x = wide,
                       .x_step = s.groups * padded_group<int8_t>(group),
@@ -268,16 +284,49 @@ Launch prepare_thin(const ThinCodes& p, const void* x, const void* codes, const 
                       .b_step = s.row,
                       .scales = f32 ? static_cast<const float*>(scales) : wide_scales,
                       .scales_step = s.one_scale ? 0 : s.groups};
+  const bool whole = p.dtype != Dtype::kF32 && has_byte_products();
   return [=] {
-    lay_out_x<int8_t>(x, p.dtype, p.m, p.x_step, rows, wide);
     for (int64_t i = 0; !f32 && i < scales_of(p.shape); ++i) {
       wide_scales[i] = static_cast<float>(load_element(scales, p.scale_dtype, i));
     }
-    multiply_in_pieces(rows, static_cast<const int8_t*>(codes), p.m, n,
-                       [&](int64_t row, int64_t i, float sum) {
-                         if (bias) sum += static_cast<float>(load_element(bias, p.dtype, row));
-                         store_element(y, p.dtype, i * p.y_step + row, sum);
-                       });
+    const auto store = [&](int64_t row, int64_t i, float sum) {
+      if (bias) sum += static_cast<float>(load_element(bias, p.dtype, row));
+      store_element(y, p.dtype, i * p.y_step + row, sum);
+    };
+    const auto* matrix = static_cast<const int8_t*>(codes);
+    if (!whole) {
+      lay_out_x<int8_t>(x, p.dtype, p.m, p.x_step, rows, wide);
+      multiply_in_pieces(rows, matrix, p.m, n, store);
+      return;
+    }
+    // x as two bytes a number, and behind it a row of it as float32.
+    float x_scales[kThinRows] = {};
+    const int64_t taken = taken_rows(p.m);
+    auto* high = reinterpret_cast<uint8_t*>(wide);
+    uint8_t* low = high + taken * rows.x_step;
+    const IntegerRows integers{.high = high,
+                               .low = low,
+                               .x_step = rows.x_step,
+                               .x_scales = x_scales,
+                               .groups = rows.groups,
+                               .group = rows.group,
+                               .padded_group = padded_group<int8_t>(rows.group),
+                               .b_step = rows.b_step,
+                               .scales = rows.scales,
+                               .scales_step = rows.scales_step};
+    std::fill(high, high + 2 * taken * rows.x_step, uint8_t{0});
+    auto* row = reinterpret_cast<float*>(low + taken * rows.x_step);
+    for (int64_t i = 0; i < p.m; ++i) {
+      for (int64_t c = 0; c < p.shape.row; ++c) {
+        row[c] = static_cast<float>(load_element(x, p.dtype, i * p.x_step + c));
+      }
+      lay_out_integers(row, integers, i, high, low, x_scales);
+    }
+    multiply_in_pieces(
+        [&](int64_t begin, int64_t end, float* sums) {
+          multiply_integers(integers, taken, matrix, begin, end, sums);
+        },
+        p.m, n, rows.groups * rows.group, store);
   };
 }
 
