@@ -60,6 +60,7 @@ TEST(Sampler, CutsTheUnlikely) {
   // A share of the likeliest one's probability.
   expect_shares(drawn(kShares, {.temperature = 1, .min_p = 0.25}),
                 {{0, 0.15 / 0.95}, {1, 0.5 / 0.95}, {3, 0.3 / 0.95}});
+  expect_shares(drawn(kShares, {.temperature = 1, .min_p = 0.4}), {{1, 0.625}, {3, 0.375}});
   // Top-p is of what top-k left.
   expect_shares(drawn(kShares, {.temperature = 1, .top_k = 2, .top_p = 0.6}), {{1, 1}});
 }
