@@ -79,23 +79,45 @@ std::vector<TextPiece> conversation(const json& messages, const ChatTemplate* ch
   return chat->render(said);
 }
 
-// Adds a document's tokens, with the one that ends a document if the tokenizer has it.
+// What a tokenizer puts before a text is read and never written; behind the text comes what it puts
+// there, and the token that ends a document, if there is one and the text has not ended with it.
+void begin_document(const Tokenizer& tokenizer, TokenizedChunk& to) {
+  for (const int32_t id : tokenizer.frame().before) {
+    to.tokens.push_back(static_cast<uint32_t>(id) | kNotTrained);
+  }
+}
+void end_document(const Tokenizer& tokenizer, bool framed, bool trained, TokenizedChunk& to) {
+  std::vector<int32_t> behind;
+  if (framed) behind = tokenizer.frame().after;
+  if (const auto end = tokenizer.end_of_text()) {
+    const auto id = static_cast<uint32_t>(*end);
+    const bool ended = behind.empty()
+                           ? !to.tokens.empty() && (to.tokens.back() & ~kNotTrained) == id
+                           : behind.back() == *end;
+    if (!ended) behind.push_back(*end);
+  }
+  for (const int32_t id : behind) {
+    to.tokens.push_back(static_cast<uint32_t>(id) | (trained ? 0 : kNotTrained));
+  }
+  to.ends.push_back(static_cast<int64_t>(to.tokens.size()));
+}
+
+// A template writes its own frame. Only in what it writes are names of special tokens those tokens.
 void add_document(std::span<const TextPiece> pieces, const Tokenizer& tokenizer,
                   TokenizedChunk& to) {
-  const size_t before = to.tokens.size();
-  bool trained = true;
+  const auto empty = [](const TextPiece& piece) { return piece.text.empty(); };
+  if (std::all_of(pieces.begin(), pieces.end(), empty)) return;
+  const bool framed =
+      std::none_of(pieces.begin(), pieces.end(), [](const TextPiece& p) { return p.markup; });
+  if (framed) begin_document(tokenizer, to);
   for (const TextPiece& piece : pieces) {
-    trained = piece.trained;
-    for (const int32_t id : tokenizer.encode(piece.text)) {
+    const std::vector<int32_t> ids =
+        piece.markup ? tokenizer.encode_with_specials(piece.text) : tokenizer.encode(piece.text);
+    for (const int32_t id : ids) {
       to.tokens.push_back(static_cast<uint32_t>(id) | (piece.trained ? 0 : kNotTrained));
     }
   }
-  if (to.tokens.size() == before) return;
-  const auto end = tokenizer.end_of_text();
-  if (end && (to.tokens.back() & ~kNotTrained) != static_cast<uint32_t>(*end)) {
-    to.tokens.push_back(static_cast<uint32_t>(*end) | (trained ? 0 : kNotTrained));
-  }
-  to.ends.push_back(static_cast<int64_t>(to.tokens.size()));
+  end_document(tokenizer, framed, pieces.back().trained, to);
 }
 
 // Calls visit(line, number from 1) for each line with something in it.
@@ -221,18 +243,16 @@ TokenizedChunk tokenize(const Chunk& chunk, const DocumentOptions& options) {
         chunk.begin == 0 ? "" : "behind byte " + std::to_string(chunk.begin) + ": ";
     fail(chunk.file->path.string(), ": ", place, error.what());
   }
-  made.tokens.assign(ids.begin(), ids.end());
+  if (chunk.begin == 0 && !ids.empty()) begin_document(tokenizer, made);
   const auto end = tokenizer.end_of_text();
-  if (end) {
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i] == *end) made.ends.push_back(static_cast<int64_t>(i + 1));
-    }
+  for (const int32_t id : ids) {
+    made.tokens.push_back(static_cast<uint32_t>(id));
+    if (id == end) made.ends.push_back(static_cast<int64_t>(made.tokens.size()));
   }
   const auto size = static_cast<int64_t>(made.tokens.size());
   if (!chunk.ends_file || (chunk.begin == 0 && size == 0)) return made;
   if (!made.ends.empty() && made.ends.back() == size) return made;
-  if (end) made.tokens.push_back(static_cast<uint32_t>(*end));
-  made.ends.push_back(static_cast<int64_t>(made.tokens.size()));
+  end_document(tokenizer, true, true, made);
   return made;
 }
 

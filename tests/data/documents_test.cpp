@@ -14,18 +14,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Bytes, and 0 behind a document.
+// Bytes, 0 behind a document and 1 before it; "<s>" is 2 where it is a special token.
 class EndingBytes : public Tokenizer {
  public:
   std::string kind() const override { return "byte"; }
   int64_t vocab_size() const override { return 256; }
   std::optional<int32_t> end_of_text() const override { return 0; }
+  TextFrame frame() const override { return {.before = {1}}; }
   std::vector<int32_t> encode(std::string_view text) const override {
     const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
     return {bytes, bytes + text.size()};
   }
-  std::string decode(std::span<const int32_t> tokens) const override {
-    return {tokens.begin(), tokens.end()};
+  std::vector<int32_t> encode_with_specials(std::string_view text) const override {
+    if (!text.starts_with("<s>")) return encode(text);
+    std::vector<int32_t> ids = encode(text.substr(2));
+    ids[0] = 2;
+    return ids;
+  }
+  std::string bytes_of(int32_t token, bool /*first*/) const override {
+    return {static_cast<char>(token)};
   }
   nlohmann::json to_json() const override { return {}; }
 };
@@ -51,14 +58,15 @@ TEST(Documents, WhatTheModelDoesNotWriteIsMarked) {
   const TokenizedChunk made = tokenize(
       lines(kLines,
             "{\"text\": \"ab\"}\n\n{\"prompt\": \"Q\", \"completion\": \"A\"}\n"
-            "{\"messages\": [{\"role\": \"user\", \"content\": \"u\"}, {\"role\": \"assistant\", "
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"<s>\"}, {\"role\": \"assistant\", "
             "\"content\": \"w\"}]}\n"),
       {.tokenizer = &tokenizer, .chat = &chat});
   using std::string_literals::operator""s;
   EXPECT_EQ(ids_of(made, true), "ab\0A\0w</s>\0"s);
-  EXPECT_EQ(ids_of(made, false), "Q<s>[INST] u [/INST] ");
-  EXPECT_EQ(made.ends, std::vector<int64_t>({3, 6, 32}));
-  EXPECT_EQ(made.tokens.size(), 32);
+  EXPECT_EQ(ids_of(made, false), "\1\1Q\2[INST] <s> [/INST] ")
+      << "what was said is no special token";
+  EXPECT_EQ(made.ends, std::vector<int64_t>({4, 8, 34}));
+  EXPECT_EQ(made.tokens.size(), 34);
 }
 
 TEST(Documents, ABrokenLineIsNamedOrCounted) {
@@ -87,7 +95,7 @@ TEST(Documents, ABrokenLineIsNamedOrCounted) {
   const TokenizedChunk skipped = tokenize(lines(kLines, "{\n{\"text\": \"ok\"}\nnull\n"),
                                           {.tokenizer = &tokenizer, .skip_bad = true});
   EXPECT_EQ(skipped.bad_lines, 2);
-  EXPECT_EQ(skipped.ends, std::vector<int64_t>({3}));
+  EXPECT_EQ(skipped.ends, std::vector<int64_t>({4}));
 }
 
 // The cuts of a text are no cuts of tokens: words and marks, here with a tokenizer that joins them
