@@ -64,7 +64,9 @@ ChatTemplate::ChatTemplate(std::string file, std::string_view text) : file_(std:
       fail(place, ": wanted a string in double quotes behind '", name, " =', found '", quoted, "'");
     }
     const std::string said = value.get<std::string>();
-    if (name == "begin") {
+    if (name == "mark") {
+      mark_ = said;
+    } else if (name == "begin") {
       begin_ = said;
     } else {
       add_role(name, said, place);
@@ -155,6 +157,27 @@ ChatTemplate find_chat_template(const std::string& name) {
   const std::vector<std::string> names = known_chat_templates();
   fail("there is no chat template '", name, "', only ", join(names, ", "),
        " and files that end in .template", did_you_mean(name, names));
+}
+
+ChatTemplate chat_template_for(const Tokenizer& tokenizer) {
+  const auto is_one_token = [&](const std::string& text) {
+    try {
+      return tokenizer.encode_with_specials(text).size() == 1;
+    } catch (const Error&) {
+      return false;  // it has symbols that the tokenizer does not know
+    }
+  };
+  for (const std::string& name : known_chat_templates()) {
+    ChatTemplate known = find_chat_template(name);
+    if (!known.mark().empty() && is_one_token(known.mark())) return known;
+  }
+  fail("this model's tokenizer (", tokenizer.kind(), ") has the mark of none of the templates ",
+       join(known_chat_templates(), ", "),
+       "; say how its conversations are written with --template");
+}
+
+std::vector<int32_t> encode_piece(const Tokenizer& tokenizer, const TextPiece& piece) {
+  return piece.markup ? tokenizer.encode_with_specials(piece.text) : tokenizer.encode(piece.text);
 }
 
 std::vector<std::string> known_chat_templates() {

@@ -1,11 +1,11 @@
 // How messages become one text, in the way that a family of models was trained with. A template is
 // a few lines of text, one string for each role (templates/*.template, or a file of the user's):
 //
-//   begin = "<s>"                                    # once, before everything
-//   system = "{}\n\n"                                # {} is what was said
-//   user = "[INST] {system}{} [/INST]"               # {system}: a system message waits for this
-//   place assistant = " {}</s>{end}"                       # the model writes what is from {} to
-//   {end}
+//   mark = "[INST]"                      a special token by which a tokenizer is told to write so
+//   begin = "<s>"                        once, before everything
+//   system = "{}\n\n"                    {} is what was said
+//   user = "[INST] {system}{} [/INST]"   {system}: a system message waits for this place
+//   assistant = " {}</s>{end}"           the model writes what is from {} to {end}
 //
 // Strings are JSON's. A line that begins with # is a comment.
 #pragma once
@@ -14,6 +14,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "data/tokenizer.h"
 
 namespace adjoint {
 
@@ -26,8 +28,7 @@ struct ChatMessage {
 struct TextPiece {
   std::string text;
   bool trained = true;  // the model is to write it
-  bool markup =
-      false;  // the template's, in which special tokens are themselves and not their letters
+  bool markup = false;  // the template's, in which names of special tokens are those tokens
   bool operator==(const TextPiece&) const = default;
 };
 
@@ -42,6 +43,8 @@ class ChatTemplate {
   std::vector<TextPiece> prompt(std::span<const ChatMessage> messages) const;
   // What the model writes behind an answer, such as "<|im_end|>": who samples stops there.
   const std::string& stop() const { return stop_; }
+  // The special token that tells a tokenizer of this family, or "".
+  const std::string& mark() const { return mark_; }
 
  private:
   struct Role {
@@ -53,7 +56,7 @@ class ChatTemplate {
   void add_role(const std::string& name, std::string_view text, const std::string& place);
   const Role& role_of(const ChatMessage& message) const;
 
-  std::string file_, begin_, stop_;
+  std::string file_, mark_, begin_, stop_;
   std::map<std::string, Role> roles_;
   bool system_waits_ = false;  // some role has a place for it
 };
@@ -67,5 +70,10 @@ std::span<const ChatTemplateFile> chat_template_files();  // written by scripts/
 // One of ours by its name ("chatml"), or a file that ends in .template.
 ChatTemplate find_chat_template(const std::string& name);
 std::vector<std::string> known_chat_templates();
+// The one of ours whose mark is a single token of this tokenizer; refuses one that has none.
+ChatTemplate chat_template_for(const Tokenizer& tokenizer);
+
+// Only in what a template writes are names of special tokens those tokens.
+std::vector<int32_t> encode_piece(const Tokenizer& tokenizer, const TextPiece& piece);
 
 }  // namespace adjoint

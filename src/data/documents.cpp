@@ -111,9 +111,7 @@ void add_document(std::span<const TextPiece> pieces, const Tokenizer& tokenizer,
       std::none_of(pieces.begin(), pieces.end(), [](const TextPiece& p) { return p.markup; });
   if (framed) begin_document(tokenizer, to);
   for (const TextPiece& piece : pieces) {
-    const std::vector<int32_t> ids =
-        piece.markup ? tokenizer.encode_with_specials(piece.text) : tokenizer.encode(piece.text);
-    for (const int32_t id : ids) {
+    for (const int32_t id : encode_piece(tokenizer, piece)) {
       to.tokens.push_back(static_cast<uint32_t>(id) | (piece.trained ? 0 : kNotTrained));
     }
   }

@@ -76,6 +76,7 @@ EvaluateResult evaluate_run(const std::filesystem::path& folder, const EvaluateO
   const auto tokenizer = load_tokenizer(paths.tokenizer());
   const BoundModel model(resolved.text, {.batch = config.batch,
                                          .context = config.context,
+                                         .seq = config.seq,
                                          .vocab = tokenizer->vocab_of_model(),
                                          .settings = config.settings});
   const Scheme scheme =
@@ -85,8 +86,12 @@ EvaluateResult evaluate_run(const std::filesystem::path& folder, const EvaluateO
     if (scheme[in].role != Role::kInput || name == "tokens" || name == "targets") continue;
     fail("the model reads '", name, "', and only tokens and targets of a text can be fed here");
   }
+  if (options.data.empty() && config.data.size() != 1) {
+    fail(folder.string(), ": this run has ", config.data.size(),
+         " sources of data; say which text to evaluate on: --data FILE");
+  }
   const std::filesystem::path data =
-      options.data.empty() ? std::filesystem::path(config.data) : options.data;
+      options.data.empty() ? std::filesystem::path(config.data[0]) : options.data;
   std::vector<int32_t> tokens = tokens_of(data, *tokenizer);
   if (options.data.empty()) {
     const int64_t trained_on =

@@ -17,9 +17,9 @@ struct MergeResult {
 };
 
 // The plain model of a run whose stack rewrites linear maps, with the parameters that compute the
-// same. Refuses a run with nothing to merge, and a rewrite that is not linear. Where `weights` names
-// a state that follows parameters, `ema.average`, it is taken for them, and then there need not be
-// anything else to merge.
+// same. Refuses a run with nothing to merge, and a rewrite that is not linear. Where `weights`
+// names a state that follows parameters, `ema.average`, it is taken for them, and then there need
+// not be anything else to merge.
 struct MergedModel {
   BoundModel model;
   Scheme plain;

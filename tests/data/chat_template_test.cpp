@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error_text.h"
 #include "base/file.h"
 #include "base/temp_folder.h"
@@ -82,6 +84,38 @@ TEST(ChatTemplate, WhatIsSaidIsNoMarkup) {
   ASSERT_EQ(pieces.size(), 3);
   EXPECT_EQ(pieces[1], (TextPiece{.text = trick.content, .trained = false, .markup = false}));
   EXPECT_TRUE(pieces[0].markup && pieces[2].markup);
+}
+
+// A tokenizer that has some mark as a single token, and a token for any other byte.
+class Marked : public Tokenizer {
+ public:
+  explicit Marked(std::string mark) : mark_(std::move(mark)) {}
+  std::string kind() const override { return "marked"; }
+  int64_t vocab_size() const override { return 257; }
+  std::vector<int32_t> encode(std::string_view text) const override {
+    return {text.begin(), text.end()};
+  }
+  std::vector<int32_t> encode_with_specials(std::string_view text) const override {
+    return text == mark_ ? std::vector<int32_t>{256} : encode(text);
+  }
+  std::string bytes_of(int32_t, bool) const override { return ""; }
+  nlohmann::json to_json() const override { return {}; }
+
+ private:
+  std::string mark_;
+};
+
+TEST(ChatTemplate, ATokenizersMarksTellItsFamily) {
+  const auto stop = [](const char* mark) { return chat_template_for(Marked(mark)).stop(); };
+  EXPECT_EQ(stop("<|im_start|>"), "<|im_end|>");
+  EXPECT_EQ(stop("<|start_header_id|>"), "<|eot_id|>");
+  EXPECT_EQ(stop("<start_of_turn>"), "<end_of_turn>");
+  EXPECT_EQ(stop("[INST]"), "</s>");
+  EXPECT_TRUE(has(error_text([&] { stop("<|other|>"); }),
+                  "has the mark of none of the templates chatml, gemma, llama2, llama3, mistral"));
+  EXPECT_EQ(encode_piece(Marked("[INST]"), {.text = "[INST]", .markup = true}),
+            std::vector<int32_t>{256});
+  EXPECT_EQ(encode_piece(Marked("[INST]"), {.text = "[INST]"}).size(), 6u) << "what somebody said";
 }
 
 TEST(ChatTemplate, AFileOfTheUsersOwn) {

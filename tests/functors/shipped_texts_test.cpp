@@ -104,8 +104,8 @@ SourceNames operator+(SourceNames a, const SourceNames& b) {
 TEST(Adapters, AStackTrainsAllThatItsFunctorsTrain) {
   const Scheme model = small_llama();
   const SourceNames prompt = trained(said(model, "prompt(n=2)")), ia3 = trained(said(model, "ia3")),
-              lora = trained(said(model, "lora(4)")), bitfit = trained(said(model, "bitfit")),
-              dora = trained(said(model, "dora(rank=2)"));
+                    lora = trained(said(model, "lora(4)")), bitfit = trained(said(model, "bitfit")),
+                    dora = trained(said(model, "dora(rank=2)"));
   EXPECT_EQ(trained(said(model, "lora(4) | prompt(n=2)")), lora + prompt);
   EXPECT_EQ(trained(said(model, "lora(4) | bitfit")), lora + bitfit);
   EXPECT_EQ(trained(said(model, "dora(rank=2) | bitfit | prompt(n=2)")), dora + bitfit + prompt);
