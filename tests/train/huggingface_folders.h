@@ -65,8 +65,10 @@ struct LoadedModel {
   LoadedModel(const std::string& folder, int64_t batch, int64_t seq)
       : model(find_model(folder), {.batch = batch, .seq = seq}) {}
 
-  std::unique_ptr<Run> running(const Scheme& scheme) const {
-    auto run = std::make_unique<Run>(scheme, make_plan(scheme, {.threads = num_threads()}));
+  std::unique_ptr<Run> running(const Scheme& scheme, Target target = Target::kCpu) const {
+    auto run = std::make_unique<Run>(
+        scheme,
+        make_plan(scheme, {.threads = num_threads(), .target = target, .deterministic = true}));
     initialize(*run, 1);  // other numbers, which the folder's replace
     ModelFolder(model.text().weights).load(model, *run);
     return run;
@@ -75,10 +77,10 @@ struct LoadedModel {
   BoundModel model;
 };
 
-inline Numbers logits_for(const fs::path& folder, const std::vector<int32_t>& tokens,
-                          int64_t batch) {
+inline Numbers logits_for(const fs::path& folder, const std::vector<int32_t>& tokens, int64_t batch,
+                          Target target = Target::kCpu) {
   const LoadedModel loaded(folder.string(), batch, static_cast<int64_t>(tokens.size()) / batch);
-  const auto run = loaded.running(without_randomness(logits_of(loaded.model.forward())));
+  const auto run = loaded.running(without_randomness(logits_of(loaded.model.forward())), target);
   run->write(input_named(run->scheme(), "tokens"), tokens.data());
   // Experts' losses read targets, which logits do not depend on.
   if (const auto targets = run->scheme().find({"targets"})) run->clear(*targets);
