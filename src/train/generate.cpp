@@ -185,6 +185,13 @@ Generator::Generator(const std::filesystem::path& folder, const GeneratorOptions
                                   .seq = options_.seq > 0 ? options_.seq : config.seq,
                                   .vocab = tokenizer_->vocab_of_model(),
                                   .settings = config.settings});
+  // A save is known by the length that it was trained with.
+  trained_with_ = config.seq > 0 ? config.seq : config.context;
+  if (trained_with_ == 0) {
+    const auto own = model_->settings().find("context");
+    trained_with_ = own == model_->settings().end() ? model_->context()
+                                                    : static_cast<int64_t>(own->second);
+  }
   // Refused before memory is taken: a folder that is not what its config.json says.
   if (!is_run_) ModelFolder(folder).parameters(*model_);
   step_ = config.step;
@@ -201,7 +208,8 @@ void Generator::prepare(int64_t batch, int64_t positions) {
   if (forward_ && forward_->batch() >= batch && forward_->context() >= context) return;
   forward_.reset();
   if (!options_.own_stack) step_.stack = options_.stack;
-  const std::string print = fingerprint(without_randomness(model_->forward(1, model_->context())));
+  const Scheme plain = without_randomness(model_->forward(1, trained_with_));
+  const std::string print = fingerprint(plain);
   const Scheme logits = logits_of(model_->forward(batch, context));
   try {
     forward_ = std::make_unique<CachedForward>(logits, step_, options_.plan, !options_.own_stack);
@@ -218,7 +226,6 @@ void Generator::prepare(int64_t batch, int64_t positions) {
   }
   if (!options_.weights.empty()) fail("--weights: goes with the run's own stack, not with --stack");
   const SavedModel saved(paths);
-  const Scheme plain = without_randomness(model_->forward(1, model_->context()));
   saved.check_fits(plain);
   saved.check_model(print);
   for (const Value v : plain.inputs) {

@@ -70,6 +70,7 @@ class Generator {
   std::filesystem::path folder_;
   bool is_run_ = true;  // and not a folder of Hugging Face's format
   GeneratorOptions options_;
+  int64_t trained_with_ = 0;  // tokens per sample
   StepOptions step_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<BoundModel> model_;

@@ -396,6 +396,7 @@ TEST_F(Cli, ReadsAndConvertsFoldersOfHuggingFace) {
   refused("generate --model " + llama, "tokenizer.json");
   // A run that began without such a folder has a format if its model's text does.
   ASSERT_EQ(run(small_run("mine")).code, 0);
+  EXPECT_EQ(run("generate --seq 4 --tokens 3 --prompt a --model " + at("mine")).code, 0);
   o = run("convert " + at("mine") + " " + at("gpt2"));
   EXPECT_EQ(o.code, 0) << o.text;
   const nlohmann::json config = nlohmann::json::parse(read_file(at("gpt2") + "/config.json"));
