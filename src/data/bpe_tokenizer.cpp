@@ -120,8 +120,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 
 // The special token that ends a document, by the names that model families give it.
 constexpr const char* kEndsOfText[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
-                                       "<\xEF\xBD\x9C"
-                                       "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"};
+                                       "<｜end▁of▁sentence｜>"};
 
 class BpeTokenizer : public Tokenizer {
  public:

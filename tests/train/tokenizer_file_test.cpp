@@ -30,12 +30,12 @@ class TokenizerFile : public TrainFolder {
 };
 
 TEST_F(TokenizerFile, TheRunKeepsItsTokenizer) {
-  EXPECT_TRUE(std::isfinite(train(with_file("run")).val_loss));
+  EXPECT_TRUE(std::isfinite(train(with_file("run")).val_loss.value()));
   fs::remove(folder_ / "tokenizer.json");
   Generator generator(out("run"), {.threads = num_threads()});
   EXPECT_NE(generator.generate("the cat", {.tokens = 8, .temperature = 0}, nullptr), "");
   // It goes on without the file, but not with another one.
-  EXPECT_TRUE(std::isfinite(train(resume("run", {{"steps", 8}})).val_loss));
+  EXPECT_TRUE(std::isfinite(train(resume("run", {{"steps", 8}})).val_loss.value()));
   write("other.json", 290);
   const std::string other = (folder_ / "other.json").string();
   const std::string error = error_of(resume("run", {{"steps", 9}, {"tokenizer", other}}));
