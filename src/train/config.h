@@ -29,8 +29,8 @@ struct TrainConfig : OptionFields {
   std::vector<std::string> data = texts(
       "data",
       "what to train on: a text, JSON lines (.jsonl), either of them compressed (.gz, .zst), "
-      "tokens "
-      "of nanoGPT or llm.c (.bin), a folder or a pattern of such files ('books/**/*.txt'), several "
+      "tokens of nanoGPT or llm.c (.bin), a folder or a pattern of such files ('books/**/*.txt'), "
+      "several "
       "times, with weights if they are to have shares (PATH:WEIGHT); or a .safetensors file of "
       "fields with one entry per token: tokens [n], and by name whatever else the model's inputs "
       "are (targets [n], teacher [n, vocab])");
@@ -154,6 +154,7 @@ struct TrainConfig : OptionFields {
                         "save and stop at a loss of so many times the mean of the 100 steps "
                         "before, and write that batch to OUT/spike.json; 0: never");
   int64_t log_every = whole("log_every", 10, {1, 1e12}, "steps between lines of metrics.jsonl");
+  bool tensorboard = flag("tensorboard", "write the metrics for TensorBoard, too, into --out");
   double val_fraction =
       number("val_fraction", 0.1, {0.0001, 0.9}, "the last part of the data, for validation");
   int64_t max_vocab = whole("max_vocab", 8192, {2, 1e7}, "the most words of the word tokenizer",

@@ -13,6 +13,7 @@
 #include "ops/builder.h"
 #include "run/late_numbers.h"
 #include "train/evaluate.h"
+#include "train/event_file.h"
 #include "train/progress.h"
 #include "train/saver.h"
 #include "train/side_saves.h"
@@ -133,6 +134,8 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   Saver saver(paths_, *run_, model_print_, config_.resume ? first_step_ : -1, room_to_save_);
   Prefetcher data(*batches_, first_step_);
   std::ofstream metrics(paths_.metrics(), std::ios::app);
+  std::optional<EventFile> events;
+  if (config_.tensorboard) events.emplace(paths_.folder, first_step_);
   Progress progress(last, first_step_);
   auto logged_at = std::chrono::steady_clock::now();
   double stalled = 0;
@@ -222,6 +225,13 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       }
       metrics << line.dump() << "\n" << std::flush;
       if (!metrics) throw MachineError(paths_.metrics().string() + ": cannot be written");
+      if (events) {
+        std::vector<std::pair<std::string, double>> numbers;
+        for (const auto& [name, number] : line.items()) {
+          if (name != "step" && number.is_number()) numbers.emplace_back(name, number);
+        }
+        events->add(result.step, numbers);
+      }
       logged_at = std::chrono::steady_clock::now();
       logged_step = result.step;
     }
