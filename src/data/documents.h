@@ -4,8 +4,8 @@
 //   {"prompt": "...", "completion": "..."}                 the completion is trained
 //   {"messages": [{"role": "...", "content": "..."}, ..]}  what the assistant says is trained
 //
-// A text file is one document. Its pieces end where a line does and both sides are words, which is
-// a border of tokens to every tokenizer here, so the tokens are those of the whole text.
+// A text file is one document. Its pieces end where a line does and both sides are words: a border
+// of tokens to all tokenizers but SentencePiece's, so the tokens are those of the whole text.
 #pragma once
 #include <cstdint>
 #include <memory>

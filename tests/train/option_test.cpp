@@ -46,6 +46,26 @@ TEST(Option, TheDeclarationIsTheFlag) {
             "option 'fade': wanted a number from 0 to 1, found -1");
 }
 
+struct Lists : OptionFields {
+  explicit Lists(json given) : OptionFields(std::move(given)) {}
+  std::vector<std::string> from = texts("from", "where to read");
+};
+
+TEST(Option, SeveralTextsOrOne) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(Lists(json::object()).from, Texts());
+  EXPECT_EQ(Lists(json{{"from", "a"}}).from, Texts({"a"}));
+  EXPECT_EQ(Lists(json{{"from", {"a", "b"}}}).from, Texts({"a", "b"}));
+  const OptionSpec option = Lists(json::object()).options()[0];
+  EXPECT_EQ(error_text([&] { option.check({"a", "b"}); }), "");
+  EXPECT_EQ(error_text([&] {
+              option.check(json::array({"a", 1}));
+            }),
+            "option 'from': wanted a text or a list of texts, found [\"a\",1]");
+  EXPECT_EQ(error_text([&] { option.check(7); }),
+            "option 'from': wanted a text or a list of texts, found 7");
+}
+
 // What speaks of one command is not the next one's.
 TEST(Option, ARunKeepsAllButItsCommandsOwn) {
   const json asked = {{"resume", true}, {"stop_after", 3}, {"lr", 0.5}};
