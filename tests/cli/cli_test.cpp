@@ -569,9 +569,9 @@ TEST_F(Cli, RefusesBadData) {
   };
   refused(train(at("absent.txt")), "absent.txt: there is no such file");
   refused(train(write("empty.txt", "")), "empty.txt");
-  refused(train(write("binary.bin", std::string("\x7f"
-                                                "ELF\0\0\x01",
-                                                7))),
+  refused(train(write("binary", std::string("\x7f"
+                                            "ELF\0\0\x01",
+                                            7))),
           "--tokenizer byte");
   refused(train(at("text.txt"), "--context 100000"), "100000");
   refused(train(at("text.txt"), "--steps 0"), "'steps'");
