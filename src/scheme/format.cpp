@@ -72,7 +72,7 @@ class FormatParser {
 
   void suffix(FormatField& field) {
     const Position at = in_.position();
-    if (in_.accept_word("in")) {
+    if (in_.accept_word("as")) {
       do {
         field.words.push_back(terms_.whole_product());
       } while (in_.looking_at("\"") || in_.looking_at("true") || in_.looking_at("false"));
@@ -92,7 +92,7 @@ class FormatParser {
       field.condition.push_back(terms_.whole_value());
     } else {
       in_.fail_wanted(
-          "'in', 'whole', 'from', 'null', 'else', 'if', 'unwritten' or the end of the line");
+          "'as', 'whole', 'from', 'null', 'else', 'if', 'unwritten' or the end of the line");
     }
   }
 

@@ -189,8 +189,8 @@ Generator::Generator(const std::filesystem::path& folder, const GeneratorOptions
   trained_with_ = config.seq > 0 ? config.seq : config.context;
   if (trained_with_ == 0) {
     const auto own = model_->settings().find("context");
-    trained_with_ = own == model_->settings().end() ? model_->context()
-                                                    : static_cast<int64_t>(own->second);
+    trained_with_ =
+        own == model_->settings().end() ? model_->context() : static_cast<int64_t>(own->second);
   }
   // Refused before memory is taken: a folder that is not what its config.json says.
   if (!is_run_) ModelFolder(folder).parameters(*model_);

@@ -142,7 +142,7 @@ TEST(TextStates, TheForwardPassReadsWhatARuleNames) {
   };
   is_mask(step);
   EXPECT_EQ(states(step),
-            (Names{"optimizer:f.steps", "optimizer:f.mask.wait.3", "out.weight:f.mask"}));
+            (SourceNames{"optimizer:f.steps", "optimizer:f.mask.wait.3", "out.weight:f.mask"}));
   const Scheme evaluated = evaluation_scheme(forward, stack, {});
   is_mask(evaluated);
   EXPECT_TRUE(evaluated.carries.empty());

@@ -105,11 +105,11 @@ TEST(Training, RefusesWhatIsNoRate) {
 // that names too few.
 TEST(Training, ATiedParameterByAllOfItsUses) {
   const auto said =
-      trainings(step_of(gpt2(), "  object trained, of embedding, of readout -> decay 0"));
+      trainings(step_of(small_gpt2(), "  object trained, of embedding, of readout -> decay 0"));
   ASSERT_EQ(said.size(), 1u);
   EXPECT_EQ(said.at("wte.weight"), (Training{.decay = 0.0}));
   EXPECT_TRUE(has(error_text([&] {
-                    step_of(llama(), "  object trained, of embedding, of readout -> decay 0");
+                    step_of(small_llama(), "  object trained, of embedding, of readout -> decay 0");
                   }),
                   "f: matches nothing"));
 }
@@ -118,7 +118,7 @@ TEST(Training, ATiedParameterByAllOfItsUses) {
 TEST(Training, RulesThatFindNothingAreToldOf) {
   using Lines = std::vector<std::string>;
   const auto idle = [](const std::string& lines) {
-    return build_step(gpt2(), with_rules(lines), {}).applied.at(0).idle_rules;
+    return build_step(small_gpt2(), with_rules(lines), {}).applied.at(0).idle_rules;
   };
   EXPECT_EQ(idle("  object trained, vector -> decay 0\n  object trained, of router -> rate 2"),
             (Lines{"f.functor:4: this rule finds nothing here"}));
@@ -138,7 +138,7 @@ TEST(Training, RulesThatFindNothingAreToldOf) {
 // Uses without a role are counted by their op.
 TEST(Training, UsesAreCountedByWhatTheyAre) {
   const auto counts = [](const std::string& lines) {
-    return build_step(gpt2(), with_rules(lines), {}).applied.at(0).counts;
+    return build_step(small_gpt2(), with_rules(lines), {}).applied.at(0).counts;
   };
   using Counts = std::map<std::string, int64_t>;
   EXPECT_EQ(counts("  morphism y = gelu(x) -> 2*y"), (Counts{{"gelu", 4}}));

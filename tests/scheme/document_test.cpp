@@ -189,7 +189,7 @@ TEST(Document, Refusals) {
       {"format huggingface \"A\":\n  field a b\n" + model,
        "a:2:11: wanted '=' after the name of a field, found 'b'"},
       {"format huggingface \"A\":\n  field a = b sometimes\n" + model,
-       "a:2:15: wanted 'in', 'whole', 'from', 'null', 'else', 'if', 'unwritten' or the end of the "
+       "a:2:15: wanted 'as', 'whole', 'from', 'null', 'else', 'if', 'unwritten' or the end of the "
        "line, found 'sometimes'"},
       {"format huggingface \"A\":\n  field a = b\n  field c or a = d\n" + model,
        "a:3:9: field 'a' is written twice"},
