@@ -136,7 +136,7 @@ std::string print(const FormatField& field) {
   for (size_t i = 0; i < field.paths.size(); ++i) out += (i ? " or " : "") + field.paths[i];
   if (!field.each.empty()) out += "[l < " + print(field.each[0]) + "]";
   out += " = " + print(field.value);
-  if (!field.words.empty()) out += " in";
+  if (!field.words.empty()) out += " as";
   for (const Term& word : field.words) out += " " + print_inside(word, Binding::kProduct);
   if (field.whole) out += " whole";
   for (const Term& term : field.before) out += " from " + print_inside(term, Binding::kSum);

@@ -86,7 +86,7 @@ std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config,
                                          const ChatTemplate* chat) {
   const bool texts = any_file(sources, DataKind::kText) || any_file(sources, DataKind::kJsonLines);
   if (!from && !weights.empty()) return load_tokenizer(weights);
-  if (!from && !learns_tokenizer(config.tokenizer)) return load_tokenizer(config.tokenizer);
+  if (!from && !learns_tokenizer(config.tokenizer)) return make_tokenizer(config.tokenizer, "");
   if (!from && !texts) return nullptr;
   if (!from) {
     const std::string text = text_to_learn_from(

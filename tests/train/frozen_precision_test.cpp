@@ -68,6 +68,7 @@ class Frozen : public TrainFolder {
     for (std::string line; std::getline(in, line);) {
       json entry = json::parse(line);
       entry.erase("tokens_per_s");
+      entry.erase("stall_s");
       all.push_back(std::move(entry));
     }
     return all;

@@ -4,6 +4,7 @@
 // when its parameters move by 2^-22 of their size, about the error of a float32 product.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "device/parallel.h"
@@ -174,7 +175,15 @@ struct CallCheck {
     for (size_t k = 0; k < want.size(); ++k) {
       const Dtype dtype = s[m.outputs[k]].type.dtype;
       const double error = relative_error(ours.run.values(m.outputs[k]), want[k]);
-      const double bound = dtype == Dtype::kBF16 ? 3e-4 : dtype == Dtype::kF16 ? 8e-5 : 5e-6;
+      // A sum in float32 beside numbers that are rounded to 16 bits is one of the rounded ones, of
+      // which one now and then falls to the other side.
+      const bool beside_narrow = std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) {
+        return s[v].type.dtype == Dtype::kBF16 || s[v].type.dtype == Dtype::kF16;
+      });
+      const double bound = dtype == Dtype::kBF16  ? 3e-4
+                           : dtype == Dtype::kF16 ? 8e-5
+                           : beside_narrow        ? 1e-4
+                                                  : 5e-6;
       worst[dtype] = std::max(worst[dtype], error);
       EXPECT_LT(error, bound) << m.op << " makes " << to_string(s[m.outputs[k]].source);
     }

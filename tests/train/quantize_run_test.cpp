@@ -137,7 +137,10 @@ class QuantizeRun : public TrainFolder {
 };
 
 TEST_F(QuantizeRun, CalibratedLosesLessThanRounding) {
-  train(options("base", {{"steps", 150}, {"lr", 0.01}, {"warmup", 5}, {"eval_batches", 0}}));
+  json flags = options("base", {{"steps", 80}, {"lr", 0.01}, {"warmup", 5}, {"eval_batches", 0}});
+  flags["set"]["dropout"] = 0;
+  // A model of which rounding takes something: at other lengths of the run it takes less than 1e-3.
+  train(flags);
   const QuantizeResult rounded = quantize("base", "rounded", "int4/channel", false);
   const QuantizeResult calibrated = quantize("base", "calibrated", "int4/channel", true);
   EXPECT_EQ(rounded.matrices, 8);
