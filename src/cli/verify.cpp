@@ -51,6 +51,7 @@ nlohmann::json to_json(const Report& report) {
                         {"matches", v.matches},
                         {"ok", v.ok},
                         {"max_error", v.error},
+                        {"tensor", v.tensor},
                         {"plain_error", v.plain_error},
                         {"allowed", v.allowed}});
     if (!v.note.empty()) functors.back()["note"] = v.note;
@@ -111,6 +112,10 @@ std::string table(const Report& report, const std::string& stack) {
     out += fmt::format("{:<{}}  {:<14} {:>8}  {:>9}  {:>9}  {}{}\n", v.functor, width, name(v.law),
                        v.matches, number(v.error), number(v.allowed), v.ok ? "ok" : "BROKEN",
                        v.by_default ? "  (on by default)" : "");
+    // An error says little without what it is an error of: most of a small tensor's may be noise.
+    if (v.error > 0 && !v.tensor.empty()) {
+      out += fmt::format("{:<{}}  nearest to what is allowed: {}\n", "", width, v.tensor);
+    }
     if (v.moved) {
       out += fmt::format("{:<{}}  from the model without it: {}\n", "", width, words(*v.moved));
     }

@@ -459,9 +459,13 @@ TEST_F(Cli, VerifiesAStack) {
   EXPECT_EQ(json["functors"][0]["name"], "accumulate(n=2)");
   EXPECT_GT(json["functors"][0]["matches"], 0);
   EXPECT_LT(json["max_error"], 1e-5);
+  const std::string tensor = json["functors"][0]["tensor"];
+  EXPECT_NE(tensor, "");
   o = run(small + "--stack \"accumulate(2)\"");
   EXPECT_EQ(o.code, 0) << o.text;
   EXPECT_NE(o.text.find("is reassociating"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("nearest to what is allowed: " + tensor + "\n"), std::string::npos)
+      << o.text;
   // Exact claims that are wrong, in a functor of the user's own.
   const std::string own = write("loud.functor",
                                 "functor loud:\n  law exact\n"
