@@ -1,6 +1,8 @@
 // The phases of a step that no stack names: reverse mode, the optimizer, and a realization for each
 // attribute that functors say of objects.
 #pragma once
+#include <string_view>
+
 #include "functors/step_options.h"
 #include "scheme/scheme.h"
 
@@ -23,7 +25,8 @@ Scheme hold_narrow(Scheme scheme);
 // Where products have few rows: codes are multiplied as they are. Reassociating.
 Scheme multiply_codes(Scheme scheme);
 Scheme realize_placement(Scheme scheme);
-Scheme realize_time(const Scheme& scheme);
+// Refuses in the name of `who`, the functor that said in how many parts the batch comes.
+Scheme realize_time(const Scheme& scheme, std::string_view who);
 Scheme realize_residence(Scheme scheme);
 Scheme realize_tier(Scheme scheme);
 

@@ -110,7 +110,7 @@ class Pipeline {
       if (positions_ == 1) take(multiply_codes(std::move(result_.scheme)));
     }
     if (!training_) limit_parts();
-    take(realize_time(result_.scheme));
+    take(realize_time(result_.scheme, who_said("parts")));
     // Chunks are cut from a part of the batch, and residence must see them.
     apply(FunctorPhase::kTimed);
     take(realize_residence(std::move(result_.scheme)));
@@ -133,6 +133,14 @@ class Pipeline {
   void take(Scheme scheme) {
     if (options_.verify_each) verify(scheme);
     result_.scheme = std::move(scheme);
+  }
+
+  // The first functor that said an attribute of anything, for messages.
+  std::string who_said(std::string_view attribute) const {
+    for (const auto& [of, saying] : said_) {
+      if (of.second == attribute) return saying.by;
+    }
+    return "the stack";
   }
 
   // What is said of frozen parameters is said of all.

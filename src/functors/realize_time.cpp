@@ -16,14 +16,12 @@ namespace adjoint {
 
 namespace {
 
-constexpr std::string_view kWho = "accumulate";
-
 struct Parts {
   int64_t count = 1, samples = 1, size = 1;
   bool padded() const { return count * size != samples; }
 };
 
-Parts parts_of(const Scheme& scheme) {
+Parts parts_of(const Scheme& scheme, std::string_view who) {
   Parts parts;
   const Object* first = nullptr;
   for (const Value in : scheme.inputs) {
@@ -33,20 +31,21 @@ Parts parts_of(const Scheme& scheme) {
       first = &data;
       parts.count = data.attributes.parts;
     } else if (data.attributes.parts != parts.count) {
-      fail(kWho, ": '", to_string(first->source), "' comes in ", parts.count, " parts and '",
+      fail(who, ": '", to_string(first->source), "' comes in ", parts.count, " parts and '",
            to_string(data.source), "' in ", data.attributes.parts, "; a batch has one number");
     }
     if (parts.count == 1) continue;
     const int64_t samples = data.type.rank() ? data.type.dim(0) : 0;
     if (first == &data) parts.samples = samples;
     if (samples < 1 || samples != parts.samples) {
-      fail(kWho, ": '", to_string(data.source), "' is ", to_string(data.type),
+      fail(who, ": '", to_string(data.source), "' is ", to_string(data.type),
            "; every input of the batch must begin with the same axis of samples");
     }
   }
   if (parts.count > parts.samples) {
-    fail(kWho, ": the batch has ", parts.samples, " samples, so at most ", parts.samples,
-         " parts; found ", parts.count);
+    const std::string_view many = parts.samples == 1 ? "" : "s";
+    fail(who, ": the batch has ", parts.samples, " sample", many, ", so at most ", parts.samples,
+         " part", many, "; found ", parts.count);
   }
   parts.size = (parts.samples + parts.count - 1) / parts.count;
   // Parts that would be all padding are left out: 5 samples in 4 parts of 2 are 3 parts.
@@ -56,10 +55,11 @@ Parts parts_of(const Scheme& scheme) {
 
 class Realization {
  public:
-  Realization(const Scheme& scheme, const Parts& parts)
+  Realization(const Scheme& scheme, const Parts& parts, std::string_view who)
       : scheme_(scheme),
         parts_(parts),
-        split_(split_batch(scheme, kWho, parts.padded())),
+        who_(who),
+        split_(split_batch(scheme, who, parts.padded())),
         read_by_(readers(scheme)),
         made_by_(producers(scheme)),
         fills_(scheme.objects.size()),
@@ -143,7 +143,7 @@ class Realization {
     if (targets) return ignored_target(call_of(scheme_, m));
     const std::set<int64_t>& ignored = fills_[m.inputs[operand]];
     if (ignored.size() > 1 && parts_.padded()) {
-      fail(kWho, ": losses ignore ", *ignored.begin(), " and ", *ignored.rbegin(), " of '",
+      fail(who_, ": losses ignore ", *ignored.begin(), " and ", *ignored.rbegin(), " of '",
            to_string(scheme_[m.inputs[operand]].source),
            "', and the last part has samples that do not count; choose a number of parts that "
            "divides the batch");
@@ -373,6 +373,7 @@ class Realization {
 
   const Scheme& scheme_;
   Parts parts_;
+  std::string_view who_;
   BatchSplit split_;
   std::vector<std::vector<int>> read_by_;
   std::vector<int> made_by_;
@@ -389,11 +390,11 @@ class Realization {
 
 }  // namespace
 
-Scheme realize_time(const Scheme& scheme) {
-  const Parts parts = parts_of(scheme);
+Scheme realize_time(const Scheme& scheme, std::string_view who) {
+  const Parts parts = parts_of(scheme, who);
   if (parts.count == 1) return scheme;
   CHECK(scheme.parts == 1 && scheme.loop.empty(), "a step is split in time once");
-  return Realization(scheme, parts).run();
+  return Realization(scheme, parts, who).run();
 }
 
 }  // namespace adjoint

@@ -110,7 +110,7 @@ TEST(ChunkReadout, APartIsCutAlongItsSamplesAndItsSumGoesThroughTheChunks) {
   for (Object& object : parts.objects) {
     if (!object.type.axes.empty() && object.type.axes[0].name == "b") object.type.axes[0].size = 4;
   }
-  const Scheme timed = realize_time(parts);
+  const Scheme timed = realize_time(parts, "accumulate");
   const Scheme cut = apply_functor("chunk_readout(rows=4)", timed);
   std::vector<std::string> addends;
   for (const Morphism& m : cut.morphisms) {

@@ -8,6 +8,7 @@
 #include "functors/phases.h"
 #include "functors/pipeline.h"
 #include "functors/reference.h"
+#include "functors/with_rules.h"
 #include "kernels/harness.h"
 #include "models/small_models.h"
 #include "run/parameters.h"
@@ -18,7 +19,7 @@ namespace {
 std::string in_parts(std::string_view text) {
   const Scheme before = parse_scheme(text);
   verify(before);
-  const Scheme after = realize_time(before);
+  const Scheme after = realize_time(before, "accumulate");
   verify(after);
   return print(after);
 }
@@ -301,6 +302,20 @@ TEST(RealizeTimeRefuses, MorePartsThanSamples) {
   return %1
 )"),
             "accumulate: the batch has 4 samples, so at most 4 parts; found 8");
+  EXPECT_EQ(refusal(R"(scheme:
+  input %0 x: f32[batch=1, n=3] parts=2
+  %1 sum: f32[n=3] = map(%0) {body="x0/1"} @sum
+  return %1
+)"),
+            "accumulate: the batch has 1 sample, so at most 1 part; found 2");
+}
+
+// A functor of the user's that says `in n parts` is told by its own name.
+TEST(RealizeTimeRefuses, InTheNameOfTheFunctorThatSaidParts) {
+  const Scheme forward = elaborate_preset("char", {{"layers", 1}, {"batch", 2}});
+  const Stack stack = with_rules("  object input -> in 3 parts");
+  EXPECT_EQ(error_text([&] { build_step(forward, stack, {}); }),
+            "f: the batch has 2 samples, so at most 2 parts; found 3");
 }
 
 TEST(RealizeTimeRefuses, InputsThatDisagree) {
@@ -403,7 +418,7 @@ TEST(RealizeTimeRefuses, RandomNumbersOfSamplesThatAreNotFirst) {
 // ---- numbers ----
 
 std::vector<Numbers> run_in_parts(const char* text, int parts, const std::vector<Numbers>& in) {
-  return run_scheme(realize_time(with_parts(parse_scheme(text), parts)), in, false);
+  return run_scheme(realize_time(with_parts(parse_scheme(text), parts), "accumulate"), in, false);
 }
 
 // In float32 and in the order of the parts the first 1 is lost and the second is not.
@@ -652,7 +667,7 @@ TEST(RealizeTimeMemory, ActivationsShrinkWithTheParts) {
 TEST(RealizeTimeLaw, TheFlopsOfTheBodyCountOncePerPart) {
   const Scheme forward = without_randomness(forward_of({"char", 4, 1}));
   const double whole = flops_by_phase(forward)[0];
-  const Scheme split = realize_time(with_parts(forward, 2));
+  const Scheme split = realize_time(with_parts(forward, 2), "accumulate");
   // Beside the model's own: two additions and one of the index, per part.
   EXPECT_EQ(flops_by_phase(split)[0], whole + 2 * 3);
 }
