@@ -46,12 +46,36 @@ Statement BoxParser::statement() {
   do {
     statement.names.push_back(in_.take_name("the name of a result"));
   } while (in_.accept(","));
+  if (!in_.looking_at("=")) refuse_habit(statement);
   in_.expect("=", "after the names of the results");
   do {
     statement.values.push_back(terms_.whole_value());
   } while (in_.accept(","));
+  in_.skip_blank();
+  const Position at = in_.position();
+  if (in_.accept_word("if")) {
+    in_.fail_at(at, "wanted 'when', found 'if'; a choice is written a when condition else b");
+  }
   in_.expect_line_end();
   return statement;
+}
+
+// What other languages write at the beginning of a line, told by what is written here.
+void BoxParser::refuse_habit(const Statement& statement) {
+  const std::string& first = statement.names[0];
+  for (const char* op : {"+", "-", "*", "/"}) {
+    const std::string updates = std::string(op) + "=";
+    if (!in_.looking_at(updates)) continue;
+    in_.fail_at(in_.position(), "wanted '=' after the names of the results, found '" + updates +
+                                    "'; write " + first + " = " + first + " " + op + " ...");
+  }
+  const auto refuse = [&](std::string_view instead) {
+    in_.fail_at(statement.at,
+                "wanted the name of a result, found '" + first + "'; " + std::string(instead));
+  };
+  if (first == "return") refuse("a box gives what its last statement names");
+  if (first == "if") refuse("a choice is a value: y = a when condition else b");
+  if (first == "for" || first == "while") refuse("repeat a box: y = box^layers(x)");
 }
 
 }  // namespace adjoint

@@ -18,6 +18,7 @@ class BoxParser {
 
  private:
   Formal formal();
+  void refuse_habit(const Statement& statement);
 
   Cursor& in_;
   TermParser terms_{in_};

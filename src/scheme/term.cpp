@@ -99,6 +99,9 @@ Term TermParser::sum() {
 Term TermParser::product() {
   Term left = factor();
   while (true) {
+    if (in_.looking_at("**")) {
+      in_.fail_at(in_.position(), "wanted '*' once, found '**'; powers are pow(x, 2)");
+    }
     if (in_.accept("*")) {
       left = binary("*", std::move(left), factor());
     } else if (in_.accept("/")) {
@@ -153,7 +156,7 @@ Term TermParser::unnested_factor() {
   term.word = in_.take_name("a name, a number or '('");
   if (in_.accept("^")) {
     term.repeat.push_back(in_.looking_at("(") ? factor() : power());
-    if (!in_.looking_at("(")) in_.fail_wanted("'(' after a repetition");
+    if (!in_.looking_at("(")) in_.fail_wanted("'(' after a repetition (powers are pow(x, 2))");
   }
   if (in_.accept("(")) {
     term.kind = Term::Kind::kCall;

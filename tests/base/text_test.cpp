@@ -20,6 +20,8 @@ TEST(Text, NearestIsTheSmallestEditDistance) {
   EXPECT_EQ(nearest("words", kNames), "word");
   EXPECT_EQ(nearest("chr", kNames), "char");
   EXPECT_EQ(nearest("char", kNames), "char");
+  EXPECT_EQ(nearest("geul", {"ceil", "gelu", "relu"}), "gelu") << "two letters changed places";
+  EXPECT_EQ(nearest("sclae", {"slice", "scale"}), "scale");
 }
 
 TEST(Text, NearestRefusesWhatIsFar) {

@@ -61,7 +61,24 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"model x:\n  y = matmul(x, x)\n",
                 {"my.scheme:3:7: ", "matmul: there is no such op or box; here it is 'contract'"}},
         Refusal{"model x:\n  y = clamp(x, 0, 1)\n", {"here it is 'minimum' of a 'maximum'"}},
-        Refusal{"model x:\n  y = rms_nrom(x)\n", {"did you mean 'rms_norm'?"}}));
+        Refusal{"model x:\n  y = rms_nrom(x)\n", {"did you mean 'rms_norm'?"}},
+        Refusal{"model x:\n  y = geul(x)\n", {"did you mean 'gelu'?"}},
+        Refusal{"model x:\n  y = x**2\n",
+                {"my.scheme:3:8: wanted '*' once, found '**'; powers are pow(x, 2)"}},
+        Refusal{"model x:\n  y = x^2\n", {"my.scheme:3:10: ", "powers are pow(x, 2)"}},
+        Refusal{"model x:\n  x += x\n",
+                {"my.scheme:3:5: wanted '=' after the names of the results, found '+='; write x = "
+                 "x + ..."}},
+        Refusal{"model x:\n  if x > 0:\n    y = x\n",
+                {"my.scheme:3:3: wanted the name of a result, found 'if'; a choice is a value: y "
+                 "= a when condition else b"}},
+        Refusal{"model x:\n  y = x if one == 1 else -x\n",
+                {"my.scheme:3:9: wanted 'when', found 'if'; a choice is written a when condition "
+                 "else b"}},
+        Refusal{"model x:\n  for l in heads:\n    x = gelu(x)\n",
+                {"my.scheme:3:3: ", "found 'for'; repeat a box: y = box^layers(x)"}},
+        Refusal{"model x:\n  return x\n",
+                {"my.scheme:3:3: ", "found 'return'; a box gives what its last statement names"}}));
 
 INSTANTIATE_TEST_SUITE_P(
     WeightsOfOps, Refused,
