@@ -27,7 +27,11 @@ std::string stack_table(const std::vector<Applied>& applied) {
   for (const Applied& a : applied) {
     if (a.idle) continue;
     std::vector<std::string> counts;
-    for (const auto& [what, count] : a.counts) counts.push_back(fmt::format("{} {}", count, what));
+    for (const auto& [what, count] : a.counts) {
+      // The others are adjectives and names of uses.
+      const bool one_gang = count == 1 && what == "gangs";
+      counts.push_back(fmt::format("{} {}", count, one_gang ? "gang" : what));
+    }
     std::string rest = join(counts, ", ");
     if (a.by_default) rest += rest.empty() ? "(on by default)" : " (on by default)";
     out += fmt::format("{:<{}}  {:<14} {:>8}  {}\n", shortened(a.name), width, name(a.law),

@@ -27,5 +27,13 @@ TEST(Difference, ShowsHowParametersAreTrained) {
   EXPECT_TRUE(has(diff, "rate:times.0.1: f32[]")) << diff;
 }
 
+TEST(StackTable, OneGangIsNotSeveral) {
+  const Applied one{.name = "a", .law = Law::kExact, .matches = 3, .counts = {{"gangs", 1}}};
+  const Applied two{.name = "b", .law = Law::kExact, .matches = 5, .counts = {{"gangs", 2}}};
+  const std::string table = stack_table({one, two});
+  EXPECT_TRUE(has(table, "1 gang\n")) << table;
+  EXPECT_TRUE(has(table, "2 gangs\n")) << table;
+}
+
 }  // namespace
 }  // namespace adjoint
