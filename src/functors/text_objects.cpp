@@ -3,6 +3,7 @@
 // refused where a rule finds nothing else.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "base/text.h"
@@ -56,12 +57,17 @@ class ObjectRules : TextRules {
     std::set<Value> carried;  // what comes out of a step is what went in
     for (const Carry& c : scheme.carries) carried.insert(c.out);
     const std::vector<bool> fixed = fixed_dtypes(scheme), follows = followers(scheme);
+    const std::vector<bool> of_several = of_several_blocks(scheme, roles.chain());
+    std::map<const ObjectRule*, std::vector<Value>> passed_over;  // because there is no one l
     for (const ObjectRule& rule : text_.objects) {
       if (!belongs(rule)) continue;
       std::string why_not;  // of the first that it speaks of and that cannot be so
       bool any = false, finds = false;
       for (Value v = 0; v < static_cast<Value>(scheme.objects.size()); ++v) {
         const auto matches = [&](const Clause& c) {
+          const bool inside_chain = c.kind == Clause::Kind::kInside && !c.negated &&
+                                    (c.word == "chain" || c.word == "block");
+          if (inside_chain && rule.by_block && of_several[v]) return true;
           return object_matches(scheme, roles, names, v, c);
         };
         if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
@@ -70,6 +76,7 @@ class ObjectRules : TextRules {
         if (rule.unless.made && application_.made(scheme[v].source.path)) continue;
         if (rule.by_block) {
           const int block = roles.chain().block_of[v];
+          if (of_several[v]) passed_over[&rule].push_back(v);
           if (block < 0) continue;
           names.set(std::string(kBlockNumber), block);
         }
@@ -112,9 +119,34 @@ class ObjectRules : TextRules {
         application_.idle.push_back(place(rule.at) + "this rule finds nothing here");
       }
     }
+    for (auto& [rule, left] : passed_over) {
+      // Another rule may have spoken for it.
+      std::erase_if(left, [&](Value v) {
+        const auto of_v = said.lower_bound({v, ""});
+        return of_v != said.end() && of_v->first == v;
+      });
+      if (left.empty()) continue;
+      std::string which = "'" + to_string(scheme[left[0]].source) + "'";
+      if (left.size() > 1) which += " and " + std::to_string(left.size() - 1) + " more";
+      application_.idle.push_back(place(rule->at) + "this rule speaks of l and leaves " + which +
+                                  " alone, which several blocks share");
+    }
   }
 
  private:
+  // Per object: a parameter that blocks of the chain read and that is in none of them.
+  static std::vector<bool> of_several_blocks(const Scheme& scheme, const Chain& chain) {
+    std::vector<bool> of_several(scheme.objects.size(), false);
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      const Morphism& m = scheme.morphisms[i];
+      if (m.phase != Phase::kForward || chain.block_of_morphism[i] < 0) continue;
+      for (const Value in : m.inputs) {
+        of_several[in] = scheme[in].role == Role::kParameter && chain.block_of[in] < 0;
+      }
+    }
+    return of_several;
+  }
+
   // Whether what the functor was told lets a rule act, were there anything to act on.
   static bool may_speak(const ObjectRule& rule, const Names& names) {
     if (rule.by_block || !rule.index.empty()) return true;

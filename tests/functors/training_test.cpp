@@ -135,6 +135,34 @@ TEST(Training, RulesThatFindNothingAreToldOf) {
             Lines{});
 }
 
+// Which l would a weight have that several blocks share?
+TEST(Training, SharedWeightsAreToldOfWhereARuleSpeaksOfBlocks) {
+  using Lines = std::vector<std::string>;
+  // Four blocks, whose norms are one.
+  const Scheme forward = elaborate_text(
+      "axes layers=4 hidden=8 context=4 vocab=11\n"
+      "block x[batch, seq, hidden]:\n"
+      "  x = x + linear(gelu(linear(rms_norm(x, weights=one), 16)), hidden)\n"
+      "model tokens[batch, seq], targets[batch, seq]:\n"
+      "  x = rms_norm(embed(tokens, vocab), name=one)\n"
+      "  x = block^layers(x)\n"
+      "  loss = cross_entropy(linear(x, vocab), targets)\n");
+  const auto idle = [&](const std::string& lines) {
+    return build_step(forward, with_rules(lines), {}).applied.at(0).idle_rules;
+  };
+  const std::string told =
+      "this rule speaks of l and leaves 'one.weight' alone, which several blocks share";
+  EXPECT_EQ(idle("  object trained inside chain -> rate pow(0.9, L - l)"),
+            Lines{"f.functor:3: " + told});
+  EXPECT_EQ(idle("  object parameter -> frozen when l < 2"), Lines{"f.functor:3: " + told});
+  EXPECT_EQ(idle("  object trained inside chain -> rate 0.9"), Lines{}) << "it speaks of no l";
+  EXPECT_EQ(idle("  object trained inside chain, matrix -> rate pow(0.9, L - l)"), Lines{});
+  EXPECT_EQ(idle("  object trained, vector -> rate 2\n"
+                 "  object trained inside chain -> rate pow(0.9, L - l)"),
+            Lines{})
+      << "another rule speaks for it";
+}
+
 // Uses without a role are counted by their op.
 TEST(Training, UsesAreCountedByWhatTheyAre) {
   const auto counts = [](const std::string& lines) {
