@@ -35,7 +35,8 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-constexpr int kProbes = 4;  // random rows for which both must agree
+constexpr int kProbes = 4;          // random rows for which both must agree
+constexpr double kSameUpTo = 1e-5;  // relative to the largest result; scales are float32
 constexpr double kLinearUpTo =
     1e-9;  // relative to the largest result; far above float64's rounding
 
@@ -405,6 +406,47 @@ ThinPair thin_pair(const Scheme& plain, const Scheme& after, const Rewritten& r)
 }  // namespace
 
 bool has_adapters(const fs::path& run) { return !RewrittenRun(run).rewritten.empty(); }
+
+std::optional<std::string> map_changed_by_stack(const fs::path& folder,
+                                                const SavedValues& parameters) {
+  const RewrittenRun run(folder);
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> normal;
+  for (const Rewritten& r : run.rewritten) {
+    const Morphism& m = run.plain.morphisms[r.plain];
+    const std::string& path = m.source.path;
+    const Object& w = run.plain[m.inputs[1]];
+    const Scheme piece = piece_of(run.after, r, path);
+    const auto is_known = [&](Value in) {
+      return piece[in].role != Role::kParameter || parameters.count(to_string(piece[in].source));
+    };
+    if (w.role != Role::kParameter ||
+        !std::all_of(piece.inputs.begin(), piece.inputs.end(), is_known)) {
+      return path;
+    }
+    const int64_t out = w.type.dim(0), in = w.type.dim(1);
+    const Numbers& matrix = parameters.at(to_string(w.source));
+    std::vector<std::pair<Numbers, Numbers>> asked;
+    for (int p = 0; p < kProbes; ++p) {
+      Numbers x(in);
+      for (double& n : x) n = normal(random);
+      Numbers y = m.inputs.size() > 2 ? parameters.at(to_string(run.plain[m.inputs[2]].source))
+                                      : Numbers(out);
+      for (int64_t o = 0; o < out; ++o) {
+        for (int64_t j = 0; j < in; ++j) y[o] += matrix[o * in + j] * x[j];
+      }
+      asked.emplace_back(std::move(y), std::move(x));
+    }
+    const std::vector<Numbers> answers = Asked(piece, r.y >= 0, parameters).answers(asked);
+    for (int p = 0; p < kProbes; ++p) {
+      const Numbers& y = asked[p].first;
+      Numbers difference(out);
+      for (int64_t o = 0; o < out; ++o) difference[o] = answers[p][o] - y[o];
+      if (largest(difference) > kSameUpTo * largest(y)) return path;
+    }
+  }
+  return std::nullopt;
+}
 
 ThinPairs thin_pairs(const fs::path& folder) {
   const RewrittenRun run(folder);

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,12 @@ ThinPairs thin_pairs(const std::filesystem::path& run);
 
 // Whether the run's stack rewrites linear maps.
 bool has_adapters(const std::filesystem::path& run);
+
+// The path of a linear map that the run's stack makes something else of than the plain model's map
+// with these parameters; none where leaving out the stack changes no map. A stack that rounds
+// matrices leaves those alone that are rounded already.
+std::optional<std::string> map_changed_by_stack(const std::filesystem::path& run,
+                                                const SavedValues& parameters);
 
 // Writes a run folder of the plain model, without stack and optimizer state, whose linear maps
 // compute what the stack's rewritten ones did. Refuses a run with nothing to merge, a rewrite that

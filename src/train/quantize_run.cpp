@@ -19,6 +19,7 @@
 #include "train/derived_run.h"
 #include "train/evaluate.h"
 #include "train/gptq.h"
+#include "train/merge.h"
 #include "train/resolve_config.h"
 #include "train/save.h"
 #include "train/trainer.h"
@@ -206,6 +207,25 @@ std::string stack_of(const CodeFormat& format) {
   return "freeze([attention, feed_forward]) | quantize(" + kind + ", " + per + ")";
 }
 
+// Codes stand for a plain map's matrix, and the stack is gone afterwards. So a stack may do no more
+// to linear maps than the codes themselves do, as training for these codes does.
+void check_stack_is_in_codes(const fs::path& folder, const std::string& stack,
+                             const std::vector<Encoded>& matrices, const Floats& parameters) {
+  SavedValues values;
+  for (const auto& [name, numbers] : parameters) values[name] = {numbers.begin(), numbers.end()};
+  for (const Encoded& e : matrices) {
+    const std::string name = to_string(e.source);
+    const std::vector<float> rounded =
+        decoded(round_to_codes(parameters.at(name), e.type, e.format), e.type, e.format);
+    values[name] = {rounded.begin(), rounded.end()};
+  }
+  if (const auto path = map_changed_by_stack(folder, values)) {
+    fail(folder.string(), ": its stack '", stack, "' makes another map of '", *path,
+         "', which codes of its matrix would lose; make a plain model of it first, with adjoint "
+         "merge");
+  }
+}
+
 // The two parts of a text, as the run that is quantized split it.
 struct Parts {
   std::vector<int32_t> train, validation;
@@ -271,6 +291,10 @@ QuantizeResult quantize_run(const fs::path& folder, const fs::path& out,
   }
   QuantizeResult result{.step = saved.step(), .stack = stack_of(options.format)};
   const Scheme coded = evaluation_scheme(model.forward(), parse_stack(result.stack), config.step);
+  std::vector<Encoded> matrices = encoded_parameters(coded);
+  if (has_adapters(folder)) {
+    check_stack_is_in_codes(folder, config.step.stack, matrices, parameters);
+  }
   {
     const Scheme scheme =
         evaluation_scheme(model.forward(), parse_stack(config.step.stack), config.step);
@@ -280,7 +304,6 @@ QuantizeResult quantize_run(const fs::path& folder, const fs::path& out,
   }
 
   Calibration calibration(model, corpus.train, config, options.batches, options.most_carried, plan);
-  std::vector<Encoded> matrices = encoded_parameters(coded);
   // In the order in which the forward pass reads them.
   std::map<std::string, size_t> order;
   for (const Morphism& m : calibration.forward().morphisms) {

@@ -13,6 +13,7 @@
 #include "run/run.h"
 #include "train/generate.h"
 #include "train/gptq.h"
+#include "train/merge.h"
 #include "train/train_folder.h"
 
 namespace adjoint {
@@ -233,6 +234,13 @@ TEST_F(QuantizeRun, RefusesInOneSentence) {
             "long; the nearest group that fits every matrix is 16");
   train(tuned("lora", "lora(rank=2)"));
   EXPECT_TRUE(has(refusal("lora", "to", "int4/16"), "adjoint merge"));
+  // It adds nothing, and codes would bring back what it leaves out.
+  train(tuned("sparse", "sparse24"));
+  EXPECT_TRUE(has(refusal("sparse", "to", "int4/16"),
+                  ": its stack 'sparse24' makes another map of 'block[0].qkv', which codes of its "
+                  "matrix would lose; make a plain model of it first, with adjoint merge"));
+  merge_run(out("sparse"), out("merged"));
+  EXPECT_EQ(refusal("merged", "sparse_codes", "int4/16"), "");
   quantize("base", "codes", "int8/channel", false);
   EXPECT_TRUE(has(refusal("codes", "to", "int4/16"), "holds codes already"));
   EXPECT_FALSE(fs::exists(out("to")));
