@@ -26,6 +26,9 @@ std::string shown(const FieldWish& wish, int64_t tokens) {
   return (wish.floating ? "floating numbers " : "whole numbers ") + nlohmann::json(shape).dump();
 }
 
+// A larger field may be more than memory holds, and is not read whole before the first step.
+constexpr int64_t kReadWhole = int64_t{1} << 28;
+
 }  // namespace
 
 std::string load_text(const std::filesystem::path& path) {
@@ -101,14 +104,18 @@ Field FieldsCorpus::field(const FieldWish& wish, Split split) const {
 void FieldsCorpus::check_entries(const FieldWish& wish, std::optional<int64_t> below,
                                  std::optional<int64_t> also) const {
   const Field field = whole_field(wish);
-  if (is_floating(field.element)) return;
+  if (is_floating(field.element)) {
+    const int64_t size = num_tokens_ * field.width * bytes_of(field.element);
+    if (size <= kReadWhole) check_floating_numbers(name_, field, num_tokens_);
+    return;
+  }
   using Limits = std::numeric_limits<int32_t>;
   check_whole_numbers(name_, field, num_tokens_, below ? 0 : Limits::min(),
                       below.value_or(int64_t{Limits::max()} + 1), also);
 }
 
 uint64_t FieldsCorpus::hash() const {
-  constexpr int64_t kReadWhole = int64_t{1} << 28, kPieces = 1024, kPiece = int64_t{1} << 16;
+  constexpr int64_t kPieces = 1024, kPiece = int64_t{1} << 16;
   uint64_t hash = 0;
   for (const SafetensorView& tensor : file_->tensors()) {
     hash = hash_of(tensor.name + " " + shown(tensor), hash);

@@ -1,6 +1,7 @@
 #include "data/field.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -102,6 +103,18 @@ void check_whole_numbers(const std::string& file, const Field& field, int64_t co
              with_commas(i / field.width), ", wanted ", least, " to ", below - 1,
              also && (*also < least || *also >= below) ? join_parts(", or ", *also, " to ignore it")
                                                        : "");
+      }
+    }
+  });
+}
+
+void check_floating_numbers(const std::string& file, const Field& field, int64_t count) {
+  with_element(field.element, [&]<class T>() {
+    if constexpr (!std::is_integral_v<T>) {
+      for (int64_t i = 0; i < count * field.width; ++i) {
+        if (!std::isnan(static_cast<float>(element_at<T>(field.data, i)))) continue;
+        fail(file, ": field '", field.name, "' holds nan at token ", with_commas(i / field.width),
+             ", wanted numbers");
       }
     }
   });

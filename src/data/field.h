@@ -35,4 +35,8 @@ void copy_crop(const Field& field, int64_t start, int64_t count, void* to) noexc
 void check_whole_numbers(const std::string& file, const Field& field, int64_t count, int64_t least,
                          int64_t below, std::optional<int64_t> also);
 
+// Refuses NaN among the entries of a floating field. Infinities are a model's to judge: a mask that
+// is added to scores has them.
+void check_floating_numbers(const std::string& file, const Field& field, int64_t count);
+
 }  // namespace adjoint

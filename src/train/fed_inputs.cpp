@@ -1,6 +1,7 @@
 #include "train/fed_inputs.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "analysis/input_ranges.h"
 #include "base/error.h"
@@ -55,6 +56,19 @@ void check_entries(const Corpus& corpus, const std::vector<FieldWish>& wishes,
       corpus.check_entries(wish, range->second.below, range->second.ignored);
     }
   }
+}
+
+std::string field_not_finite(const Batches& batches, const Batch& batch) {
+  for (size_t i = 0; i < batch.fields.size(); ++i) {
+    const Field& field = batches.fields()[i];
+    if (!is_floating(field.element)) continue;
+    const auto* const numbers = static_cast<const float*>(batch.to[i]);
+    for (size_t k = 0; k < batch.fields[i].size() / sizeof(float); ++k) {
+      if (std::isfinite(numbers[k])) continue;
+      return join_parts("field '", field.name, "' holds ", numbers[k]);
+    }
+  }
+  return "";
 }
 
 void feed(Run& run, const Batches& batches, const Batch& batch) {

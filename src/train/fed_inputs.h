@@ -10,13 +10,16 @@ namespace adjoint {
 // model's, for complaints.
 std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& file);
 
-// Refuses ids that no table or row of logits has, and whole numbers that do not fit i32. Reads
+// Refuses ids that no table or row of logits has, whole numbers that do not fit i32, and NaN. Reads
 // such fields of a file once; takes no memory.
 void check_entries(const Corpus& corpus, const std::vector<FieldWish>& wishes,
                    const Scheme& forward);
 
 // Writes a batch's fields to the run's inputs of their names.
 void feed(Run& run, const Batches& batches, const Batch& batch);
+
+// "field 'x' holds inf", of a batch that has such; else nothing.
+std::string field_not_finite(const Batches& batches, const Batch& batch);
 
 // Where a scheme's input of this path is; -1 when it has none.
 Value input_named(const Scheme& scheme, std::string_view path);

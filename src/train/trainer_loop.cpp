@@ -14,6 +14,7 @@
 #include "run/late_numbers.h"
 #include "train/evaluate.h"
 #include "train/event_file.h"
+#include "train/fed_inputs.h"
 #include "train/progress.h"
 #include "train/saver.h"
 #include "train/side_saves.h"
@@ -183,10 +184,14 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
         fail("at step ", at, " the loss is ", numbers[0], ", and the mean of the steps before is ",
              *usual, "; its samples are in ", samples, "; saved what there is");
       }
+      // Where the data hold it already, a lower rate would not help.
+      Batch fed(*batches_);
+      batches_->fill(at - 1, fed.to);
+      const std::string odd = field_not_finite(*batches_, fed);
       fail("at step ", at, " the ", skipped == kSkipsInARow ? "gradient" : "loss",
            " is no longer a number (rate ", schedule_.rate(at - 1), "; ", skipped,
-           " updates skipped in a row): try a lower --lr; its samples are in ", samples,
-           "; saved what there is");
+           " updates skipped in a row): ", odd.empty() ? "try a lower --lr" : odd,
+           "; its samples are in ", samples, "; saved what there is");
     }
     if (logs) {
       const auto now = std::chrono::steady_clock::now();

@@ -210,6 +210,25 @@ TEST(Corpus, RefusesFieldsByNameWithWantedAndFound) {
             "field 'ids' holds 3000000000 at token 1, wanted -2147483648 to 2147483647");
 }
 
+// An infinity may be meant, as that of a mask is.
+TEST(Corpus, RefusesFieldsThatHoldNoNumbers) {
+  FieldsFile file;
+  file.add<int32_t>("tokens", "I32", {3}, {1, 2, 3})
+      .add<float>("good", "F32", {3, 2}, {1, 2, 3, -INFINITY, 5, 6})
+      .add<float>("bad", "F32", {3, 2}, {1, 2, 3, 4, NAN, 6})
+      .add<double>("wide", "F64", {3}, {1, NAN, 3});
+  const std::filesystem::path path = file.write();
+  const FieldsCorpus corpus(path, 0.5);
+  const auto entries = [&](const FieldWish& wish) {
+    return error_text([&] { corpus.check_entries(wish, {}, {}); });
+  };
+  EXPECT_EQ(entries({.name = "good", .row = {2}, .floating = true}), "");
+  EXPECT_EQ(entries({.name = "bad", .row = {2}, .floating = true}),
+            path.string() + ": field 'bad' holds nan at token 2, wanted numbers");
+  EXPECT_EQ(entries({.name = "wide", .floating = true}),
+            path.string() + ": field 'wide' holds nan at token 1, wanted numbers");
+}
+
 TEST(Corpus, AFileOfFieldsHasTokens) {
   FieldsFile none, wrong;
   none.add<float>("x", "F32", {1}, {1});

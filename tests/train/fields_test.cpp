@@ -35,8 +35,8 @@ model tokens[batch, seq], targets[batch, seq], teacher f32[batch, seq, vocab]:
   fs::path taught() const { return folder_ / "taught.scheme"; }
   fs::path fields() const { return folder_ / "data.safetensors"; }
 
-  // `change` makes other data of the same shapes.
-  void write_data(int change) {
+  // `change` makes other data of the same shapes; `odd` is the weight of one token.
+  void write_data(int change, std::optional<float> odd = {}) {
     std::vector<uint16_t> tokens(kTokens);
     std::vector<Float16> teacher(kTokens * kVocab);
     std::vector<float> weights(kTokens);
@@ -47,6 +47,7 @@ model tokens[batch, seq], targets[batch, seq], teacher f32[batch, seq, vocab]:
       weights[i] = static_cast<float>(i % 3 + 1) + static_cast<float>(change);
       teacher[i * kVocab + (7 * tokens[i] + 3) % kVocab] = Float16(12.0f);
     }
+    if (odd) weights[100] = *odd;
     const SafetensorView views[] = {
         {"tokens", "U16", {kTokens}, tokens.data(), {kTokens * 2}},
         {"teacher", "F16", {kTokens, kVocab}, teacher.data(), {kTokens * kVocab * 2}},
@@ -137,6 +138,17 @@ TEST_F(TrainOnFields, SamplesAreIds) {
             "this model was trained on ids without a tokenizer: wanted ids from 0 to 10 with "
             "blanks between them, found '11'");
   EXPECT_NE(error("the"), "no error");
+}
+
+// No rate helps against data that are no numbers.
+TEST_F(TrainOnFields, ANumberThatIsNoneIsToldByItsField) {
+  write_data(0, NAN);
+  EXPECT_EQ(error_of(on_fields("nan")),
+            fields().string() + ": field 'weights' holds nan at token 100, wanted numbers");
+  write_data(0, INFINITY);
+  const std::string error = error_of(on_fields("inf", {{"steps", 500}}));
+  EXPECT_NE(error.find("field 'weights' holds inf; its samples"), std::string::npos) << error;
+  EXPECT_EQ(error.find("--lr"), std::string::npos) << error;
 }
 
 // What is wrong is said before anything is written.
