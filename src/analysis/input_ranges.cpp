@@ -51,6 +51,21 @@ InputRanges input_ranges(const Scheme& forward) {
   return by_path;
 }
 
+std::set<std::string> inputs_computed_with(const Scheme& forward) {
+  const std::vector<std::set<Value>> from = inputs_behind(forward);
+  std::set<std::string> paths;
+  for (const Morphism& m : forward.morphisms) {
+    const OpDef& op = op_named(m.op);
+    if ((!op.body || op.wide) && !says_body(m)) continue;
+    for (const Value operand : m.inputs) {
+      for (const Value in : from[operand]) {
+        if (!is_float(forward[in].type.dtype)) paths.insert(forward[in].source.path);
+      }
+    }
+  }
+  return paths;
+}
+
 std::map<std::string, int64_t> ignored_values(const Scheme& forward) {
   const std::vector<std::set<Value>> from = inputs_behind(forward);
   std::map<std::string, int64_t> values;

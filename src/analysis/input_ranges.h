@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "scheme/scheme.h"
@@ -16,6 +17,10 @@ struct InputRange {
 };
 using InputRanges = std::map<std::string, InputRange>;  // by path
 InputRanges input_ranges(const Scheme& forward);
+
+// The paths of integer inputs that a body reads. Bodies compute in float32, so whole numbers beyond
+// 2^24 are not told apart there: `ids == shift(ids, 1)` would hold of two that are neighbours.
+std::set<std::string> inputs_computed_with(const Scheme& forward);
 
 // By path: the value of an input that says that a row counts for nothing, where the terms of the
 // loss count by it.

@@ -110,8 +110,13 @@ void FieldsCorpus::check_entries(const FieldWish& wish, std::optional<int64_t> b
     return;
   }
   using Limits = std::numeric_limits<int32_t>;
-  check_whole_numbers(name_, field, num_tokens_, below ? 0 : Limits::min(),
-                      below.value_or(int64_t{Limits::max()} + 1), also);
+  constexpr int64_t kExact = int64_t{1} << std::numeric_limits<float>::digits;
+  const bool rounded = wish.computed_with && below.value_or(kExact + 2) > kExact + 1;
+  const int64_t least = below ? 0 : rounded ? -kExact : Limits::min();
+  const int64_t end = rounded ? kExact + 1 : below.value_or(int64_t{Limits::max()} + 1);
+  check_whole_numbers(
+      name_, field, num_tokens_, least, end, also,
+      rounded ? ": the model computes with it in float32, which has no others" : "");
 }
 
 uint64_t FieldsCorpus::hash() const {

@@ -30,6 +30,7 @@ struct FieldWish {
   std::string name;
   std::vector<int64_t> row = {};  // the shape of a token's entry
   bool floating = false;
+  bool computed_with = false;  // the model computes with its whole numbers, in float32
 };
 
 // How samples are made of the data.
@@ -54,8 +55,8 @@ class Corpus {
   virtual Batches batches(std::span<const FieldWish> wishes, Split split,
                           const Sampling& sampling) const = 0;
   // Refuses entries of the field, anywhere in the data, that are not whole numbers of [0, below) or
-  // `also`; without `below`, that do not fit int32. Of a floating field it refuses NaN, unless the
-  // field is too large to be read before the first step.
+  // `also`; without `below`, that do not fit int32, or float32 where it is computed with. Of a
+  // floating field it refuses NaN, unless the field is too large to be read before the first step.
   virtual void check_entries(const FieldWish& wish, std::optional<int64_t> below,
                              std::optional<int64_t> also) const = 0;
 };

@@ -92,7 +92,7 @@ void copy_crop(const Field& field, int64_t start, int64_t count, void* to) noexc
 }
 
 void check_whole_numbers(const std::string& file, const Field& field, int64_t count, int64_t least,
-                         int64_t below, std::optional<int64_t> also) {
+                         int64_t below, std::optional<int64_t> also, std::string_view why) {
   with_element(field.element, [&]<class T>() {
     if constexpr (std::is_integral_v<T>) {
       for (int64_t i = 0; i < count * field.width; ++i) {
@@ -102,7 +102,8 @@ void check_whole_numbers(const std::string& file, const Field& field, int64_t co
         fail(file, ": field '", field.name, "' holds ", value, " at token ",
              with_commas(i / field.width), ", wanted ", least, " to ", below - 1,
              also && (*also < least || *also >= below) ? join_parts(", or ", *also, " to ignore it")
-                                                       : "");
+                                                       : "",
+             why);
       }
     }
   });

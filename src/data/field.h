@@ -31,9 +31,9 @@ struct Field {
 void copy_crop(const Field& field, int64_t start, int64_t count, void* to) noexcept;
 
 // Refuses, in the name of the file, a whole number outside [least, below) among the entries of
-// `count` tokens; one that is `also` is right all the same.
+// `count` tokens; one that is `also` is right all the same. `why` ends the sentence.
 void check_whole_numbers(const std::string& file, const Field& field, int64_t count, int64_t least,
-                         int64_t below, std::optional<int64_t> also);
+                         int64_t below, std::optional<int64_t> also, std::string_view why = "");
 
 // Refuses NaN among the entries of a floating field. Infinities are a model's to judge: a mask that
 // is added to scores has them.

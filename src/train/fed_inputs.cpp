@@ -24,6 +24,7 @@ std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& f
     fail(file, ": a model that is trained takes tokens[batch, seq]");
   }
   const Type& crop = forward[tokens].type;
+  const std::set<std::string> computed_with = inputs_computed_with(forward);
   std::vector<FieldWish> wishes;
   for (const Value in : forward.inputs) {
     const Object& object = forward[in];
@@ -38,7 +39,9 @@ std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& f
       fail(file, ": an input is fed from the data's field of its name, i32 or f32 and [batch, seq]",
            " or [batch, seq, ...]; '", path, "' is ", to_string(type));
     }
-    FieldWish wish{.name = path, .floating = type.dtype == Dtype::kF32};
+    FieldWish wish{.name = path,
+                   .floating = type.dtype == Dtype::kF32,
+                   .computed_with = computed_with.count(path) > 0};
     for (int axis = 2; axis < type.rank(); ++axis) wish.row.push_back(type.dim(axis));
     wishes.push_back(std::move(wish));
   }

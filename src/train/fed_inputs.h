@@ -10,8 +10,8 @@ namespace adjoint {
 // model's, for complaints.
 std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& file);
 
-// Refuses ids that no table or row of logits has, whole numbers that do not fit i32, and NaN. Reads
-// such fields of a file once; takes no memory.
+// Refuses ids that no table or row of logits has, whole numbers that do not fit i32 or, where a
+// body reads them, float32, and NaN. Reads such fields of a file once; takes no memory.
 void check_entries(const Corpus& corpus, const std::vector<FieldWish>& wishes,
                    const Scheme& forward);
 

@@ -181,7 +181,8 @@ TEST(Corpus, RefusesFieldsByNameWithWantedAndFound) {
   FieldsFile file;
   file.add<int32_t>("tokens", "I32", {4}, {1, 2, 3, 4})
       .add<float>("teacher", "F32", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})
-      .add<int64_t>("ids", "I64", {4}, {0, 3000000000, -1, 2});
+      .add<int64_t>("ids", "I64", {4}, {0, 3000000000, -1, 2})
+      .add<int32_t>("large", "I32", {4}, {16777216, 16777217, 0, 2});
   const std::filesystem::path path = file.write();
   const FieldsCorpus corpus(path, 0);
   const auto error = [&](const FieldWish& wish) {
@@ -191,7 +192,7 @@ TEST(Corpus, RefusesFieldsByNameWithWantedAndFound) {
   };
   EXPECT_EQ(error({.name = "techer", .row = {2}, .floating = true}),
             "there is no field 'techer', wanted as floating numbers [4,2]; there are ids, tokens, "
-            "teacher; did you mean 'teacher'?");
+            "teacher, large; did you mean 'teacher'?");
   EXPECT_EQ(error({.name = "teacher", .row = {3}, .floating = true}),
             "field 'teacher' is wanted as floating numbers [4,3], found F32[4,2]");
   EXPECT_EQ(error({.name = "teacher", .row = {2}}),
@@ -208,6 +209,19 @@ TEST(Corpus, RefusesFieldsByNameWithWantedAndFound) {
             "field 'targets' holds 4 at token 3, wanted 0 to 3, or -1 to ignore it");
   EXPECT_EQ(entries("ids", {}),
             "field 'ids' holds 3000000000 at token 1, wanted -2147483648 to 2147483647");
+  const auto computed_with = [&](const std::string& name, std::optional<int64_t> below) {
+    const FieldWish wish{.name = name, .computed_with = true};
+    const std::string text = error_text([&] { corpus.check_entries(wish, below, {}); });
+    return text.substr(std::min(text.size(), path.string().size() + 2));
+  };
+  EXPECT_EQ(computed_with("large", {}),
+            "field 'large' holds 16777217 at token 1, wanted -16777216 to 16777216: the model "
+            "computes with it in float32, which has no others");
+  EXPECT_EQ(computed_with("tokens", {}), "");
+  EXPECT_EQ(computed_with("tokens", 4), "field 'tokens' holds 4 at token 3, wanted 0 to 3");
+  EXPECT_EQ(computed_with("large", 20000000),
+            "field 'large' holds 16777217 at token 1, wanted 0 to 16777216: the model computes "
+            "with it in float32, which has no others");
 }
 
 // An infinity may be meant, as that of a mask is.

@@ -1,5 +1,6 @@
 // Models with inputs beside tokens and targets, trained from a file of fields.
 #include <cmath>
+#include <numeric>
 
 #include "base/half.h"
 #include "data/safetensors.h"
@@ -35,8 +36,8 @@ model tokens[batch, seq], targets[batch, seq], teacher f32[batch, seq, vocab]:
   fs::path taught() const { return folder_ / "taught.scheme"; }
   fs::path fields() const { return folder_ / "data.safetensors"; }
 
-  // `change` makes other data of the same shapes; `odd` is the weight of one token.
-  void write_data(int change, std::optional<float> odd = {}) {
+  // `change` makes other data of the same shapes; `odd` is the weight of one token, `id` its id.
+  void write_data(int change, std::optional<float> odd = {}, int32_t id = 100) {
     std::vector<uint16_t> tokens(kTokens);
     std::vector<Float16> teacher(kTokens * kVocab);
     std::vector<float> weights(kTokens);
@@ -48,10 +49,14 @@ model tokens[batch, seq], targets[batch, seq], teacher f32[batch, seq, vocab]:
       teacher[i * kVocab + (7 * tokens[i] + 3) % kVocab] = Float16(12.0f);
     }
     if (odd) weights[100] = *odd;
+    std::vector<int32_t> ids(kTokens);
+    std::iota(ids.begin(), ids.end(), 0);
+    ids[100] = id;
     const SafetensorView views[] = {
         {"tokens", "U16", {kTokens}, tokens.data(), {kTokens * 2}},
         {"teacher", "F16", {kTokens, kVocab}, teacher.data(), {kTokens * kVocab * 2}},
-        {"weights", "F32", {kTokens}, weights.data(), {kTokens * 4}}};
+        {"weights", "F32", {kTokens}, weights.data(), {kTokens * 4}},
+        {"ids", "I32", {kTokens}, ids.data(), {kTokens * 4}}};
     AtomicFile file(fields());
     write_safetensors(file, views, {});
     file.commit();
@@ -149,6 +154,26 @@ TEST_F(TrainOnFields, ANumberThatIsNoneIsToldByItsField) {
   const std::string error = error_of(on_fields("inf", {{"steps", 500}}));
   EXPECT_NE(error.find("field 'weights' holds inf; its samples"), std::string::npos) << error;
   EXPECT_EQ(error.find("--lr"), std::string::npos) << error;
+}
+
+// 2^24 + 1 is 2^24 to a body, so that two ids would be one.
+TEST_F(TrainOnFields, IdsThatABodyReadsFitFloat32) {
+  const auto error = [&](const std::string& read) {
+    write_file_atomically(model(), R"(axes hidden=16 context=8 vocab=11
+model tokens[batch, seq], targets[batch, seq], ids[batch, seq]:
+  logits = linear(embed(tokens, vocab), vocab)
+  loss = cross_entropy(logits, targets))" +
+                                       read + "\n");
+    return error_of(on_fields("ids", {{"steps", 1}, {"overwrite", true}}));
+  };
+  const std::string again = " + 0*average(where(ids == shift(ids, 1), 1.0, 0.0), targets)";
+  EXPECT_EQ(error(again), "no error");
+  write_data(0, {}, (1 << 24) + 1);
+  EXPECT_EQ(error(again), fields().string() +
+                              ": field 'ids' holds 16777217 at token 100, wanted -16777216 to "
+                              "16777216: the model computes with it in float32, which has no "
+                              "others");
+  EXPECT_EQ(error(""), "no error") << "nothing computes with them";
 }
 
 // What is wrong is said before anything is written.
