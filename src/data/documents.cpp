@@ -111,6 +111,7 @@ void add_document(std::span<const TextPiece> pieces, const Tokenizer& tokenizer,
       std::none_of(pieces.begin(), pieces.end(), [](const TextPiece& p) { return p.markup; });
   if (framed) begin_document(tokenizer, to);
   for (const TextPiece& piece : pieces) {
+    if (piece.trained) to.bytes += static_cast<int64_t>(piece.text.size());
     for (const int32_t id : encode_piece(tokenizer, piece)) {
       to.tokens.push_back(static_cast<uint32_t>(id) | (piece.trained ? 0 : kNotTrained));
     }
@@ -241,6 +242,7 @@ TokenizedChunk tokenize(const Chunk& chunk, const DocumentOptions& options) {
         chunk.begin == 0 ? "" : "behind byte " + std::to_string(chunk.begin) + ": ";
     fail(chunk.file->path.string(), ": ", place, error.what());
   }
+  made.bytes = static_cast<int64_t>(chunk.bytes.size());
   if (chunk.begin == 0 && !ids.empty()) begin_document(tokenizer, made);
   const auto end = tokenizer.end_of_text();
   for (const int32_t id : ids) {

@@ -62,6 +62,7 @@ constexpr uint32_t kNotTrained = uint32_t{1} << 31;  // a bit of a token, beside
 struct TokenizedChunk {
   std::vector<uint32_t> tokens;  // ids, with kNotTrained where the model does not write it
   std::vector<int64_t> ends;     // in tokens of this chunk: behind the last one of a document
+  int64_t bytes = 0;             // of text that is trained
   int64_t bad_lines = 0;
 };
 TokenizedChunk tokenize(const Chunk& chunk, const DocumentOptions& options);
