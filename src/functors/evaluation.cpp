@@ -29,16 +29,33 @@ Scheme without_randomness(const Scheme& forward) {
   return result;
 }
 
-Scheme logits_of(const Scheme& forward) {
-  Scheme result = forward;
+namespace {
+
+size_t first_loss(const Scheme& forward, std::string_view purpose) {
   const auto loss = std::find_if(forward.morphisms.begin(), forward.morphisms.end(),
                                  [](const Morphism& m) { return op_named(m.op).loss; });
   if (loss == forward.morphisms.end()) {
-    fail("a model to sample from has a cross_entropy, this one has none");
+    fail("a model to ", purpose, " has a cross_entropy, this one has none");
   }
+  return loss - forward.morphisms.begin();
+}
+
+}  // namespace
+
+Scheme logits_of(const Scheme& forward) {
+  Scheme result = forward;
+  const Morphism& loss = forward.morphisms[first_loss(forward, "sample from")];
   Builder b(result);
-  b.at({loss->source.path + ".logits"}, Phase::kForward, Role::kActivation);
-  result.outputs = {softmax_operand(b, *loss)};
+  b.at({loss.source.path + ".logits"}, Phase::kForward, Role::kActivation);
+  result.outputs = {softmax_operand(b, loss)};
+  return without_dead(std::move(result));
+}
+
+Scheme likelihood_of(const Scheme& forward) {
+  Scheme result = forward;
+  Morphism& loss = result.morphisms[first_loss(forward, "evaluate")];
+  drop_training_terms(loss);
+  result.outputs = {loss.outputs[0], loss.outputs[1]};
   return without_dead(std::move(result));
 }
 

@@ -12,4 +12,9 @@ Scheme without_randomness(const Scheme& forward);
 // soft-capped where the loss caps them. Of several losses the first one's.
 Scheme logits_of(const Scheme& forward);
 
+// The forward scheme whose outputs are the sum of its targets' negative log probabilities and how
+// many they are: its first loss, without what other losses, smoothing and the like add to train
+// better.
+Scheme likelihood_of(const Scheme& forward);
+
 }  // namespace adjoint

@@ -82,6 +82,11 @@ CrossEntropyOptions cross_entropy_options(const OpCall& call) {
   return o;
 }
 
+void drop_training_terms(Morphism& loss) {
+  loss.attrs.erase("smoothing");
+  loss.attrs.erase("z");
+}
+
 Value softmax_operand(Builder& b, const Morphism& loss) {
   const OpCall call{.op = op_named(loss.op).name, .inputs = {}, .attrs = loss.attrs};
   const double cap = cross_entropy_options(call).cap;

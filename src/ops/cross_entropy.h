@@ -18,6 +18,10 @@ struct CrossEntropyOptions {
 };
 CrossEntropyOptions cross_entropy_options(const OpCall& call);  // Error
 
+// The loss is the likelihood of its targets from now on: without smoothing and the log-sums'
+// square.
+void drop_training_terms(Morphism& loss);
+
 // What a loss takes the softmax of: its logits, soft-capped where it caps them. The builder's place
 // stays.
 Value softmax_operand(Builder& b, const Morphism& loss);
