@@ -1,15 +1,17 @@
 #include "train/evaluate.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "base/error.h"
+#include "base/note.h"
 #include "data/corpus.h"
+#include "data/token_stream.h"
 #include "functors/evaluation.h"
-#include "functors/pipeline.h"
-#include "train/bound_model.h"
-#include "train/resolve_config.h"
-#include "train/save.h"
-#include "train/trainer.h"
+#include "train/evaluated_model.h"
+#include "train/fed_inputs.h"
 
 namespace adjoint {
 
@@ -63,52 +65,259 @@ std::vector<int32_t> tokens_of(const std::filesystem::path& data, const Tokenize
   }
 }
 
-EvaluateResult evaluate_run(const std::filesystem::path& folder, const EvaluateOptions& options,
-                            const PlanOptions& plan) {
-  const SavePaths paths(folder);
-  if (!std::filesystem::is_directory(folder)) {
-    fail(folder.string(),
-         ": there is no such folder; --model takes the --out folder of a training run");
+std::vector<TextWindow> windows_over(std::span<const int64_t> ends, int64_t context,
+                                     int64_t stride) {
+  CHECK(stride >= 1 && stride <= context, "windows leave no token out");
+  std::vector<TextWindow> windows;
+  int64_t document = 0;
+  for (const int64_t end : ends) {
+    int64_t first = document + 1;
+    for (int64_t begin = document; first < end; begin += stride) {
+      windows.push_back({begin, first, std::min(begin + context + 1, end)});
+      first = windows.back().end;
+    }
+    document = end;
   }
-  ResolvedConfig resolved = saved_config(folder);
-  TrainConfig& config = resolved.config;
-  config.step.target = plan.target;
-  const auto tokenizer = load_tokenizer(paths.tokenizer());
-  const BoundModel model(resolved.text, {.batch = config.batch,
-                                         .context = config.context,
-                                         .seq = config.seq,
-                                         .vocab = tokenizer->vocab_of_model(),
-                                         .settings = config.settings});
-  const Scheme scheme =
-      evaluation_scheme(model.forward(), parse_stack(config.step.stack), config.step);
+  return windows;
+}
+
+double Likelihood::perplexity() const { return std::exp(loss); }
+
+std::optional<double> Likelihood::bits_per_byte() const {
+  if (!bytes || *bytes == 0) return std::nullopt;
+  return loss * static_cast<double>(tokens) / static_cast<double>(*bytes) / std::numbers::ln2;
+}
+
+namespace {
+
+// Documents of one source, one behind the other.
+struct Documents {
+  std::vector<uint32_t> tokens;  // ids, with kNotTrained where the text is not the model's to write
+  std::vector<int64_t> ends;
+  std::optional<int64_t> bytes = 0;
+};
+
+void add_tokens(Documents& to, const DataFile& file, const Tokenizer& tokenizer) {
+  const TokenStream stream =
+      tokenize_source({.said = file.path.string(), .weight = {}, .files = {file}}, {}).tokens;
+  if (stream.largest() >= tokenizer.vocab_size()) {
+    fail(file.path.string(), ": wanted tokens below ", tokenizer.vocab_size(), ", found ",
+         stream.largest());
+  }
+  const size_t begin = to.tokens.size();
+  to.tokens.resize(begin + stream.size());
+  stream.copy(0, stream.size(), to.tokens.data() + begin);
+  to.ends.push_back(static_cast<int64_t>(to.tokens.size()));
+  to.bytes.reset();
+}
+
+// As a run reads it: what a tokenizer puts around a document is around it here.
+void add_texts(Documents& to, const DataFile& file, const DocumentOptions& options) {
+  const bool lines = file.kind == DataKind::kJsonLines;
+  int64_t bad_lines = 0;
+  ChunkReader reader(std::span(&file, 1));
+  while (const auto chunk = reader.next()) {
+    const TokenizedChunk made = tokenize(*chunk, options);
+    const auto begin = static_cast<int64_t>(to.tokens.size());
+    to.tokens.insert(to.tokens.end(), made.tokens.begin(), made.tokens.end());
+    if (lines) {
+      for (const int64_t end : made.ends) to.ends.push_back(begin + end);
+    }
+    if (to.bytes) *to.bytes += made.bytes;
+    bad_lines += made.bad_lines;
+  }
+  if (!lines) to.ends.push_back(static_cast<int64_t>(to.tokens.size()));
+  if (bad_lines > 0) {
+    note_once(file.path.string() + ": " + std::to_string(bad_lines) +
+              " broken lines were left out");
+  }
+}
+
+Documents read_documents(const DataSource& source, const DocumentOptions& options) {
+  Documents documents;
+  for (const DataFile& file : source.files) {
+    if (file.kind == DataKind::kFields) {
+      fail(file.path.string(), ": wanted texts, JSON lines or tokens (.bin), found fields");
+    }
+    if (file.kind == DataKind::kTokens) {
+      add_tokens(documents, file, *options.tokenizer);
+    } else {
+      add_texts(documents, file, options);
+    }
+  }
+  return documents;
+}
+
+// What there are results of: sources as they were said, or each of their files.
+std::vector<DataSource> parts_of_data(const EvaluateOptions& options) {
+  std::vector<DataSource> parts;
+  for (const std::string& said : options.data) {
+    DataSource source = find_source(said);
+    if (source.weight) fail("--data ", said, ": weights are for training; wanted a path alone");
+    if (!options.by_file) {
+      parts.push_back(std::move(source));
+      continue;
+    }
+    for (const DataFile& file : source.files) {
+      parts.push_back({.said = file.path.string(), .weight = {}, .files = {file}});
+    }
+  }
+  return parts;
+}
+
+// Refuses what a text cannot feed.
+void check_inputs(const Scheme& scheme) {
   for (const Value in : scheme.inputs) {
     const std::string& name = scheme[in].source.path;
     if (scheme[in].role != Role::kInput || name == "tokens" || name == "targets") continue;
     fail("the model reads '", name, "', and only tokens and targets of a text can be fed here");
   }
-  if (options.data.empty() && config.data.size() != 1) {
-    fail(folder.string(), ": this run has ", config.data.size(),
+}
+
+// `run` is of a scheme that likelihood_of made.
+Likelihood likelihood(Run& run, const Documents& documents, int64_t stride,
+                      const std::string& source, const OnProgress& told) {
+  const Scheme& s = run.scheme();
+  const Value tokens_in = input_named(s, "tokens"), targets_in = input_named(s, "targets");
+  const int64_t batch = s[tokens_in].type.dim(0), context = s[tokens_in].type.dim(1);
+  const auto windows = windows_over(documents.ends, context, stride > 0 ? stride : context);
+  const auto count = static_cast<int64_t>(windows.size());
+  const int32_t ignored = ignored_id(s);
+  std::vector<int32_t> tokens(batch * context), targets(batch * context);
+  double sum = 0, counted = 0;
+  for (int64_t first = 0; first < count; first += batch) {
+    // Behind a window's end a row has any token and counts for nothing.
+    std::fill(tokens.begin(), tokens.end(), 0);
+    std::fill(targets.begin(), targets.end(), ignored);
+    const int64_t rows = std::min(batch, count - first);
+    for (int64_t row = 0; row < rows; ++row) {
+      const TextWindow& window = windows[first + row];
+      for (int64_t at = window.begin; at + 1 < window.end; ++at) {
+        const int64_t to = row * context + at - window.begin;
+        const uint32_t next = documents.tokens[at + 1];
+        tokens[to] = static_cast<int32_t>(documents.tokens[at] & ~kNotTrained);
+        if (at + 1 >= window.first && !(next & kNotTrained)) {
+          targets[to] = static_cast<int32_t>(next);
+        }
+      }
+    }
+    run.write(tokens_in, tokens.data());
+    run.write(targets_in, targets.data());
+    run.step();
+    sum += run.number(s.outputs[0]);
+    counted += run.number(s.outputs[1]);
+    if (told) told(first + rows, count, "windows of " + source);
+  }
+  if (counted == 0) fail(source, ": wanted a text of two tokens or more, found none to predict");
+  return {.source = source,
+          .tokens = std::llround(counted),
+          .bytes = documents.bytes,
+          .loss = sum / counted};
+}
+
+Likelihood all_of(const std::vector<Likelihood>& sources) {
+  Likelihood all{.source = "all"};
+  double sum = 0;
+  for (const Likelihood& source : sources) {
+    sum += source.loss * static_cast<double>(source.tokens);
+    all.tokens += source.tokens;
+    all.bytes =
+        all.bytes && source.bytes ? std::optional(*all.bytes + *source.bytes) : std::nullopt;
+  }
+  all.loss = sum / static_cast<double>(all.tokens);
+  return all;
+}
+
+// The number that the run's own evaluations give, of its whole validation part.
+Likelihood validation_of(EvaluatedModel& model, const EvaluateOptions& options) {
+  const std::string folder = model.folder().string();
+  if (!model.is_run()) {
+    fail(folder, ": a folder without a run has no data; say what to evaluate on: --data PATH");
+  }
+  if (options.stride > 0 || options.seq > 0) {
+    fail("--stride and --seq: wanted --data PATH beside them");
+  }
+  const TrainConfig& config = model.config();
+  if (config.data.size() != 1) {
+    fail(folder, ": this run has ", config.data.size(),
          " sources of data; say which text to evaluate on: --data FILE");
   }
-  const std::filesystem::path data =
-      options.data.empty() ? std::filesystem::path(config.data[0]) : options.data;
-  std::vector<int32_t> tokens = tokens_of(data, *tokenizer);
-  if (options.data.empty()) {
-    const int64_t trained_on =
-        tokens_to_train_on(static_cast<int64_t>(tokens.size()), config.val_fraction);
-    tokens.erase(tokens.begin(), tokens.begin() + trained_on);
+  const std::filesystem::path data = config.data[0];
+  if (kind_of(data) != DataKind::kText || without_compression(data) != data) {
+    fail(folder, ": this run's data, ", data.string(),
+         ", are no plain text; say what to evaluate on: --data PATH");
   }
-  Run run(scheme, make_plan(scheme, plan));
-  const std::string print = fingerprint(without_randomness(model.forward(1, model.context())));
-  EvaluateResult result{.step = load_state(paths, run, false, print, options.weights)};
-  const auto loss = mean_loss(run, tokens, std::atomic<bool>(false));
+  check_inputs(model.model().forward());
+  const std::vector<int32_t> tokens = tokens_of(data, model.tokenizer());
+  const std::span<const int32_t> validation = std::span(tokens).subspan(
+      tokens_to_train_on(static_cast<int64_t>(tokens.size()), config.val_fraction));
+  const auto run = model.load(model.model().forward());
+  const auto loss = mean_loss(*run, validation, std::atomic<bool>(false));
   if (!loss) {
-    fail(data.string(), ": ", options.data.empty() ? "its validation part" : "it",
-         " is too short for one window of ", model.context(), " tokens");
+    fail(data.string(), ": its validation part is too short for one window of ", model.context(),
+         " tokens");
   }
-  result.loss = *loss;
-  const int64_t windows = (static_cast<int64_t>(tokens.size()) - 1) / model.context();
-  result.tokens = windows * model.context();
+  const int64_t windows = (static_cast<int64_t>(validation.size()) - 1) / model.context();
+  Likelihood result{.source = data.string(),
+                    .tokens = windows * model.context(),
+                    .bytes = std::nullopt,
+                    .loss = *loss};
+  // A tokenizer that forgets some of a text does not know how long the part was.
+  if (model.tokenizer().decode(tokens) == load_text(data)) {
+    const auto predicted = validation.subspan(1, result.tokens);
+    result.bytes = static_cast<int64_t>(model.tokenizer().decode(predicted).size());
+  }
+  return result;
+}
+
+std::vector<Likelihood> likelihoods_of_data(EvaluatedModel& model, const EvaluateOptions& options) {
+  if (options.stride > model.context()) {
+    fail("--stride: wanted at most the window's ", model.context(), " tokens, found ",
+         options.stride);
+  }
+  const std::string& named =
+      options.chat_template.empty() ? model.config().chat_template : options.chat_template;
+  std::optional<ChatTemplate> chat;
+  if (!named.empty()) chat = find_chat_template(named);
+  const DocumentOptions reading{.tokenizer = &model.tokenizer(),
+                                .chat = chat ? &*chat : nullptr,
+                                .skip_bad = options.skip_bad};
+  const std::vector<DataSource> parts = parts_of_data(options);
+  const Scheme forward = likelihood_of(model.model().forward());
+  check_inputs(forward);
+  const auto run = model.load(forward);
+  std::vector<Likelihood> results;
+  for (const DataSource& part : parts) {
+    results.push_back(
+        likelihood(*run, read_documents(part, reading), options.stride, part.said, options.told));
+  }
+  return results;
+}
+
+}  // namespace
+
+EvaluateResult evaluate(const std::filesystem::path& folder, const EvaluateOptions& options,
+                        const PlanOptions& plan) {
+  if (options.stride < 0) fail("--stride: wanted 0 or more, found ", options.stride);
+  if (options.seq < 0) fail("--seq: wanted 0 or more, found ", options.seq);
+  if (options.batch < 0) fail("--batch: wanted 0 or more, found ", options.batch);
+  EvaluatedModel model(
+      folder,
+      {.plan = plan, .weights = options.weights, .seq = options.seq, .batch = options.batch});
+  EvaluateResult result;
+  std::vector<Question> questions;  // read first: a broken line is told before anything is computed
+  if (!options.choices.empty()) questions = read_questions(options.choices);
+  if (!options.data.empty()) {
+    result.sources = likelihoods_of_data(model, options);
+    result.text = all_of(result.sources);
+  } else if (questions.empty()) {
+    result.text = validation_of(model, options);
+    result.sources = {*result.text};
+  }
+  if (!questions.empty()) {
+    result.choices = score(questions, choice_likelihoods(model, questions, options.told));
+  }
+  result.step = model.step();
   return result;
 }
 

@@ -126,6 +126,48 @@ TEST_F(Cli, TokenizersAreLearnedAndLookedAt) {
   refused("tokenizer encode --json" + of + " " + at("text.txt"), "line 1: wanted a text as JSON");
 }
 
+TEST_F(Cli, EvalTellsOfTextsAndQuestions) {
+  ASSERT_EQ(run(small_run("run")).code, 0);
+  const std::string eval = "eval --model " + at("run");
+  Outcome o = run(eval);
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_EQ(o.text.find("step 4: loss "), 0u) << o.text;
+  EXPECT_NE(o.text.find(" bits per byte, of "), std::string::npos) << o.text;
+  const std::string lines = write("more/lines.jsonl", "{\"text\": \"a line of text 3\"}\n");
+  const std::string choices =
+      write("choices.jsonl", R"({"prompt": "a line", "choices": [" of", " 99"], "answer": " of"})");
+  const std::string data = " --data " + at("text.txt") + " --data " + at("more");
+  o = run(eval + data + " --stride 3 --choices " + choices);
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_EQ(o.text.find(at("text.txt") + ": loss "), 0u) << o.text;
+  EXPECT_NE(o.text.find("\n" + at("more") + ": loss "), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find(", of 15 tokens (16 bytes)\n"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("\nstep 4: loss "), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("\nstep 4: accuracy "), std::string::npos) << o.text;
+
+  o = run(eval + data + " --by file --json --choices " + choices);
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  for (const char* name :
+       {"loss", "perplexity", "bits_per_byte", "accuracy", "accuracy_normalized"}) {
+    EXPECT_TRUE(json[name].is_number()) << name << ": " << o.text;
+  }
+  EXPECT_EQ(json["step"], 4);
+  EXPECT_EQ(json["questions"], 1);
+  ASSERT_EQ(json["sources"].size(), 2u);
+  EXPECT_EQ(json["sources"][1]["source"], lines);
+  EXPECT_EQ(json["sources"][1]["tokens"], 15);
+  EXPECT_EQ(json["sources"][1]["bytes"], 16);
+  EXPECT_EQ(json["tokens"].get<int64_t>(), json["sources"][0]["tokens"].get<int64_t>() + 15);
+
+  refused(eval + " --by line --data x", "--by: wanted source or file, found 'line'");
+  refused(eval + " --stride 2", "wanted --data PATH beside them");
+  refused(eval + " --data " + at("nowhere"), "there is no such file");
+  refused(eval + " --choices " + write("bad.jsonl", "{\"prompt\": 3}\n"),
+          "bad.jsonl: line 1: wanted a text as \"prompt\", found number");
+  refused(eval + " --choices " + at("nowhere"), "nowhere");
+}
+
 TEST_F(Cli, PlanSaysWhoseTheMemoryIs) {
   const std::string plan = "plan --model char --batch 2 --context 16 --set layers=2 hidden=32 ";
   for (const char* by : {"category", "block", "tensor"}) {

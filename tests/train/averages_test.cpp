@@ -103,7 +103,7 @@ TEST_F(Averages, AreWeightsThatTextIsMadeWith) {
 
 TEST_F(Averages, AreWeightsThatAreEvaluated) {
   const auto loss = [&](const std::string& run, const std::string& weights) {
-    return evaluate_run(out(run), {.weights = weights}, {.threads = num_threads()}).loss;
+    return evaluate(out(run), {.weights = weights}, {.threads = num_threads()}).text->loss;
   };
   const json whole = {{"lr", 0.02}, {"eval_batches", 0}};
   json flags = options("ema", whole);
@@ -111,9 +111,11 @@ TEST_F(Averages, AreWeightsThatAreEvaluated) {
   const auto trained = train(flags).val_loss;
   EXPECT_EQ(loss("ema", ""), trained);
   EXPECT_GT(std::abs(loss("ema", "ema.average") - loss("ema", "")), 1e-4);
-  EXPECT_GT(std::abs(evaluate_run(out("ema"), {.data = data()}, {.threads = num_threads()}).loss -
-                     loss("ema", "")),
-            1e-6)
+  EXPECT_GT(
+      std::abs(
+          evaluate(out("ema"), {.data = {data().string()}}, {.threads = num_threads()}).text->loss -
+          loss("ema", "")),
+      1e-6)
       << "all of the text, and not its last part";
   EXPECT_THROW(loss("ema", "ema.avrage"), Error);
   EXPECT_THROW(loss("none", ""), Error);
@@ -125,7 +127,7 @@ TEST_F(Averages, AreWeightsThatAreMerged) {
   train(tuned("lora", "lora(rank=2) | ema(decay=0.5)"));
   train(options("plain", {{"stack", "ema(decay=0.5)"}, {"lr", 0.02}}));
   const auto loss = [&](const std::string& run, const std::string& weights) {
-    return evaluate_run(out(run), {.weights = weights}, {.threads = num_threads()}).loss;
+    return evaluate(out(run), {.weights = weights}, {.threads = num_threads()}).text->loss;
   };
   for (const std::string run : {"lora", "plain"}) {
     const MergeResult merged = merge_run(out(run), out(run + "_merged"), "ema.average");

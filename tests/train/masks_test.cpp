@@ -41,7 +41,7 @@ class Masks : public TrainFolder {
     return all;
   }
   double loss(const std::string& run) const {
-    return evaluate_run(out(run), {}, {.threads = num_threads()}).loss;
+    return evaluate(out(run), {}, {.threads = num_threads()}).text->loss;
   }
 };
 

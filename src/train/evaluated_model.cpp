@@ -1,0 +1,77 @@
+#include "train/evaluated_model.h"
+
+#include "base/error.h"
+#include "functors/evaluation.h"
+#include "functors/pipeline.h"
+#include "train/model_folder.h"
+#include "train/save.h"
+
+namespace adjoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Windows at once of a folder that does not say: of GPT-2's, a gigabyte of logits.
+constexpr int64_t kUsualBatch = 4;
+
+bool is_folder_of_run(const fs::path& folder) {
+  if (!fs::is_directory(folder)) {
+    fail(folder.string(),
+         ": there is no such folder; --model takes the --out folder of a training run, or a folder "
+         "of Hugging Face's format");
+  }
+  return fs::exists(SavePaths(folder).run()) || !fs::exists(folder / "config.json");
+}
+
+int64_t samples_at_once(const EvaluatedModelOptions& options, bool is_run,
+                        const TrainConfig& config) {
+  if (options.batch > 0) return options.batch;
+  return is_run ? config.batch : kUsualBatch;
+}
+
+}  // namespace
+
+EvaluatedModel::EvaluatedModel(const fs::path& folder, EvaluatedModelOptions options)
+    : folder_(folder),
+      options_(std::move(options)),
+      is_run_(is_folder_of_run(folder)),
+      resolved_(is_run_ ? saved_config(folder)
+                        : ResolvedConfig{.config = make_config({}),
+                                         .text = find_model(folder.string())}) {
+  if (!is_run_ && !options_.weights.empty()) {
+    fail(folder.string(), ": --weights is of a training run; this folder has parameters alone");
+  }
+  tokenizer_ = load_tokenizer(is_run_ ? SavePaths(folder).tokenizer() : folder);
+  const TrainConfig& config = resolved_.config;
+  model_ = std::make_unique<BoundModel>(
+      resolved_.text, ModelSizes{.batch = samples_at_once(options_, is_run_, config),
+                                 .context = config.context,
+                                 .seq = options_.seq > 0 ? options_.seq : config.seq,
+                                 .vocab = tokenizer_->vocab_of_model(),
+                                 .settings = config.settings});
+  trained_with_ = config.seq > 0 ? config.seq : config.context;
+  if (trained_with_ == 0) {
+    const auto own = model_->settings().find("context");
+    trained_with_ =
+        own == model_->settings().end() ? model_->context() : static_cast<int64_t>(own->second);
+  }
+  // Refused before memory is taken: a folder that is not what its config.json says.
+  if (!is_run_) ModelFolder(folder).parameters(*model_);
+}
+
+std::unique_ptr<Run> EvaluatedModel::load(const Scheme& forward) {
+  StepOptions step = resolved_.config.step;
+  step.target = options_.plan.target;
+  const Scheme scheme = evaluation_scheme(forward, parse_stack(step.stack), step);
+  auto run = std::make_unique<Run>(scheme, make_plan(scheme, options_.plan));
+  if (is_run_) {
+    const std::string print = fingerprint(without_randomness(model_->forward(1, trained_with_)));
+    step_ = load_state(SavePaths(folder_), *run, false, print, options_.weights);
+  } else {
+    ModelFolder(folder_).load(*model_, *run);
+  }
+  return run;
+}
+
+}  // namespace adjoint
