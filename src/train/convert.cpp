@@ -276,6 +276,16 @@ ConvertResult write_adapters(const fs::path& in, const fs::path& out) {
   return result;
 }
 
+// The tokenizer of a run goes along where it is one that others read, byte pairs.
+void write_tokenizer(const SavePaths& run, const fs::path& out) {
+  if (is_there(out / "tokenizer.json") || !is_there(run.tokenizer())) return;
+  const auto tokenizer = load_tokenizer(run.tokenizer());
+  if (tokenizer->kind() != "bpe") return;
+  save_tokenizer(*tokenizer, out / "tokenizer.json");
+  const OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  write_file_atomically(out / "tokenizer_config.json", config.dump(2) + "\n");
+}
+
 }  // namespace
 
 ConvertResult convert(const fs::path& in, const fs::path& out, const ConvertOptions& options) {
@@ -306,6 +316,7 @@ ConvertResult convert(const fs::path& in, const fs::path& out, const ConvertOpti
     if (others.empty() || !is_there(others / file)) continue;
     write_file_atomically(out / file, read_file(others / file));
   }
+  if (is_run) write_tokenizer(SavePaths(in), out);
   if (!is_there(out / "generation_config.json")) {
     OrderedJson generation = {{"_from_model_config", true}};
     for (const char* field : {"bos_token_id", "eos_token_id", "pad_token_id"}) {

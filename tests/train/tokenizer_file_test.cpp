@@ -5,6 +5,7 @@
 
 #include "data/bpe_train.h"
 #include "device/parallel.h"
+#include "train/convert.h"
 #include "train/generate.h"
 #include "train/train_folder.h"
 
@@ -34,6 +35,11 @@ TEST_F(TokenizerFile, TheRunKeepsItsTokenizer) {
   fs::remove(folder_ / "tokenizer.json");
   Generator generator(out("run"), {.threads = num_threads()});
   EXPECT_NE(generator.generate("the cat", {.tokens = 8, .temperature = 0}, nullptr), "");
+  // A folder for others has it, too, and generates the same.
+  convert(out("run"), folder_ / "hub", {});
+  Generator converted(folder_ / "hub", {.threads = num_threads()});
+  EXPECT_EQ(converted.generate("the cat", {.tokens = 8, .temperature = 0}, nullptr),
+            generator.generate("the cat", {.tokens = 8, .temperature = 0}, nullptr));
   // It goes on without the file, but not with another one.
   EXPECT_TRUE(std::isfinite(train(resume("run", {{"steps", 8}})).val_loss.value()));
   write("other.json", 290);
