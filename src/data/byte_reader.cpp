@@ -23,11 +23,13 @@ struct ZstdOutput {
   void* dst;
   size_t size, pos;
 };
+// NOLINTBEGIN(readability-identifier-naming): the library's names.
 ZSTD_DCtx_s* ZSTD_createDStream();
 size_t ZSTD_freeDStream(ZSTD_DCtx_s* stream);
 size_t ZSTD_decompressStream(ZSTD_DCtx_s* stream, ZstdOutput* output, ZstdInput* input);
 unsigned ZSTD_isError(size_t code);
 const char* ZSTD_getErrorName(size_t code);
+// NOLINTEND(readability-identifier-naming)
 }
 
 namespace adjoint {
