@@ -302,7 +302,7 @@ TEST(FunctorText, AByteOrderMarkAndWindowsLinesAreNoMistakes) {
 TEST(FunctorText, TheBuiltInTextsAreShort) {
   EXPECT_GE(functor_files().size(), 6u);
   for (const FunctorFile& file : functor_files()) {
-    EXPECT_LE(std::count(file.text.begin(), file.text.end(), '\n'), 20) << file.name;
+    EXPECT_LE(std::count(file.text.begin(), file.text.end(), '\n'), 15) << file.name;
     const FunctorText f = parse_functor_text(file.text, file.name);
     EXPECT_EQ(f.name + ".functor", file.name);
     EXPECT_FALSE(f.summary.empty()) << file.name;

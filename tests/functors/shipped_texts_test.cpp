@@ -376,38 +376,6 @@ TEST(Sparse24, UsesTheTwoLargestOfFour) {
           "must be a whole number"));
 }
 
-// Of equal weights the earlier are kept, so that two of four are left whatever they are: tensor
-// cores have room for two.
-TEST(Sparse24, KeepsTwoOfFourThatAreEqual) {
-  const Scheme before = parse_scheme(R"(scheme model:
-  input %0 x: f32[b=1, h=8]
-  input %1 t: i32[b=1]
-  parameter %2 a.weight: f32[h=8, h=8]
-  parameter %3 b.weight: f32[h=8, h=8]
-  %4 a: f32[b=1, h=8] = linear(%0, %2) @a
-  %5 u: f32[b=1, h=8] = relu(%4) @u
-  %6 b: f32[b=1, h=8] = linear(%5, %3) @b
-  %7 v: f32[b=1, h=8] = relu(%6) @v
-  %8 loss: f32[] metric, %9 loss.count: f32[] metric, %10 loss.lse: f32[b=1] = cross_entropy(%7, %1) {ignore=-1} @loss
-  return %8, %9
-)");
-  Scheme after = apply_functor("sparse24", before);
-  for (const Morphism& m : after.morphisms) {
-    if (m.source.path == "u") after.outputs = {m.inputs[0]};  // what the first map became
-  }
-  // Row o of a's weight is kinds[o % 4] twice; x tells which columns are kept.
-  const std::vector<Numbers> kinds = {{1, 1, 1, 1}, {0, 0, 0, 0}, {2, -3, 2, 2}, {-1, 1, 5, -5}};
-  const std::vector<double> kept = {0b0011, 0, 0b0010 * -3.0 + 0b0001 * 2, 0b0100 * 5 - 0b1000 * 5};
-  std::vector<Numbers> x = numbers_for(before);
-  x[0] = {1, 2, 4, 8, 16, 32, 64, 128};
-  for (size_t o = 0; o < 8; ++o) {
-    for (size_t i = 0; i < 8; ++i) x[2][o * 8 + i] = kinds[o % 4][i % 4];
-  }
-  const Numbers rows = run_scheme(after, x, false)[0];
-  ASSERT_EQ(rows.size(), 8u);
-  for (size_t o = 0; o < 8; ++o) EXPECT_EQ(rows[o], kept[o % 4] * 17) << o;
-}
-
 constexpr const char* kTokens = R"(scheme model:
   input %0 x: i32[b=2, s=4]
   input %1 t: i32[b=2, s=4]
