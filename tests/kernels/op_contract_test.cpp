@@ -172,8 +172,8 @@ TEST_P(OpContract, ThreadsDoNotChangeBits) {
     const auto three = run_scheme(s, x, false);
     set_grain(0);
     set_num_threads(threads);
-    // oneDNN's own split of a product is the exception (of codes too, once their rows are many: they
-    // are widened and multiplied there); everything of ours is fixed by the shape.
+    // oneDNN's own split of a product is the exception (of codes too, once their rows are many:
+    // they are widened and multiplied there); everything of ours is fixed by the shape.
     if (op().name.starts_with("linear") || op().name.starts_with("expert_linear") ||
         op().name == "contract" || op().name == "code_linear")
       continue;
