@@ -173,6 +173,10 @@ def worst(numbers):
     return {"difference": numbers[at], "step": at + 1}
 
 
+def last_mean(curve, count):
+    return sum(line["loss"] for line in curve[-count:]) / count
+
+
 def table(result, every):
     curves = result["curves"]
     names = list(curves)
@@ -184,6 +188,9 @@ def table(result, every):
         lines.append(f"| {s} | {losses} | {result['apart'][s - 1]:.1e} |")
     lines += ["", *(f"{pair}: at most {far['difference']:.1e} apart, at step {far['step']}." for pair, far in
                     result["largest"].items())]
+    if "last" in result:
+        means = ", ".join(f"{name} {mean:.4f}" for name, mean in result["last"]["means"].items())
+        lines.append(f"Mean of the last {result['last']['steps']} losses: {means}; {result['last']['apart']:.4f} apart.")
     first = result["first_gradient_norms"]
     lines.append("Norm of the first gradient: " + ", ".join(f"{name} {norm:.7g}" for name, norm in first.items()) + ".")
     return "\n".join(lines) + "\n"
@@ -201,7 +208,11 @@ def measured(a, shape):
         curves["float64"] = torch_curve(a, shape, weights, rates, "torch float64", torch.float64)
         pairs += [("Adjoint", "float64"), ("PyTorch", "float64")]
     numbers = "bf16" if a.bf16 else "float32"
-    return {"model": a.model, "set": a.settings, "batch": a.batch, "context": shape.context, "steps": len(ours), "lr": a.lr,
+    last = {}
+    if a.last:
+        means = {name: last_mean(curve, a.last) for name, curve in curves.items()}
+        last = {"last": {"steps": a.last, "means": means, "apart": abs(means["Adjoint"] - means["PyTorch"])}}
+    return {**last, "model": a.model, "set": a.settings, "batch": a.batch, "context": shape.context, "steps": len(ours), "lr": a.lr,
             "stack": a.stack, "device": a.device, "seed": a.seed, "peer": f"PyTorch {torch.__version__} eager",
             "title": f"{' '.join([a.model, *a.settings])}, {a.batch} x {shape.context} tokens, {numbers} on {a.device}",
             "curves": curves, "apart": apart(curves["Adjoint"], curves["PyTorch"]),
@@ -231,6 +242,8 @@ def arguments():
     args.add_argument("--torch-norm", action="store_true", help="PyTorch clips by its own float32 norm, not one in float64")
     args.add_argument("--every", type=int, default=20, help="steps between rows of the table")
     args.add_argument("--within", type=float, default=0.01, help="how far apart losses may be, relative to PyTorch's")
+    args.add_argument("--last", type=int, default=0, help="judge the mean of so many last losses, whose difference "
+                      "may be --within, and not every step")
     args.add_argument("--out", type=pathlib.Path, default=root / "build/bench", help="folder for the table and the JSON")
     a = args.parse_args()
     if torch is None:
@@ -239,6 +252,8 @@ def arguments():
         raise Failed(f"--model: the peer has no '{a.model}'; it has {', '.join(torch_step.MODELS)}")
     if not a.data.is_file():
         raise Failed(f"--data: there is no file {a.data}")
+    if not 0 <= a.last <= a.steps:
+        raise Failed(f"--last: wanted 0 to {a.steps}, found {a.last}")
     for name in ("steps", "batch", "threads", "every"):
         if getattr(a, name) < 1:
             raise Failed(f"--{name}: wanted at least 1, found {getattr(a, name)}")
@@ -271,6 +286,11 @@ def main():
     (a.out / f"loss_{a.model}.md").write_text(text)
     (a.out / f"loss_{a.model}.json").write_text(json.dumps(result, indent=1) + "\n")
     print(text, end="")
+    if a.last:
+        if not result["last"]["apart"] <= a.within:
+            say(f"compare_loss: the means of the last losses are {result['last']['apart']:.4f} apart, more than {a.within:g}")
+            return 1
+        return 0
     far = result["largest"]["Adjoint and PyTorch"]
     if not far["difference"] <= a.within:
         say(f"compare_loss: the losses of step {far['step']} are {far['difference']:.1e} apart, more than {a.within:g}")

@@ -48,6 +48,9 @@ struct Pointers {
   std::vector<void*> out;
   void* workspace = nullptr;
   void* stream = nullptr;  // where CUDA's launches go
+  // CUDA's kernels may be put in place while those of the call before still run, and wait for them
+  // themselves (kernels/cuda/elements.cuh).
+  bool early = false;
 };
 
 // A prepared call: everything that can fail or allocate has done so; running it does neither.

@@ -17,6 +17,7 @@ class GpuLanes {
   GpuLanes(std::vector<LanedCall> calls, std::shared_ptr<GpuStream> work);
 
   GpuStream& stream_of(int call) const { return *streams_[lane(call)]; }
+  bool one_stream() const { return !passed_; }
 
   // Begins a series of calls at `begin`: the lanes begin when everything that was enqueued before
   // is done, and at the end the work waits for all lanes. With `one_by_one` no call begins before

@@ -56,6 +56,8 @@ void Run::prepare() {
     lanes_ = std::make_unique<GpuLanes>(make_lanes(scheme_, plan_), stream_);
     mail_ = std::make_unique<Mailboxes>(stream_);
   }
+  // A GPU of Hopper's kind or later, and no other stream that a kernel would have to wait for.
+  const bool early = on_gpu() && lanes_->one_stream() && open_gpu().major >= 9;
   calls_.reserve(plan_.calls.size());
   dies_after_.resize(plan_.calls.size());
   const auto all = static_cast<int64_t>(plan_.calls.size());
@@ -72,6 +74,7 @@ void Run::prepare() {
     k.may_time = own_[0].size().count > 0;  // a guest's memory is its host's
     Pointers at;
     if (on_gpu()) at.stream = lanes_->stream_of(static_cast<int>(launches_.size())).handle();
+    at.early = early;
     for (const Value v : m.inputs) at.in.push_back(data(v));
     for (const Value v : m.outputs) at.out.push_back(data(v));
     if (planned.workspace >= 0) {

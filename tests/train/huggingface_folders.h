@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFamilies[] = {"gpt2",   "llama",   "llama3",  "llama_biased",
                                      "smollm", "mistral", "qwen2",   "qwen3",
-                                     "gemma2", "gemma3",  "mixtral", "qwen3_moe"};
+                                     "gemma2", "gemma3",  "mixtral", "qwen3_moe", "qwen3_yarn"};
 
 inline fs::path family_folder(const std::string& family) {
   return fs::path(SOURCE_DIR) / "tests" / "huggingface" / family;

@@ -4,8 +4,12 @@
 
 namespace adjoint {
 
-// `workspace` as CachedAttentionLayout says. MachineError.
-PlainLaunch prepare_cached_attention(const AttentionPlaces& places, void* workspace,
-                                     CUstream_st* stream);
+struct CachedAttentionLaunch {
+  void* workspace = nullptr;  // as CachedAttentionLayout says
+  CUstream_st* stream = nullptr;
+  bool early = false;  // as Pointers say
+};
+PlainLaunch prepare_cached_attention(const AttentionPlaces& places,
+                                     const CachedAttentionLaunch& launch);  // MachineError
 
 }  // namespace adjoint

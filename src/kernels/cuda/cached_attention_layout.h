@@ -14,8 +14,8 @@ struct CachedAttentionLayout {
   CachedAttentionLayout(const AttentionShape& s, int64_t queries)
       : rows(s.samples * s.kv_heads * s.group * queries) {
     // A GPU has some hundred processors with room for several blocks each; a piece of fewer keys
-    // than this would cost more to add up than to sum.
-    constexpr int64_t kBlocks = 1024, kKeys = 64;
+    // than this would cost more to add up, by a second kernel, than to sum.
+    constexpr int64_t kBlocks = 1024, kKeys = 512;
     const int64_t keys = s.window ? std::min(s.window, s.length) : s.length;
     pieces = std::clamp<int64_t>(kBlocks / rows, 1, (keys + kKeys - 1) / kKeys);
   }

@@ -153,17 +153,15 @@ Launch contraction_cuda(const std::string& map, const KernelCall& k, const Point
   const auto product = product_of(map, k);
   if (!product) return naive_contract_cuda(map, k, at);
   const void* third = k.call.inputs.size() > 2 ? at.in[2] : nullptr;
+  const ProductPointers places{.a = at.in[0],
+                               .b = at.in[1],
+                               .c = at.out[0],
+                               .bias = product->bias ? third : nullptr,
+                               .addend = product->bias ? nullptr : third};
   if (is_thin(product, k)) {
-    return thin_product_cuda(*product, at.in[0], at.in[1], product->bias ? third : nullptr,
-                             product->bias ? nullptr : third, at.out[0], at.stream);
+    return thin_product_cuda(*product, places, at);
   }
-  const auto launch = multiply(map, k, *product,
-                               {.a = at.in[0],
-                                .b = at.in[1],
-                                .c = at.out[0],
-                                .bias = product->bias ? third : nullptr,
-                                .addend = product->bias ? nullptr : third},
-                               at);
+  const auto launch = multiply(map, k, *product, places, at);
   return launch ? *launch : naive_contract_cuda(map, k, at);
 }
 

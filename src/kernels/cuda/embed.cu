@@ -12,6 +12,7 @@ struct Rows {
 
 template <class U>
 __global__ void gather_rows(Rows r, const int32_t* ids, const U* table, U* y) {
+  await_earlier();
   const int64_t i = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const int64_t column = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   if (i >= r.count || column >= r.width) return;
@@ -35,12 +36,11 @@ Launch embed_cuda(const KernelCall& k, const Pointers& at) {
   const auto* ids = static_cast<const int32_t*>(at.in[0]);
   const void* from = at.in[1];
   void* to = at.out[0];
-  const cudaStream_t stream = as_stream(at.stream);
+  const LaunchPlace place{tiles.grid, tiles.block, as_stream(at.stream), at.early};
   return with_unit(unit, [&]<class U>() -> Launch {
     return [=] {
-      gather_rows<<<tiles.grid, tiles.block, 0, stream>>>(rows, ids, static_cast<const U*>(from),
-                                                          static_cast<U*>(to));
-      check_launch("embed");
+      launch_at(place, "embed", gather_rows<U>, rows, ids, static_cast<const U*>(from),
+                static_cast<U*>(to));
     };
   });
 }

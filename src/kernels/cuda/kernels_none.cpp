@@ -47,10 +47,7 @@ Launch copy_cuda(const Type&, const Strides&, const void*, const Type&, const St
                  void*) {
   refuse();
 }
-Launch thin_product_cuda(const Product&, const void*, const void*, const void*, const void*, void*,
-                         void*) {
-  refuse();
-}
+Launch thin_product_cuda(const Product&, const ProductPointers&, const Pointers&) { refuse(); }
 Launch clear_cuda(const Type&, const Strides&, void*, void*) { refuse(); }
 std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&, const Pointers&,
                                          bool, bool) {

@@ -22,6 +22,7 @@ struct Few {
 
 template <class U>
 __global__ void take(Few f, const U* from, const int32_t* first, U* to) {
+  await_earlier();
   const int64_t each = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const int64_t column = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   if (each >= f.samples * f.size || column >= f.width) return;
@@ -33,6 +34,7 @@ __global__ void take(Few f, const U* from, const int32_t* first, U* to) {
 
 template <class U>
 __global__ void put(Few f, const U* from, const int32_t* first, U* to) {
+  await_earlier();
   const int64_t each = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const int64_t column = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   if (each >= f.samples * f.size || column >= f.width) return;
@@ -61,12 +63,11 @@ Launch rows_at_cuda(const KernelCall& k, const Pointers& at) {
   const void* from = at.in[0];
   const auto* first = static_cast<const int32_t*>(at.in[1]);
   void* to = at.out[0];
-  const cudaStream_t stream = as_stream(at.stream);
+  const LaunchPlace place{tiles.grid, tiles.block, as_stream(at.stream), at.early};
   return with_unit(size_of(x.dtype).count, [&]<class U>() -> Launch {
     return [=] {
-      take<<<tiles.grid, tiles.block, 0, stream>>>(few, static_cast<const U*>(from), first,
-                                                   static_cast<U*>(to));
-      check_launch("rows_at");
+      launch_at(place, "rows_at", take<U>, few, static_cast<const U*>(from), first,
+                static_cast<U*>(to));
     };
   });
 }
@@ -85,7 +86,7 @@ Launch put_rows_cuda(const KernelCall& k, const Pointers& at) {
   const void* from = at.in[1];
   const auto* first = static_cast<const int32_t*>(at.in[2]);
   void* to = at.out[0];
-  const cudaStream_t stream = as_stream(at.stream);
+  const LaunchPlace place{tiles.grid, tiles.block, as_stream(at.stream), at.early};
   // State is written where it lies; elsewhere the other rows are copied first.
   Launch others;
   if (at.in[0] != to) {
@@ -94,9 +95,8 @@ Launch put_rows_cuda(const KernelCall& k, const Pointers& at) {
   return with_unit(size_of(x.dtype).count, [&]<class U>() -> Launch {
     return [=] {
       if (others) others();
-      put<<<tiles.grid, tiles.block, 0, stream>>>(few, static_cast<const U*>(from), first,
-                                                  static_cast<U*>(to));
-      check_launch("put_rows");
+      launch_at(place, "put_rows", put<U>, few, static_cast<const U*>(from), first,
+                static_cast<U*>(to));
     };
   });
 }

@@ -32,14 +32,16 @@ Launch prepare_body(const KernelCall& call, const Pointers& at, bool wide) {
   const int64_t blocks = (cut.units() * cut.group + cut.threads() - 1) / cut.threads();
   CHECK(blocks <= INT_MAX, "a body's blocks can be counted");
   if (blocks == 0) return [] {};
-  const LaunchedKernel body(
-      kernels, "body",
-      {.x = static_cast<unsigned>(blocks), .threads = static_cast<unsigned>(cut.threads())});
+  const LaunchedKernel body(kernels, "body",
+                            {.x = static_cast<unsigned>(blocks),
+                             .threads = static_cast<unsigned>(cut.threads()),
+                             .early = at.early});
   if (most == 0) return [=, stream = at.stream] { body(args.data(), stream); };
   const LaunchedKernel finish(kernels, "finish",
                               {.x = static_cast<unsigned>((most + 31) / 32),
                                .y = static_cast<unsigned>(outs.size()),
-                               .threads = 1024});
+                               .threads = 1024,
+                               .early = at.early});
   return [=, stream = at.stream] {
     body(args.data(), stream);
     finish(args.data(), stream);

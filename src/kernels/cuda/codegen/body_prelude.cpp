@@ -6,6 +6,13 @@ namespace adjoint {
 
 std::string_view cuda_instructions() {
   return R"(
+// As in kernels/cuda/elements.cuh.
+__device__ inline void await_earlier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 __device__ inline float from_f16(unsigned short a) {
   float y;
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(a));

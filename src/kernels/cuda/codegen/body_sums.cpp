@@ -53,6 +53,7 @@ class SumsWriter : Lines {
     line(
         "extern \"C\" __global__ void __launch_bounds__(1024) finish(const __grid_constant__ Args "
         "a) {{");
+    line("await_earlier();");
     line("__shared__ real sums[32][33];");
     line("const int x = threadIdx.x % 32, y = threadIdx.x / 32;");
     line("const i64 j = (i64)blockIdx.x * 32 + x;");

@@ -95,6 +95,7 @@ class Writer : Lines {
         "extern \"C\" __global__ void __launch_bounds__({}) body(const __grid_constant__ Args a) "
         "{{",
         cut_.threads());
+    line("await_earlier();");
     line("const idx unit = ((idx)blockIdx.x * {} + (idx)threadIdx.x) / {};", cut_.threads(),
          cut_.group);
     line("if (unit >= {}ll) return;", cut_.units());

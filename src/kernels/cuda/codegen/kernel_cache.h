@@ -14,6 +14,7 @@ std::shared_ptr<CompiledKernels> compile_kernels(std::string text);
 // Launches the kernel `name` of the source with one parameter, a struct of plain values.
 struct Grid {
   unsigned x = 1, y = 1, threads = 1;
+  bool early = false;  // as Pointers say
 };
 class LaunchedKernel {
  public:

@@ -162,9 +162,16 @@ void finish_kernels() {
 void LaunchedKernel::operator()(const void* parameter, void* stream) const {
   if (!kernel_) kernel_ = kernels_->find(name_);
   void* parameters[] = {const_cast<void*>(parameter)};
-  kernels_->check(cudaLaunchKernel(kernel_, dim3(grid_.x, grid_.y), dim3(grid_.threads), parameters,
-                                   0, cuda_stream(stream)),
-                  "launching a kernel");
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(grid_.x, grid_.y);
+  config.blockDim = dim3(grid_.threads);
+  config.stream = cuda_stream(stream);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = grid_.early ? 1 : 0;
+  kernels_->check(cudaLaunchKernelExC(&config, kernel_, parameters), "launching a kernel");
 }
 
 }  // namespace adjoint
