@@ -4,7 +4,7 @@
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
 #include "train/model_folder.h"
-#include "train/save.h"
+#include "train/saved_parameters.h"
 
 namespace adjoint {
 
@@ -60,18 +60,37 @@ EvaluatedModel::EvaluatedModel(const fs::path& folder, EvaluatedModelOptions opt
   if (!is_run_) ModelFolder(folder).parameters(*model_);
 }
 
-std::unique_ptr<Run> EvaluatedModel::load(const Scheme& forward) {
+StepOptions EvaluatedModel::step_options() const {
   StepOptions step = resolved_.config.step;
   step.target = options_.plan.target;
+  return step;
+}
+
+Scheme EvaluatedModel::one_sample() const { return model_->forward(1, trained_with_); }
+
+std::unique_ptr<Run> EvaluatedModel::load(const Scheme& forward) {
+  const StepOptions step = step_options();
   const Scheme scheme = evaluation_scheme(forward, parse_stack(step.stack), step);
   auto run = std::make_unique<Run>(scheme, make_plan(scheme, options_.plan));
-  if (is_run_) {
-    const std::string print = fingerprint(without_randomness(model_->forward(1, trained_with_)));
-    step_ = load_state(SavePaths(folder_), *run, false, print, options_.weights);
-  } else {
-    ModelFolder(folder_).load(*model_, *run);
-  }
+  load_into(*run);
   return run;
+}
+
+void EvaluatedModel::load_into(Run& run) {
+  if (!is_run_) return ModelFolder(folder_).load(*model_, run);
+  const std::string print = fingerprint(without_randomness(one_sample()));
+  step_ = load_state(SavePaths(folder_), run, false, print, options_.weights);
+}
+
+void EvaluatedModel::load_under_another_stack(Run& run) {
+  if (!is_run_) return ModelFolder(folder_).load(*model_, run);
+  if (!options_.weights.empty()) fail("--weights: goes with the run's own stack, not with --stack");
+  const SavedModel saved{SavePaths(folder_)};
+  const Scheme one = one_sample(), plain = without_randomness(one);
+  const Scheme held = held_by(saved, one, resolved_.config.step);
+  saved.check_model(fingerprint(plain));
+  give_parameters(saved, held, plain, run);
+  step_ = saved.step();
 }
 
 }  // namespace adjoint

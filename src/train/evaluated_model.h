@@ -1,4 +1,5 @@
-// A model that is there to be evaluated: the folder of a run, or one of Hugging Face's format.
+// A model that is there to be evaluated or sampled from: the folder of a run, or one of Hugging
+// Face's format.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -29,6 +30,7 @@ class EvaluatedModel {
   const BoundModel& model() const { return *model_; }
   // Of the run; defaults where the folder is none.
   const TrainConfig& config() const { return resolved_.config; }
+  StepOptions step_options() const;  // the run's own, for this target
   bool is_run() const { return is_run_; }
   int64_t batch() const { return model_->batch(); }
   int64_t context() const { return model_->context(); }
@@ -36,16 +38,24 @@ class EvaluatedModel {
   // A run of this forward scheme of the model, as the run's stack has it, with the folder's
   // parameters.
   std::unique_ptr<Run> load(const Scheme& forward);
+  // Gives a run that somebody built of the model, under the run's own stack, the folder's
+  // parameters.
+  void load_into(Run& run);
+  // The same under any other stack. Codes are decoded, and those of the new stack are found anew; a
+  // save that has parameters beside the model's own is refused.
+  void load_under_another_stack(Run& run);
   std::optional<int64_t> step() const { return step_; }  // of the run, once something was loaded
 
  private:
+  Scheme one_sample() const;  // by which a save is known
+
   std::filesystem::path folder_;
   EvaluatedModelOptions options_;
   bool is_run_;
   ResolvedConfig resolved_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<BoundModel> model_;
-  int64_t trained_with_ = 0;  // tokens per sample, by which a save is known
+  int64_t trained_with_ = 0;  // tokens per sample
   std::optional<int64_t> step_ = {};
 };
 

@@ -10,12 +10,8 @@
 #include "base/note.h"
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
-#include "run/parameters.h"
 #include "train/cached_model.h"
 #include "train/fed_inputs.h"
-#include "train/model_folder.h"
-#include "train/resolve_config.h"
-#include "train/save.h"
 
 namespace adjoint {
 
@@ -163,75 +159,35 @@ class Generator::WindowForward : public Forward {
 };
 
 Generator::Generator(const std::filesystem::path& folder, const GeneratorOptions& options)
-    : folder_(folder), options_(options) {
-  const SavePaths paths(folder);
-  if (!std::filesystem::is_directory(folder)) {
-    fail(folder.string(),
-         ": there is no such folder; --model takes the --out folder of a training run");
-  }
-  // A folder of Hugging Face's format is a model without a run.
-  is_run_ =
-      std::filesystem::exists(paths.run()) || !std::filesystem::exists(folder / "config.json");
-  auto [config, text, data, given] =
-      is_run_ ? saved_config(folder)
-              : ResolvedConfig{.config = make_config({}), .text = find_model(folder.string())};
-  if (!is_run_ && !options_.weights.empty()) {
-    fail(folder.string(), ": --weights is of a training run; this folder has parameters alone");
-  }
-  tokenizer_ = load_tokenizer(is_run_ ? paths.tokenizer() : folder);
-  model_ = std::make_unique<BoundModel>(
-      std::move(text), ModelSizes{.batch = 1,
-                                  .context = config.context,
-                                  .seq = options_.seq > 0 ? options_.seq : config.seq,
-                                  .vocab = tokenizer_->vocab_of_model(),
-                                  .settings = config.settings});
-  // A save is known by the length that it was trained with.
-  trained_with_ = config.seq > 0 ? config.seq : config.context;
-  if (trained_with_ == 0) {
-    const auto own = model_->settings().find("context");
-    trained_with_ =
-        own == model_->settings().end() ? model_->context() : static_cast<int64_t>(own->second);
-  }
-  // Refused before memory is taken: a folder that is not what its config.json says.
-  if (!is_run_) ModelFolder(folder).parameters(*model_);
-  step_ = config.step;
-  step_.target = options_.plan.target;
-}
+    : options_(options),
+      model_(folder,
+             {.plan = options.plan, .weights = options.weights, .seq = options.seq, .batch = 1}) {}
 
 Generator::~Generator() = default;
 
 void Generator::prepare(int64_t batch, int64_t positions) {
-  const int64_t most = model_->context();
+  const int64_t most = model_.context();
   // Rounded up, so that the next prompt may be a little longer.
   const int64_t wanted = options_.whole_context ? most : (positions + 63) / 64 * 64;
   const int64_t context = std::min(wanted, most);
   if (forward_ && forward_->batch() >= batch && forward_->context() >= context) return;
   forward_.reset();
-  if (!options_.own_stack) step_.stack = options_.stack;
-  const Scheme plain = without_randomness(model_->forward(1, trained_with_));
-  const std::string print = fingerprint(plain);
-  const Scheme logits = logits_of(model_->forward(batch, context));
+  StepOptions step = model_.step_options();
+  if (!options_.own_stack) step.stack = options_.stack;
+  const auto logits = [&](int64_t length) {
+    return logits_of(model_.model().forward(batch, length));
+  };
   try {
-    forward_ = std::make_unique<CachedForward>(logits, step_, options_.plan, !options_.own_stack);
+    forward_ =
+        std::make_unique<CachedForward>(logits(context), step, options_.plan, !options_.own_stack);
   } catch (const Error& e) {
     note_once(std::string(e.what()) + "; generate runs the whole window instead");
-    forward_ = std::make_unique<WindowForward>(logits_of(model_->forward(batch, most)), step_,
-                                               options_.plan);
+    forward_ = std::make_unique<WindowForward>(logits(most), step, options_.plan);
   }
-  if (!is_run_) return ModelFolder(folder_).load(*model_, forward_->run());
-  const SavePaths paths(folder_);
   if (options_.own_stack) {
-    load_state(paths, forward_->run(), false, print, options_.weights);
-    return;
-  }
-  if (!options_.weights.empty()) fail("--weights: goes with the run's own stack, not with --stack");
-  const SavedModel saved(paths);
-  saved.check_fits(plain);
-  saved.check_model(print);
-  for (const Value v : plain.inputs) {
-    if (plain[v].role != Role::kParameter) continue;
-    const Source& source = plain[v].source;
-    write_parameter(forward_->run(), source, saved.floats(to_string(source)));
+    model_.load_into(forward_->run());
+  } else {
+    model_.load_under_another_stack(forward_->run());
   }
 }
 
@@ -245,7 +201,7 @@ std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t
   for (const std::vector<int32_t>& prompt : prompts) {
     texts.push_back({.tokens = prompt});
     // A model that knows nothing yet is shown some token.
-    if (prompt.empty()) texts.back().tokens.push_back(tokenizer_->end_of_text().value_or(0));
+    if (prompt.empty()) texts.back().tokens.push_back(tokenizer().end_of_text().value_or(0));
     longest = std::max(longest, texts.back().tokens.size());
   }
   prepare(static_cast<int64_t>(prompts.size()), static_cast<int64_t>(longest) + options.tokens);
@@ -258,10 +214,10 @@ std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t
   auto first_token = begin;
   forward_->begin(texts);
   // The model may have more rows than the tokenizer has tokens.
-  const int64_t usable = std::min(forward_->vocab(), tokenizer_->vocab_size());
+  const int64_t usable = std::min(forward_->vocab(), tokenizer().vocab_size());
   std::vector<StoppedText> streams;
   for (const std::vector<int32_t>& prompt : prompts) {
-    streams.emplace_back(*tokenizer_, options.stops, prompt.empty());
+    streams.emplace_back(tokenizer(), options.stops, prompt.empty());
   }
   std::vector<Generated> made(texts.size());
   const auto show = [&](size_t i, const std::string& grown) {
@@ -284,7 +240,7 @@ std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t
       }
       ++made[i].tokens;
       text.tokens.push_back(token);
-      if (token == tokenizer_->end_of_text()) {
+      if (token == tokenizer().end_of_text()) {
         text.done = true;
       } else {
         show(i, streams[i].add(token));
@@ -302,7 +258,7 @@ std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t
 
 std::string Generator::generate(const std::string& prompt, const SampleOptions& options,
                                 const std::function<void(std::string_view)>& on_text) {
-  return generate({tokenizer_->encode_with_specials(prompt)}, options, 0,
+  return generate({tokenizer().encode_with_specials(prompt)}, options, 0,
                   [&](int64_t, std::string_view grown) {
                     if (on_text) on_text(grown);
                   })[0]

@@ -5,10 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "data/tokenizer.h"
-#include "functors/step_options.h"
-#include "run/run.h"
-#include "train/bound_model.h"
+#include "train/evaluated_model.h"
 #include "train/sampler.h"
 
 namespace adjoint {
@@ -43,7 +40,7 @@ class Generator {
       : Generator(folder, GeneratorOptions{.plan = plan, .weights = weights}) {}
   ~Generator();
 
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const Tokenizer& tokenizer() const { return model_.tokenizer(); }
 
   // Called with the number of a text and what it has grown by.
   using OnText = std::function<void(int64_t, std::string_view)>;
@@ -67,13 +64,8 @@ class Generator {
 
   void prepare(int64_t batch, int64_t positions);
 
-  std::filesystem::path folder_;
-  bool is_run_ = true;  // and not a folder of Hugging Face's format
   GeneratorOptions options_;
-  int64_t trained_with_ = 0;  // tokens per sample
-  StepOptions step_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<BoundModel> model_;
+  EvaluatedModel model_;
   std::unique_ptr<Forward> forward_;
   GenerationTimes times_;
 };

@@ -49,6 +49,7 @@ class SavedModel {
   explicit SavedModel(const SavePaths& paths);
   ~SavedModel();
   int64_t step() const { return save_.step; }
+  std::filesystem::path path() const { return paths_.model(); }
   const SafetensorsFile& file() const { return *save_.model; }
   // Refuses the save unless its tensors are exactly this scheme's parameters, and undamaged.
   void check_fits(const Scheme& scheme) const;

@@ -1,8 +1,12 @@
 #include "train/saved_parameters.h"
 
+#include <algorithm>
+
 #include "analysis/structure.h"
 #include "base/error.h"
 #include "device/parallel.h"
+#include "functors/evaluation.h"
+#include "functors/pipeline.h"
 #include "ops/op_def.h"
 #include "run/parameters.h"
 #include "run/run.h"
@@ -61,6 +65,64 @@ SavedValues saved_values(const SavedModel& saved, const Scheme& evaluation) {
     parameters[to_string(book.source)] = std::move(matrix);
   }
   return parameters;
+}
+
+namespace {
+
+bool is_codes(const SafetensorView& tensor) { return tensor.dtype == "I8" || tensor.dtype == "U8"; }
+
+const Encoded* codes_of(const std::vector<Encoded>& all, const Source& source) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Encoded& e) { return e.source == source; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+// What a book stands for is the model's own, as what codes stand for is.
+std::vector<Value> parts_of_matrices(const Scheme& held) {
+  std::vector<Value> parts;
+  for (const Encoded& e : encoded_parameters(held)) parts.insert(parts.end(), {e.codes, e.scales});
+  for (const Book& book : books_in(held)) parts.insert(parts.end(), {book.indices, book.centres});
+  return parts;
+}
+
+}  // namespace
+
+Scheme held_by(const SavedModel& saved, const Scheme& forward, const StepOptions& step) {
+  const auto& tensors = saved.file().tensors();
+  const bool has_codes = std::any_of(tensors.begin(), tensors.end(), is_codes);
+  Scheme held = has_codes ? evaluation_scheme(forward, parse_stack(step.stack), step)
+                          : without_randomness(forward);
+  saved.check_fits(held);
+  return held;
+}
+
+void give_parameters(const SavedModel& saved, const Scheme& held, const Scheme& plain, Run& run) {
+  const std::vector<Value> parts = parts_of_matrices(held);
+  for (const Value v : held.inputs) {
+    const Object& o = held[v];
+    const bool part = std::find(parts.begin(), parts.end(), v) != parts.end();
+    if (o.role != Role::kParameter || part || plain.find(o.source)) continue;
+    fail(saved.path().string(), ": this is a save of another model: it has '", to_string(o.source),
+         "', which this model lacks");
+  }
+  const SavedValues values = parts.empty() ? SavedValues{} : saved_values(saved, held);
+  const std::vector<Encoded> theirs = encoded_parameters(held),
+                             ours = encoded_parameters(run.scheme());
+  for (const Value v : plain.inputs) {
+    if (plain[v].role != Role::kParameter) continue;
+    const Source& source = plain[v].source;
+    const Encoded *const from = codes_of(theirs, source), *const to = codes_of(ours, source);
+    if (from && to && to->format == from->format) {
+      for (const auto& [here, there] :
+           {std::pair(to->codes, from->codes), std::pair(to->scales, from->scales)}) {
+        run.write(here, saved.file().find(to_string(held[there].source))->data);
+      }
+    } else if (const auto found = values.find(to_string(source)); found != values.end()) {
+      write_parameter(run, source, std::vector<float>(found->second.begin(), found->second.end()));
+    } else {
+      write_parameter(run, source, saved.floats(to_string(source)));
+    }
+  }
 }
 
 }  // namespace adjoint

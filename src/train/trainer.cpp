@@ -271,53 +271,13 @@ void Trainer::load_base() {
   const SavePaths base(config_.init);
   const ResolvedConfig of_base = saved_config(base.folder);
   const Scheme one = model_->forward(1, model_->context());
-  const Scheme plain = without_randomness(one);
   const SavedModel saved(base);
-  const auto& tensors = saved.file().tensors();
-  const bool has_codes = std::any_of(tensors.begin(), tensors.end(), [](const auto& t) {
-    return t.dtype == "I8" || t.dtype == "U8";
-  });
-  const Scheme held = has_codes ? evaluation_scheme(one, parse_stack(of_base.config.step.stack),
-                                                    of_base.config.step)
-                                : plain;
-  saved.check_fits(held);
+  const Scheme held = held_by(saved, one, of_base.config.step);
   // The context length is not part of a model's identity, so the base's is used to compare.
   const TrainConfig& base_config = of_base.config;
   const int64_t context = base_config.seq > 0 ? base_config.seq : base_config.context;
   saved.check_model(fingerprint(without_randomness(model_->forward(1, context))));
-  const std::vector<Encoded> theirs = encoded_parameters(held);
-  const auto codes_of = [](const std::vector<Encoded>& all, const Source& source) {
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const Encoded& e) { return e.source == source; });
-    return found == all.end() ? nullptr : &*found;
-  };
-  for (const Value v : held.inputs) {
-    const Object& o = held[v];
-    const bool codes = std::any_of(theirs.begin(), theirs.end(),
-                                   [&](const Encoded& e) { return e.codes == v || e.scales == v; });
-    if (o.role != Role::kParameter || codes || plain.find(o.source)) continue;
-    fail(base.model().string(), ": this is a save of another model: it has '", to_string(o.source),
-         "', which this model lacks");
-  }
-  const SavedValues values = has_codes ? saved_values(saved, held) : SavedValues{};
-  const std::vector<Encoded> ours = encoded_parameters(run_->scheme());
-  for (const Value v : plain.inputs) {
-    if (plain[v].role != Role::kParameter) continue;
-    const Source& source = plain[v].source;
-    const Encoded* const from = codes_of(theirs, source);
-    const Encoded* const to = codes_of(ours, source);
-    if (!from) {
-      write_parameter(*run_, source, saved.floats(to_string(source)));
-    } else if (to && to->format == from->format) {
-      for (const auto& [here, there] :
-           {std::pair(to->codes, from->codes), std::pair(to->scales, from->scales)}) {
-        run_->write(here, saved.file().find(to_string(held[there].source))->data);
-      }
-    } else {
-      const std::vector<double>& numbers = values.at(to_string(source));
-      write_parameter(*run_, source, std::vector<float>(numbers.begin(), numbers.end()));
-    }
-  }
+  give_parameters(saved, held, without_randomness(one), *run_);
 }
 
 void Trainer::begin_folder() {

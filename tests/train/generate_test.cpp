@@ -93,5 +93,27 @@ TEST_F(TrainFolder, GeneratesInAnotherPrecisionThanItsOwn) {
   }
 }
 
+// What codes stand for can be held in any other way, too; adapters are no part of the model.
+TEST_F(TrainFolder, GeneratesFromCodesInAnotherPrecision) {
+  train(options("base", {{"steps", 150}, {"batch", 8}, {"lr", 0.01}, {"log_every", 1000}}));
+  train(tuned("codes", "quantize(int8, per=channel) | freeze(attention)", {{"lr", 1e-4}}));
+  for (const char* stack : {"bf16", "", "quantize(int8, per=channel)", "quantize(nf4, group=16)"}) {
+    Generator generator(out("codes"),
+                        {.plan = {.threads = num_threads()}, .stack = stack, .own_stack = false});
+    EXPECT_EQ(generator.generate("the cat", {.tokens = 12, .temperature = 0}, nullptr),
+              " sat on mat ")
+        << stack;
+  }
+  train(tuned("adapted", "quantize(int8, per=channel) | lora(rank=2)"));
+  try {
+    Generator generator(out("adapted"),
+                        {.plan = {.threads = num_threads()}, .stack = "bf16", .own_stack = false});
+    generator.generate("the", {.tokens = 1}, nullptr);
+    ADD_FAILURE() << "adapters were left out";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("lora"), std::string::npos) << e.what();
+  }
+}
+
 }  // namespace
 }  // namespace adjoint
