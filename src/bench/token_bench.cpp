@@ -13,23 +13,40 @@ namespace adjoint {
 
 namespace {
 
-// Parameters of which a step reads everything: all but tables whose rows are chosen by ids.
+// The share of an operand that a call reads: none to speak of where it is a table whose rows are
+// chosen by ids, and of a weight with a matrix for each expert at most as many as there are
+// choices.
+double share_read(const Scheme& scheme, const Morphism& m, size_t k) {
+  const OpDef& def = op_named(m.op);
+  if (static_cast<int>(k) == def.table) return 0;
+  const Type& type = scheme[m.inputs[k]].type;
+  if (static_cast<int>(k) != def.weight || type.rank() == 0) return 1;
+  if (index_map_of(call_of(scheme, m)).inputs[k][0] != '.') return 1;
+  int64_t choices = 0;
+  for (const Value in : m.inputs) {
+    if (scheme[in].type.dtype == Dtype::kI32) choices = scheme[in].type.num_elements();
+  }
+  return std::min(1.0, static_cast<double>(choices) / static_cast<double>(type.dim(0)));
+}
+
+// The bytes of parameters that a step reads, at most.
 Bytes weights_read(const Scheme& scheme) {
-  std::vector<bool> whole(scheme.objects.size(), false);
+  std::vector<double> share(scheme.objects.size(), 0);
   for (size_t i = scheme.morphisms.size(); i-- > 0;) {
     const Morphism& m = scheme.morphisms[i];
     const OpDef& def = op_named(m.op);
     for (size_t k = 0; k < m.inputs.size(); ++k) {
       const bool joins = def.view || def.lies == LiesWithin::kJoins;
-      const bool read = joins ? whole[m.outputs[0]] : static_cast<int>(k) != def.table;
-      if (read) whole[m.inputs[k]] = true;
+      const double read = joins ? share[m.outputs[0]] : share_read(scheme, m, k);
+      share[m.inputs[k]] = std::max(share[m.inputs[k]], read);
     }
   }
-  Bytes sum{0};
+  double sum = 0;
   for (const Value in : scheme.inputs) {
-    if (scheme[in].role == Role::kParameter && whole[in]) sum += scheme[in].type.bytes();
+    if (scheme[in].role != Role::kParameter) continue;
+    sum += share[in] * static_cast<double>(scheme[in].type.bytes().count);
   }
-  return sum;
+  return {static_cast<int64_t>(sum)};
 }
 
 Bytes bytes_of(const Scheme& scheme, Role role) {

@@ -21,7 +21,7 @@ struct TokenBench {
   std::string title;
   int64_t batch = 1, context = 1;
   std::vector<double> seconds = {};  // of each token of the whole batch
-  Bytes weights = {0};               // read by each
+  Bytes weights = {0};               // read by each, of experts those that it may choose
   Bytes kept = {0};                  // keys, values and the like of all positions
   Bytes arena = {0};
   MachinePeak peak = {};

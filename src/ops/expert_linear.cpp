@@ -147,10 +147,11 @@ std::vector<Sample> expert_linear_samples() {
           with(with(at(of({2, 3, 2, 7}), of({4, 7, 5}), {2, 3, 2}, 4), "transposed"), "sum"),
           with(at(of({2, 5, 3, 16}), of({4, 24, 16}), {2, 5, 3}, 4), "sum"),
           with(at(of({3, 5}), of({2, 4, 5}), {3, 2}, 2), "sum"),  // one row for all choices
-          biased,
-          shared_biased,
-          at(of({1, 1}), of({1, 1, 1}), {1, 1}, 1),
-          at(of({4}), of({3, 2, 4}), {2}, 3),                      // a single token
+          biased, shared_biased, at(of({1, 1}), of({1, 1, 1}), {1, 1}, 1),
+          at(of({4}), of({3, 2, 4}), {2}, 3),  // a single token
+          // Few rows of long ones: most of one expert, and its results summed.
+          with(at(of({5, 2, 70}), of({3, 9, 70}), {5, 2}, 2), "sum"),
+          at(of({11, 33}), of({2, 70, 33}), {11, 1}, 1),
           at(of({2, 150, 40}), of({3, 72, 40}), {2, 150, 2}, 3)};  // tiles of rows, and a rest
 }
 

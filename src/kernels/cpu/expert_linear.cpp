@@ -1,14 +1,18 @@
 // The rows of an expert are gathered, piece by piece, multiplied by its matrix in one product, and
-// scattered. An expert without rows costs nothing.
+// scattered. An expert without rows costs nothing. Few rows, as those of a token, are multiplied by
+// the matrices as they lie (thin_product.h).
 #include "ops/expert_linear.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "device/parallel.h"
 #include "kernels/cpu/expert_rows.h"
+#include "kernels/cpu/thin_product.h"
 
 namespace adjoint {
 
@@ -101,9 +105,75 @@ void add_bias(int64_t rows, int64_t width, const T* bias, float* y) {
   });
 }
 
+// A product of few rows; nothing: there are too many of them, or they lie otherwise.
+std::optional<ThinChosen> thin_of(const KernelCall& k) {
+  const ExpertLinearShape s = expert_linear_shape(k.call);
+  const ThinChosen thin{.rows = s.count(),
+                        .matrices = s.experts,
+                        .n = s.out,
+                        .k = s.in,
+                        .dtype = k.call.inputs[0].dtype};
+  const bool lies = !s.transposed && k.call.inputs[1].axes.back().physical() == s.in;
+  return lies && is_thin(thin) ? std::optional(thin) : std::nullopt;
+}
+
+Bytes order_bytes(const ExpertLinearShape& s) { return round_up(SortedRows::bytes(s), {64}); }
+Bytes sums_bytes(const ExpertLinearShape& s) {
+  return s.sum ? round_up(Bytes{s.tokens * s.out * 4}, {64}) : Bytes{0};
+}
+
+Launch prepare_thin_experts(const ThinChosen& thin, const KernelCall& k, const Pointers& at) {
+  const ExpertLinearShape s = expert_linear_shape(k.call);
+  WorkspaceRanges workspace(at.workspace);
+  const SortedRows sorted(s, workspace.take(order_bytes(s)));
+  auto* sums = reinterpret_cast<float*>(workspace.take(sums_bytes(s)));
+  std::byte* x_space = workspace.rest();
+  const int64_t x_step = k.call.inputs[0].axes.back().physical() * size_of(thin.dtype).count;
+  const int64_t y_step = k.outputs[0].axes.back().physical();
+  const int64_t bias_step = s.bias ? k.call.inputs[3].axes.back().physical() : 0;
+  const auto* x = static_cast<const std::byte*>(at.in[0]);
+  const auto* choice = static_cast<const int32_t*>(at.in[2]);
+  const void *weight = at.in[1], *bias = s.bias ? at.in[3] : nullptr;
+  void* y = at.out[0];
+  return [=] {
+    sorted.sort(s, choice);
+    if (s.sum) std::fill(sums, sums + s.tokens * s.out, 0.0f);
+    multiply_thin(
+        thin,
+        [&](int64_t i) {
+          return x + (s.x_each ? sorted.order[i] : sorted.order[i] / s.chosen) * x_step;
+        },
+        sorted.starts, weight, x_space,
+        [&](int64_t i, int64_t column, std::span<const float> results) {
+          const int64_t row = sorted.order[i];
+          if (s.sum) {
+            float* to = sums + row / s.chosen * s.out + column;
+            for (size_t c = 0; c < results.size(); ++c) to[c] += results[c];
+            return;
+          }
+          const int64_t expert = std::clamp<int64_t>(choice[row], 0, s.experts - 1);
+          for (size_t c = 0; c < results.size(); ++c) {
+            const int64_t o = column + static_cast<int64_t>(c);
+            float result = results[c];
+            if (bias) {
+              result += static_cast<float>(load_element(bias, thin.dtype, expert * bias_step + o));
+            }
+            store_element(y, thin.dtype, row * y_step + o, result);
+          }
+        });
+    if (!s.sum) return;
+    for (int64_t token = 0; token < s.tokens; ++token) {
+      for (int64_t o = 0; o < s.out; ++o) {
+        store_element(y, thin.dtype, token * y_step + o, sums[token * s.out + o]);
+      }
+    }
+  };
+}
+
 Launch prepare_expert_linear(const KernelCall& k, const Pointers& at) {
   if (k.call.inputs[0].dtype == Dtype::kF64) return reference_expert_linear.prepare(k, at);
   check_operands_are_dense(k);
+  if (const auto thin = thin_of(k)) return prepare_thin_experts(*thin, k, at);
   const ExpertProducts c(k);
   const ExpertLinearShape s = c.shape;
   const auto bytes = c.bytes(c.piece);
@@ -187,6 +257,10 @@ extern const Kernel cpu_expert_linear = {
     .workspace =
         [](const KernelCall& k) {
           if (k.call.inputs[0].dtype == Dtype::kF64) return Bytes{0};
+          if (const auto thin = thin_of(k)) {
+            const ExpertLinearShape s = expert_linear_shape(k.call);
+            return order_bytes(s) + sums_bytes(s) + thin_workspace(*thin);
+          }
           const ExpertProducts c(k);
           return c.bytes(c.piece).total();
         },

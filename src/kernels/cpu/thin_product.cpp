@@ -330,4 +330,66 @@ Launch prepare_thin(const ThinCodes& p, const void* x, const void* codes, const 
   };
 }
 
+namespace {
+
+// More rows than this have enough work for the products of training.
+constexpr int64_t kMostChosen = 32;
+
+template <class T>
+void multiply_chosen(const ThinChosen& p, const std::function<const void*(int64_t)>& row_of,
+                     const int32_t* starts, const T* matrices, float* x,
+                     const std::function<void(int64_t, int64_t, std::span<const float>)>& give) {
+  ThinRows rows{.x = x, .x_step = padded_group<T>(p.k), .groups = 1, .group = p.k, .b_step = p.k};
+  // A kernel may take more rows than there are; behind the last lie zeros.
+  for (int64_t i = 0; i < p.rows; ++i) {
+    lay_out_x<T>(row_of(i), p.dtype, 1, 0, rows, x + i * rows.x_step);
+  }
+  std::fill(x + p.rows * rows.x_step, x + (p.rows + kThinRows) * rows.x_step, 0.0f);
+  const int64_t grain = std::max<int64_t>(1, kWorthAThread / p.k);
+  parallel_for(p.n, grain, [&](int64_t begin, int64_t end, int) {
+    float sums[kPieceRows * kThinRows], results[kPieceRows];
+    for (int64_t e = 0; e < p.matrices; ++e) {
+      for (int64_t first = starts[e], m; first < starts[e + 1]; first += m) {
+        m = std::min<int64_t>(kThinRows, starts[e + 1] - first);
+        ThinRows mine = rows;
+        mine.x = x + first * rows.x_step;
+        const T* matrix = matrices + e * p.n * p.k;
+        const ThinKernel<T> kernel = kernel_for(matrix, m);
+        for (int64_t column = begin; column < end; column += kPieceRows) {
+          const int64_t count = std::min(kPieceRows, end - column);
+          kernel(mine, matrix, column, column + count, sums);
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t c = 0; c < count; ++c) results[c] = sums[c * taken_rows(m) + i];
+            give(first + i, column, std::span(results).first(count));
+          }
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+bool is_thin(const ThinChosen& p) {
+  return (p.dtype == Dtype::kF32 || p.dtype == Dtype::kBF16) && p.rows <= kMostChosen &&
+         p.k >= kLanes;
+}
+
+Bytes thin_workspace(const ThinChosen& p) {
+  const int64_t row =
+      p.dtype == Dtype::kF32 ? padded_group<float>(p.k) : padded_group<BFloat16>(p.k);
+  return (p.rows + kThinRows) * row * size_of(Dtype::kF32);
+}
+
+void multiply_thin(const ThinChosen& p, const std::function<const void*(int64_t)>& row_of,
+                   const int32_t* starts, const void* matrices, void* workspace,
+                   const std::function<void(int64_t, int64_t, std::span<const float>)>& give) {
+  auto* x = static_cast<float*>(workspace);
+  if (p.dtype == Dtype::kF32) {
+    multiply_chosen(p, row_of, starts, static_cast<const float*>(matrices), x, give);
+  } else {
+    multiply_chosen(p, row_of, starts, static_cast<const BFloat16*>(matrices), x, give);
+  }
+}
+
 }  // namespace adjoint

@@ -7,6 +7,7 @@
 #include "kernels/cuda/expert_products.cuh"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/sm90a/expert_tiles.h"
+#include "kernels/cuda/thin_product.h"
 #include "kernels/dense_operands.h"
 #include "ops/expert_linear.h"
 
@@ -133,6 +134,7 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
 
 Launch expert_linear_cuda(const KernelCall& call, const Pointers& at) {
   check_operands_are_dense(call);
+  if (thin_experts_on_cuda(call)) return thin_experts_cuda(call, at);
   return with_device_type(call.call.inputs[0].dtype,
                           [&]<class T>() { return prepare<T>(call, at); });
 }

@@ -49,6 +49,7 @@ Launch copy_cuda(const Type&, const Strides&, const void*, const Type&, const St
 }
 Launch thin_product_cuda(const Product&, const ProductPointers&, const Pointers&) { refuse(); }
 Launch clear_cuda(const Type&, const Strides&, void*, void*) { refuse(); }
+Launch thin_experts_cuda(const KernelCall&, const Pointers&) { refuse(); }
 std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&, const Pointers&,
                                          bool, bool) {
   refuse();

@@ -8,6 +8,7 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/thin_product.h"
 #include "ops/code_linear.h"
+#include "ops/expert_linear.h"
 
 namespace adjoint {
 
@@ -236,6 +237,88 @@ Launch code_linear_cuda(const KernelCall& k, const Pointers& at) {
       }
     }
     return passes<int8_t, X, 1, 1>(thin, rows, operands, at);
+  });
+}
+
+namespace {
+
+// A row of results for each choice, or, where they are summed, for each token.
+struct ChosenRows {
+  int64_t experts, in, out;
+  int chosen;
+  bool sum, x_each;
+  int64_t x_step, y_step, bias_step, w_expert, w_row;
+};
+
+// A warp for each column of a row of results: the matrices that the row chose, one after the other.
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    thin_chosen(ChosenRows p, const T* x, const T* w, const int32_t* choice, const T* bias, T* y) {
+  using W = typename Wide<T>::type;
+  await_earlier();
+  const int lane = threadIdx.x % kLanesOfWarp;
+  const int64_t column = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / kLanesOfWarp;
+  if (column >= p.out) return;
+  const int64_t result = blockIdx.y;
+  const int64_t first = p.sum ? result * p.chosen : result, end = first + (p.sum ? p.chosen : 1);
+  W sum = 0;
+  for (int64_t row = first; row < end; ++row) {
+    const int64_t expert = clamp_id(choice[row], p.experts);
+    const T* from = w + expert * p.w_expert + column * p.w_row;
+    const T* mine = x + (p.x_each ? row : row / p.chosen) * p.x_step;
+#pragma unroll 4
+    for (int64_t at = int64_t{lane} * V; at < p.in; at += kLanesOfWarp * V) {
+      Elements<T, V> weights, factors;
+      weights.load(from + at);
+      factors.load(mine + at);
+      W a[V], b[V];
+      weights.widen_to(a);
+      factors.widen_to(b);
+#pragma unroll
+      for (int i = 0; i < V; ++i) sum += a[i] * b[i];
+    }
+  }
+#pragma unroll
+  for (int step = kLanesOfWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  if (lane > 0) return;
+  if (bias) {
+    sum += W(widen(bias[clamp_id(choice[result], p.experts) * p.bias_step + column]));
+  }
+  y[result * p.y_step + column] = narrow<T>(sum);
+}
+
+}  // namespace
+
+Launch thin_experts_cuda(const KernelCall& k, const Pointers& at) {
+  const ExpertLinearShape s = expert_linear_shape(k.call);
+  if (s.count() == 0 || s.out == 0) return [] {};
+  const Strides w_strides = dense_strides(k.call.inputs[1]);
+  const ChosenRows rows{.experts = s.experts,
+                        .in = s.in,
+                        .out = s.out,
+                        .chosen = static_cast<int>(s.chosen),
+                        .sum = s.sum,
+                        .x_each = s.x_each,
+                        .x_step = k.call.inputs[0].axes.back().physical(),
+                        .y_step = k.outputs[0].axes.back().physical(),
+                        .bias_step = s.bias ? k.call.inputs[3].axes.back().physical() : 0,
+                        .w_expert = w_strides[0],
+                        .w_row = w_strides[1]};
+  const dim3 grid(static_cast<unsigned>(ceil_div(s.out * kLanesOfWarp, kThreads)),
+                  static_cast<unsigned>(s.sum ? s.tokens : s.count()));
+  const auto* choice = static_cast<const int32_t*>(at.in[2]);
+  const LaunchPlace place{grid, kThreads, as_stream(at.stream), at.early};
+  return with_device_type(k.call.inputs[0].dtype, [&]<class T>() -> Launch {
+    constexpr int V = std::is_same_v<T, double> ? 1 : kPackSize<T>;
+    const auto *x = static_cast<const T*>(at.in[0]), *w = static_cast<const T*>(at.in[1]);
+    const auto* bias = s.bias ? static_cast<const T*>(at.in[3]) : nullptr;
+    auto* y = static_cast<T*>(at.out[0]);
+    const bool packs = s.in % V == 0 && rows.x_step % V == 0 && rows.w_row % V == 0 &&
+                       is_aligned(x, 16) && is_aligned(w, 16);
+    const auto kernel = packs ? thin_chosen<T, V> : thin_chosen<T, 1>;
+    return [=] {
+      launch_at(place, "expert_linear of few rows", kernel, rows, x, w, choice, bias, y);
+    };
   });
 }
 

@@ -11,4 +11,8 @@ namespace adjoint {
 bool thin_on_cuda(const Product& product);
 Launch thin_product_cuda(const Product& product, const ProductPointers& places, const Pointers& at);
 
+// Rows that each chose a matrix (expert_linear), where they are few: no order of rows is needed.
+bool thin_experts_on_cuda(const KernelCall& call);
+Launch thin_experts_cuda(const KernelCall& call, const Pointers& at);
+
 }  // namespace adjoint
