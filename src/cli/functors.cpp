@@ -23,25 +23,34 @@ nlohmann::json to_json(const Functor& f) {
   }
   nlohmann::json out = {
       {"name", f.name},          {"law", name(f.law)},        {"summary", f.summary},
-      {"default", f.by_default}, {"gpu_only", f.on_gpu_only}, {"params", params}};
+      {"default", f.by_default}, {"gpu_only", f.on_gpu_only}, {"of_forward", f.of_forward},
+      {"params", params}};
   if (!f.text.empty()) out["text"] = f.text;
   return out;
 }
+
+struct Kind {
+  const char* title;
+  bool (*has)(const Functor&);
+};
+constexpr Kind kKinds[] = {
+    {"To be named in a stack, such as --stack \"bf16 | checkpoint(every=2)\":\n",
+     [](const Functor& f) { return !f.by_default && !f.of_forward; }},
+    {"\nOn by default, some on a GPU only (-name switches one off, and\n"
+     "naming one switches it on anywhere):\n",
+     [](const Functor& f) { return f.by_default; }},
+    {"\nOf a forward scheme, when text is generated; no stack names them:\n",
+     [](const Functor& f) { return f.of_forward; }},
+};
 
 int run(const std::string& which, bool as_json) {
   nlohmann::json out = nlohmann::json::array();
   std::vector<std::string> names;
   bool found = which.empty();
-  for (const bool by_default : {false, true}) {
-    if (!as_json && which.empty()) {
-      std::cout << (by_default
-                        ? "\nOn by default, some on a GPU only (-name switches one off, and\n"
-                          "naming one switches it on anywhere):\n"
-                        : "To be named in a stack, such as --stack \"bf16 | "
-                          "checkpoint(every=2)\":\n");
-    }
+  for (const Kind& kind : kKinds) {
+    if (!as_json && which.empty()) std::cout << kind.title;
     for (const Functor* f : all_functors()) {
-      if (f->by_default != by_default) continue;
+      if (!kind.has(*f)) continue;
       names.push_back(f->name);
       if (!which.empty() && f->name != which) continue;
       found = true;

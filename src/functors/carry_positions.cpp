@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "functors/functor.h"
 #include "ops/carry.h"
 
 namespace adjoint {
@@ -16,10 +17,11 @@ namespace {
 
 class Carrying {
  public:
-  Carrying(const Scheme& whole, int64_t count)
+  Carrying(const Scheme& whole, int64_t count, int64_t most)
       : whole_(whole),
         builder_(after_),
         count_(count),
+        most_(most),
         axes_(whole.objects.size(), -1),
         renamed_(whole.objects.size(), -1) {}
 
@@ -210,9 +212,10 @@ class Carrying {
                     .axis = axes_[m.inputs.empty() ? m.outputs[0] : m.inputs[0]],
                     .context = context_,
                     .count = count_,
+                    .most = most_,
                     .origin = origin_,
-                    .keep = [&](Value rows, std::string_view facet, int64_t before) {
-                      return keep(m, rows, facet, before);
+                    .keep = [&](Value rows, std::string_view facet, const CarryCall::Kept& as) {
+                      return keep(m, rows, facet, as);
                     }};
     std::vector<Value> made;
     try {
@@ -227,17 +230,20 @@ class Carrying {
     }
   }
 
-  Value keep(const Morphism& m, Value rows, std::string_view facet, int64_t before) {
+  Value keep(const Morphism& m, Value rows, std::string_view facet, const CarryCall::Kept& as) {
     Object state{.type = after_[rows].type,
                  .source = with_facet(m.source, facet),
                  .role = Role::kState,
                  .init = Init{}};
-    state.type.axes[1] = {"context", before + context_};
+    state.type.axes[1] =
+        as.ring ? Axis{std::string(kRing), as.ring} : Axis{"context", as.before + context_};
     const Source source = state.source;
     const Value in = after_.add_input(std::move(state));
     builder_.at(source, m.phase, Role::kState);
-    const Value out =
-        builder_.emit("put_rows", {in, rows, origin_}, before ? Attrs{{"from", before}} : Attrs{});
+    Attrs attrs;
+    if (as.before) attrs["from"] = as.before;
+    if (as.ring) attrs["ring"] = int64_t{1};
+    const Value out = builder_.emit("put_rows", {in, rows, origin_}, std::move(attrs));
     after_.carries.push_back({in, out});
     builder_.at(m.source, m.phase, Role::kActivation);
     return out;
@@ -291,7 +297,7 @@ class Carrying {
   const Scheme& whole_;
   Scheme after_;
   Builder builder_;
-  int64_t count_, context_ = 0, batch_ = 0;
+  int64_t count_, most_, context_ = 0, batch_ = 0;
   std::vector<int> axes_;       // per object: its axis of positions, or -1
   std::vector<IndexMap> maps_;  // per morphism
   std::vector<Value> renamed_;  // per object: what it is now
@@ -303,9 +309,37 @@ class Carrying {
 
 }  // namespace
 
-Scheme carry_positions(const Scheme& whole, int64_t count) {
+Scheme carry_positions(const Scheme& whole, int64_t count, int64_t most) {
   CHECK(whole.carries.empty() && whole.parts == 1, "a forward scheme carries nothing yet");
-  return Carrying(whole, count).run();
+  CHECK(count <= most, "no step has more positions than there is room for");
+  return Carrying(whole, count, most).run();
 }
+
+extern const Functor functor_cache = {
+    .name = "cache",
+    .summary =
+        "a few positions at a time; keys, values and whatever else later positions ask of "
+        "earlier ones are kept",
+    .law = Law::kReassociating,
+    .params = {{.name = "positions", .otherwise = "1", .summary = "that one step takes"},
+               {.name = "most",
+                .otherwise = "positions",
+                .summary = "that any step takes which goes on from the same state",
+                .words = {"positions"}}},
+    .may_match_none = true,
+    .of_forward = true,
+    .rules = {{FunctorPhase::kPositions,
+               [](Scheme scheme, Application& application) {
+                 const Arguments& args = application.args;
+                 const int64_t count = args.whole("positions");
+                 const int64_t most = args.is_word("most") ? count : args.whole("most");
+                 if (count > most) {
+                   application.refuse("a step takes ", count, " positions, and the most is ", most);
+                 }
+                 Scheme few = carry_positions(scheme, count, most);
+                 application.matches += static_cast<int64_t>(few.carries.size());
+                 return few;
+               }}},
+};
 
 }  // namespace adjoint

@@ -14,8 +14,9 @@ std::string_view name(Law law) {
 }
 
 std::string_view name(FunctorPhase phase) {
-  constexpr std::string_view names[] = {"morphisms",    "adjoint", "states", "step rules",
-                                        "bit-changing", "realize", "timed",  "exact"};
+  constexpr std::string_view names[] = {"morphisms",  "adjoint",      "states",
+                                        "step rules", "bit-changing", "realize",
+                                        "positions",  "timed",        "exact"};
   return names[static_cast<size_t>(phase)];
 }
 

@@ -20,6 +20,7 @@ enum class FunctorPhase : uint8_t {
   kStepRules,    // loss scaling; attributes of objects, by role
   kBitChanging,  // fusions whose sums differ: epilogues
   kRealize,      // precision, placement, time, residence and tier last
+  kPositions,    // behind precision, of a forward scheme: a few of its positions at a time
   kTimed,        // between time and residence: the readout of one part of the batch, in chunks
   kExact,        // fusions and simplifications behind precision: most keep bits, some move sums
 };
@@ -56,6 +57,8 @@ struct Functor {
   bool by_default = false;      // on unless switched off by name
   bool may_match_none = false;  // else no match is an error: true of those on by default
   bool on_gpu_only = false;  // by default: it gains a CPU nothing, and runs there where it is named
+  // It acts on a scheme that is evaluated, and generation applies it by itself; no step has it.
+  bool of_forward = false;
   std::vector<FunctorRule> rules = {};
   std::string text = {};              // of one that is written as text
   std::vector<StackPart> parts = {};  // of a stack of others, which has no rules of its own

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <optional>
 
-#include "functors/phases.h"
+#include "functors/functor.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -34,9 +34,7 @@ bool chooses_rows(const Morphism& m, const std::vector<bool>& held) {
          m.outputs.size() == 1;
 }
 
-}  // namespace
-
-Scheme hold_narrow(Scheme scheme) {
+Scheme held_narrow(Scheme scheme, Application& application) {
   const size_t n = scheme.objects.size();
   std::vector<bool> held(n, false);  // a parameter that may be held otherwise, or rows of some
   for (const Value in : scheme.inputs) {
@@ -90,10 +88,24 @@ Scheme hold_narrow(Scheme scheme) {
     left.push_back(std::move(m));
   }
   for (size_t v = 0; v < n; ++v) {
-    if (const auto dtype = narrowed(static_cast<Value>(v))) scheme.objects[v].type.dtype = *dtype;
+    const auto dtype = narrowed(static_cast<Value>(v));
+    if (!dtype) continue;
+    scheme.objects[v].type.dtype = *dtype;
+    application.matches += scheme.objects[v].role == Role::kParameter;
   }
   scheme.morphisms = std::move(left);
   return compact(std::move(scheme));
 }
+
+}  // namespace
+
+extern const Functor functor_hold_narrow = {
+    .name = "hold_narrow",
+    .summary = "a parameter that is read only after a cast to fewer bits is held in those bits",
+    .law = Law::kExact,
+    .may_match_none = true,
+    .of_forward = true,
+    .rules = {{FunctorPhase::kPositions, held_narrow}},
+};
 
 }  // namespace adjoint

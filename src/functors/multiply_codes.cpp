@@ -3,7 +3,7 @@
 // is summed before it is scaled and never rounded, so results differ from the two calls' in their
 // last places. embed(ids, dequantize(codes, scales))  ->  the codes and scales of those rows alone,
 // decoded. Other readers of the matrix keep it.
-#include "functors/phases.h"
+#include "functors/functor.h"
 #include "ops/builder.h"
 
 namespace adjoint {
@@ -14,15 +14,20 @@ constexpr int64_t kFewRows = 8;  // more of them are a product that waits for ar
 
 class Decoding {
  public:
-  explicit Decoding(const Scheme& before)
-      : before_(before),
+  Decoding(const Scheme& before, Application& application)
+      : application_(application),
+        before_(before),
         after_(without_morphisms(before)),
         builder_(after_),
         made_by_(producers(before)) {}
 
   Scheme run() {
     for (const Morphism& m : before_.morphisms) {
-      if (!multiply(m) && !choose_rows(m)) after_.morphisms.push_back(m);
+      if (multiply(m) || choose_rows(m)) {
+        ++application_.matches;
+      } else {
+        after_.morphisms.push_back(m);
+      }
     }
     return without_dead(std::move(after_));
   }
@@ -79,6 +84,7 @@ class Decoding {
     return true;
   }
 
+  Application& application_;
   const Scheme& before_;
   Scheme after_;
   Builder builder_;
@@ -87,6 +93,16 @@ class Decoding {
 
 }  // namespace
 
-Scheme multiply_codes(Scheme scheme) { return Decoding(scheme).run(); }
+extern const Functor functor_multiply_codes = {
+    .name = "multiply_codes",
+    .summary = "products of few rows multiply codes as they are",
+    .law = Law::kReassociating,
+    .may_match_none = true,
+    .of_forward = true,
+    .rules = {{FunctorPhase::kPositions,
+               [](Scheme scheme, Application& application) {
+                 return Decoding(scheme, application).run();
+               }}},
+};
 
 }  // namespace adjoint

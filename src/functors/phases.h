@@ -19,11 +19,6 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
 // was.
 Scheme realize_precision(Scheme scheme);
 Scheme realize_state(Scheme scheme);  // the precision of the optimizer's state, as a part of it
-// Where nothing is trained: a parameter that is read only after a cast to fewer bits is held in
-// those bits. Exact.
-Scheme hold_narrow(Scheme scheme);
-// Where products have few rows: codes are multiplied as they are. Reassociating.
-Scheme multiply_codes(Scheme scheme);
 Scheme realize_placement(Scheme scheme);
 // Refuses in the name of `who`, the functor that said in how many parts the batch comes.
 Scheme realize_time(const Scheme& scheme, std::string_view who);

@@ -7,7 +7,6 @@
 #include "analysis/roles.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "functors/carry_positions.h"
 #include "functors/evaluation.h"
 #include "functors/phases.h"
 #include "ops/op_def.h"
@@ -36,6 +35,11 @@ class Pipeline {
         all_frozen_(generation.all_frozen),
         firings_(firings) {
     for (const StackedFunctor& f : stack.functors) {
+      if (training && f.functor.of_forward) {
+        fail(f.functor.name,
+             ": is of a forward scheme, and generation applies it by itself; a step ",
+             "that trains has all positions at once");
+      }
       result_.applied.push_back({.name = f.print(),
                                  .law = f.functor.law,
                                  .by_default = f.by_default,
@@ -102,13 +106,7 @@ class Pipeline {
     take(realize_placement(std::move(result_.scheme)));
     // What is kept of positions has the precision in which it is read, so that comes first. The
     // rest sees the step as it will run.
-    if (positions_ > 0) {
-      take(hold_narrow(std::move(result_.scheme)));
-      take(carry_positions(result_.scheme, positions_));
-      // A step of several positions keeps its matrices apart: they are read by products that are
-      // worth it, and whoever loads parameters finds them there.
-      if (positions_ == 1) take(multiply_codes(std::move(result_.scheme)));
-    }
+    apply(FunctorPhase::kPositions);
     if (!training_) limit_parts();
     take(realize_time(result_.scheme, who_said("parts")));
     // Chunks are cut from a part of the batch, and residence must see them.
@@ -276,7 +274,14 @@ BuiltStep build_evaluation(const Scheme& forward, const Stack& stack, const Step
 Scheme generation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options,
                          const GenerationOptions& generation) {
   CHECK(generation.positions > 0, "positions come a few at a time");
-  Pipeline pipeline(stack, options, false, nullptr, generation);
+  std::string applied = "hold_narrow | cache(positions=" + std::to_string(generation.positions);
+  if (generation.most > 0) applied += ", most=" + std::to_string(generation.most);
+  applied += ")";
+  // A step of several positions keeps its matrices apart: they are read by products that are worth
+  // it, and whoever loads parameters finds them there.
+  if (generation.positions == 1) applied += " | multiply_codes";
+  const Stack whole = with_forward_functors(stack, applied);
+  Pipeline pipeline(whole, options, false, nullptr, generation);
   pipeline.begin_with(forward);
   return pipeline.run(forward).scheme;
 }

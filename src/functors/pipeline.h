@@ -53,10 +53,12 @@ Scheme training_step(const Scheme& forward, const StepOptions& options);
 // step's own state. Outputs: loss and count.
 BuiltStep build_evaluation(const Scheme& forward, const Stack& stack, const StepOptions& options);
 Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options);
-// The same of a few positions at a time (carry_positions.h), with parameters held as narrow as they
-// are read. Output: what the forward scheme returns, of one position.
+// The same of a few positions at a time, by the functors of forward schemes: `cache`
+// (carry_positions.h) with parameters held as narrow as they are read. Output: what the forward
+// scheme returns, of one position.
 struct GenerationOptions {
   int64_t positions = 0;
+  int64_t most = 0;         // of any step that goes on from the same state; 0: as many
   bool all_frozen = false;  // for the stack, which may then hold any parameter as codes
 };
 Scheme generation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options,

@@ -252,6 +252,19 @@ Law law_of(const Stack& stack) {
   return law;
 }
 
+Stack with_forward_functors(Stack stack, std::string_view items) {
+  for (const StackedFunctor& f : stack.functors) {
+    if (f.functor.of_forward) fail(f.functor.name, ": generation applies it by itself");
+  }
+  Reading reading;
+  for (const std::string& item : split_items(items)) read_item(item, reading);
+  for (Ranked& r : reading.ranked) {
+    CHECK(r.functor.functor.of_forward, r.functor.functor.name + " is a functor of a step");
+    stack.functors.push_back(std::move(r.functor));
+  }
+  return stack;
+}
+
 Stack without(const Stack& stack, size_t index) {
   Stack rest = stack;
   rest.functors.erase(rest.functors.begin() + static_cast<int64_t>(index));

@@ -34,6 +34,8 @@ std::string print(const Stack& stack);  // without the defaults
 // The law of the whole stack: the weakest of those that were named, exact when none was.
 Law law_of(const Stack& stack);
 Stack without(const Stack& stack, size_t index);
+// With functors of forward schemes, which share no phase with any other, behind the rest.
+Stack with_forward_functors(Stack stack, std::string_view items);
 
 // A stack's text with every .functor file that it names replaced by what `renamed` says.
 std::string with_functor_files(std::string_view stack,

@@ -30,6 +30,7 @@ struct AttentionPlaces {
   int64_t queries = 0;
   const int32_t* origins = nullptr;
   int64_t origins_step = 0;
+  int64_t ring = 0;  // rows of keys, of which a position has that of its remainder; 0: one each
 };
 
 struct AttentionGradPlaces {

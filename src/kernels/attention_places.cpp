@@ -95,7 +95,8 @@ AttentionPlaces cached_attention_places(const KernelCall& call, const Pointers& 
           .extras = extras_of(operands.all, all, pointers),
           .queries = operands.queries,
           .origins = static_cast<const int32_t*>(at.in[kOrigin]),
-          .origins_step = call.in_strides[kOrigin][0]};
+          .origins_step = call.in_strides[kOrigin][0],
+          .ring = operands.ring ? operands.all.shape.length : 0};
 }
 
 AttentionGradPlaces attention_grad_places(const KernelCall& call, const Pointers& at) {

@@ -217,7 +217,7 @@ std::vector<std::string> matrix_items() {
   std::vector<std::string> items;
   for (const bool by_default : {false, true}) {
     for (const Functor* f : all_functors()) {
-      if (f->by_default != by_default) continue;
+      if (f->by_default != by_default || f->of_forward) continue;
       for (const std::string& item : items_of(*f)) items.push_back(item);
     }
   }

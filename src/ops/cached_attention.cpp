@@ -1,6 +1,7 @@
 // out[b, i] = attention of the query at position origin[b] + i to the keys up to that position.
 // Keys and values have a row for every position that there may ever be; those behind the query are
 // not looked at, so they need not be there yet. Queries past the last position see all of them.
+// With `ring` there are only as many rows as a window needs, and position p is row p mod rows.
 // Options are attention's, but for dropout: nothing is trained this way.
 #include "ops/cached_attention.h"
 
@@ -30,7 +31,9 @@ OpCall call_of_all(const OpCall& call) {
 }  // namespace
 
 CachedAttentionOperands::CachedAttentionOperands(const OpCall& call)
-    : all(call_of_all(call), call.inputs.size() - 1), queries(call.inputs[0].dim(1)) {
+    : all(call_of_all(call), call.inputs.size() - 1),
+      queries(call.inputs[0].dim(1)),
+      ring(call.integer("ring", 0) != 0) {
   const Type& origin = call.inputs[kOrigin];
   if (origin.rank() != 1 || origin.dtype != Dtype::kI32 || origin.dim(0) != all.shape.samples) {
     fail(call.op, ": queries begin at i32[", all.shape.samples, "], found ", to_string(origin));
@@ -38,6 +41,14 @@ CachedAttentionOperands::CachedAttentionOperands(const OpCall& call)
   if (all.packed) fail(call.op, ": wants q, keys and values as three objects");
   if (!all.shape.causal) fail(call.op, ": no query sees a later key, so wants causal");
   if (all.shape.dropout > 0) fail(call.op, ": has no dropout");
+  if (!ring) return;
+  // As many rows as the window has are no reason to forget it: they are not all positions.
+  all.shape.window = call.integer("window", 0);
+  if (all.shape.window == 0 || all.shape.length < all.shape.window + queries - 1) {
+    fail(call.op, ": a ring holds the window of every query, ", all.shape.window, " + ",
+         queries - 1, " rows of a window, found ", all.shape.length, " rows");
+  }
+  if (all.shape.segments) fail(call.op, ": a ring has no segments");
 }
 
 namespace {
@@ -56,20 +67,43 @@ Value map_of(Builder& b, const Body& body, std::vector<Value> operands) {
   return b.emit("map", std::move(operands), {{"body", print(body)}});
 }
 
-// The position of a query, in a body whose axis of queries is this one from the end; `origin` is
-// the operand that says where they begin.
-Expr position_of_query(Body& body, const AttentionShape& s, int axis, int origin) {
-  const Expr last = constant(body, static_cast<double>(s.length - 1));
-  return min(index_along(body, axis) + input(body, origin), last);
-}
+// A query and a key, in a body whose axes of them are these from the end; `origin` is the operand
+// that says where queries begin.
+struct CachedPair {
+  Expr query, distance;  // the query's position, and how far before it the key stands
+
+  CachedPair(Body& body, const CachedAttentionOperands& operands, int query_axis, int key_axis,
+             int origin)
+      : query(index_along(body, query_axis) + input(body, origin)), distance(query) {
+    const int64_t rows = operands.all.shape.length;
+    if (!operands.ring) query = min(query, constant(body, static_cast<double>(rows - 1)));
+    distance = query - index_along(body, key_axis);
+    if (!operands.ring) return;
+    // The remainder: of a quotient whose fraction is never a half, the nearest whole is the floor.
+    const auto n = static_cast<double>(rows);
+    distance = distance - nearest_whole((distance + 0.5) / n - 0.5) * n;
+  }
+
+  Expr hidden(const AttentionShape& s, bool ring) const {
+    Body& body = *query.body;
+    const Expr zero = constant(body, 0);
+    // No key of a ring stands behind its query, but some would stand before the first.
+    Expr hidden = ring ? less(query, distance) : less(distance, zero);
+    if (s.window) {
+      hidden = max(hidden, less(constant(body, static_cast<double>(s.window - 1)), distance));
+    }
+    return hidden;
+  }
+};
 
 // The bias of every pair, [heads, n] -> [batch, kv, group, i, j].
-Value bias_of_cached_pairs(Builder& b, const AttentionShape& s, int64_t queries, Value table,
+Value bias_of_cached_pairs(Builder& b, const CachedAttentionOperands& operands, Value table,
                            Value origin) {
+  const AttentionShape& s = operands.all.shape;
+  const int64_t queries = operands.queries;
   Body body;
   const Expr zero = constant(body, 0), last = constant(body, static_cast<double>(s.bias - 1));
-  const Expr distance = position_of_query(body, s, 2, 0) - index_along(body, 1);
-  const Expr entry = min(max(distance, zero), last);
+  const Expr entry = min(max(CachedPair(body, operands, 2, 1, 0).distance, zero), last);
   body.outputs = {{.node = equal(entry, index_along(body, 0)).node, .dtype = s.wide()}};
   const Value chosen =
       b.emit("map", {widened(b, origin, 4)},
@@ -95,15 +129,14 @@ std::vector<Value> meaning(Builder& b, std::span<const Value> in, const Attrs& a
 
   Body body;
   Expr x = input(body, 0) * s.scale();
-  const Expr i = position_of_query(body, s, 1, 1), j = index_along(body, 0);
+  const CachedPair pair(body, operands, 1, 0, 1);
   if (s.cap > 0) x = tanh(x / s.cap) * s.cap;
-  if (s.alibi) x = x - alibi_slope(body, s) * max(i - j, j - i);
+  if (s.alibi) x = x - alibi_slope(body, s) * max(pair.distance, -pair.distance);
   if (s.bias) {
     x = x + input(body, static_cast<int>(read.size()));
-    read.push_back(bias_of_cached_pairs(b, s, operands.queries, option(operands.all.bias), origin));
+    read.push_back(bias_of_cached_pairs(b, operands, option(operands.all.bias), origin));
   }
-  Expr hidden = less(i, j);
-  if (s.window) hidden = max(hidden, less(j + static_cast<double>(s.window - 1), i));
+  Expr hidden = pair.hidden(s, operands.ring);
   if (s.segments) {
     const Value theirs = option(operands.all.segments);
     const Value mine = b.emit("rows_at", {theirs, origin}, {{"size", operands.queries}});
@@ -189,6 +222,9 @@ std::vector<Sample> samples() {
     return sample;
   };
   const Attrs numbers = {{"scale", 0.5}, {"cap", 2.0}, {"window", int64_t{3}}};
+  const auto ring = [](int64_t window) { return Attrs{{"window", window}, {"ring", int64_t{1}}}; };
+  Attrs ring_with_all = numbers;
+  ring_with_all["ring"] = ring_with_all["alibi"] = int64_t{1};
   return {
       with({3, 2, 6, 2, 2, 2, 2}),
       with({1, 5, 5, 4, 2, 3, 3}),  // grouped, and some queries past the last key
@@ -199,6 +235,11 @@ std::vector<Sample> samples() {
       // Several blocks of every kernel, of queries and of keys.
       with({2, 60, 203, 2, 1, 17, 9, {}, 0, false, false, 130}),
       with({1, 1, 203, 2, 1, 16, 16, {{"window", int64_t{30}}}, 40, true, true, 150}),
+      // Rings: before the first wrap and far behind it, with rows to spare and without.
+      with({4, 1, 3, 2, 1, 4, 3, ring(3), 0, false, false, 17}),
+      with({4, 3, 9, 2, 2, 2, 2, ring(4), 0, false, false, 40}),
+      with({3, 2, 4, 2, 1, 2, 2, ring_with_all, 2, true, false, 11}),
+      with({3, 60, 203, 2, 1, 17, 9, ring(130), 0, false, false, 1000}),
   };
 }
 
@@ -217,6 +258,10 @@ std::vector<Sample> refused() {
           with({q, keys, keys, origin}, {{"causal", int64_t{0}}}),
           with({q, keys, keys, origin, random_counter_type()}, {{"dropout", 0.5}}),
           with({q, keys, keys, origin, of({2, 3}, Dtype::kI32)}, {{"segments", int64_t{1}}}),
+          with({q, keys, keys, origin}, {{"ring", int64_t{1}}}),
+          with({q, keys, keys, origin}, {{"ring", int64_t{1}}, {"window", int64_t{4}}}),
+          with({q, keys, keys, origin, of({2, 5}, Dtype::kI32)},
+               {{"ring", int64_t{1}}, {"window", int64_t{2}}, {"segments", int64_t{1}}}),
           with({q, keys, keys, origin, of({3})}, {{"sinks", int64_t{1}}})};
 }
 
@@ -238,13 +283,21 @@ std::vector<Value> carry_attention(CarryCall& carry) {
   } else {
     k = carry.inputs[1], v = carry.inputs[2];
   }
-  std::vector<Value> read = {q, carry.keep(k, "keys", 0), carry.keep(v, "values", 0), carry.origin};
+  // A step of several positions needs the window of its first one, and may write positions that do
+  // not count yet behind its last; none of these may take the row of one that is still seen.
+  const int64_t rows = s.window + carry.most - 1;
+  const bool ring = s.window > 0 && rows < carry.context && !s.segments;
+  const CarryCall::Kept as{.ring = ring ? rows : 0};
+  std::vector<Value> read = {q, carry.keep(k, "keys", as), carry.keep(v, "values", as),
+                             carry.origin};
   if (operands.bias >= 0) read.push_back(carry.inputs[operands.bias]);
   if (operands.sinks >= 0) read.push_back(carry.inputs[operands.sinks]);
   if (operands.segments >= 0) {
-    read.push_back(carry.keep(carry.inputs[operands.segments], "segments", 0));
+    read.push_back(carry.keep(carry.inputs[operands.segments], "segments", {}));
   }
-  return {b.emit("cached_attention", read, carry.call.attrs)};
+  Attrs attrs = carry.call.attrs;
+  if (ring) attrs["ring"] = int64_t{1};
+  return {b.emit("cached_attention", read, std::move(attrs))};
 }
 
 extern const OpDef op_cached_attention = {

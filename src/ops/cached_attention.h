@@ -7,10 +7,12 @@ namespace adjoint {
 
 // Operands are q, keys, values, the origin and then those of attention's options: the bias, the
 // sinks, and the segments of all positions. `all` is the same attention with a query at every
-// position; its operands are numbered as if there were no origin.
+// position; its operands are numbered as if there were no origin. In a ring the key of a position
+// has the row of its remainder: a window's keys are there, and those before them are not.
 struct CachedAttentionOperands {
   AttentionOperands all;
   int64_t queries;
+  bool ring;
 
   explicit CachedAttentionOperands(const OpCall& call);  // Error
 

@@ -15,10 +15,15 @@ struct CarryCall {
   std::span<const Value> inputs;  // of `count` positions
   int axis;                       // of operand 0, or of result 0 where there are no operands
   int64_t context, count;         // all positions, and those of one step
+  int64_t most;                   // of any step that goes on from the same state
   Value origin;                   // i32[batch]
   // State [batch, before + context, ...], zeros at first, into which `rows`, [batch, count, ...],
-  // are written from row before + origin on. Its source is the call's, with this facet.
-  std::function<Value(Value rows, std::string_view facet, int64_t before)> keep;
+  // are written from row before + origin on. Of a ring there are as many rows as it says, and a
+  // position has the row of its remainder. Its source is the call's, with this facet.
+  struct Kept {
+    int64_t before = 0, ring = 0;
+  };
+  std::function<Value(Value rows, std::string_view facet, const Kept& as)> keep;
 
   // The origin as [batch, 1, 1, ...], to be stretched over an object of this rank.
   Value origin_beside(size_t rank) const;

@@ -29,7 +29,7 @@ std::vector<Value> carry_pad(CarryCall& carry) {
       carry.call.integer("size") != carry.context + before) {
     fail("pad: only rows before the first position can be earlier positions");
   }
-  const Value all = carry.keep(carry.inputs[0], "rows", before);
+  const Value all = carry.keep(carry.inputs[0], "rows", {.before = before});
   return {carry.builder.emit("rows_at", {all, carry.origin}, {{"size", carry.count + before}})};
 }
 

@@ -1,5 +1,6 @@
 // y = x, but for y[b, from + at[b] + i] = rows[b, i]: what a few positions leave for later ones, in
-// the place of the sequence where they stand. Rows that would be past the last are dropped.
+// the place of the sequence where they stand. Rows that would be past the last are dropped; of a
+// ring they begin again at the first.
 #include "base/error.h"
 #include "ops/axes.h"
 #include "ops/samples.h"
@@ -20,6 +21,9 @@ std::vector<Type> infer(const OpCall& call) {
   if (at.rank() != 1 || at.dtype != Dtype::kI32 || at.dim(0) != x.dim(0)) {
     fail("put_rows: rows begin at i32[", x.dim(0), "], found ", to_string(at));
   }
+  if (call.integer("ring", 0) != 0 && call.integer("from", 0) != 0) {
+    fail("put_rows: a ring has no rows before the first, found 'from' ", call.integer("from", 0));
+  }
   if (call.integer("from", 0) < 0) {
     fail("put_rows: 'from' must be 0 or more, found ", call.integer("from", 0));
   }
@@ -38,7 +42,9 @@ std::vector<Sample> samples() {
   };
   // Of the first, some begin so late that their last rows are dropped.
   return {with(of({3, 6, 4}), 3, {}), with(of({2, 7}), 1, {}),
-          with(of({1, 9, 33}), 2, {{"from", int64_t{3}}})};
+          with(of({1, 9, 33}), 2, {{"from", int64_t{3}}}),
+          with(of({3, 3, 4}), 2, {{"ring", int64_t{1}}}),
+          with(of({4, 3, 5}), 3, {{"ring", int64_t{1}}})};
 }
 
 std::vector<Sample> refused() {
@@ -48,6 +54,8 @@ std::vector<Sample> refused() {
           {.inputs = {of({2, 5, 3}), of({2, 2, 3}, Dtype::kBF16), at}},
           {.inputs = {of({2, 5, 3}), of({2, 2, 3}), of({2})}},
           {.inputs = {of({2, 5, 3}), of({2, 2, 3}), at}, .attrs = {{"from", int64_t{-1}}}},
+          {.inputs = {of({2, 5, 3}), of({2, 2, 3}), at},
+           .attrs = {{"from", int64_t{1}}, {"ring", int64_t{1}}}},
           {.inputs = {of({2}), of({2}), at}}};
 }
 

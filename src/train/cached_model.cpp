@@ -38,12 +38,17 @@ CachedModel::CachedModel(const Scheme& logits, const StepOptions& options, const
   vocab_ = logits[logits.outputs[0]].type.dim(-1);
   // A step of several tokens has every parameter as it is held, so there always is one.
   counts.push_back(std::max<int64_t>(2, counts.empty() ? 2 : counts[0]));
+  most_ = *std::max_element(counts.begin(), counts.end());
   const Stack stack = parse_stack(stack_for(logits, options, all_frozen));
   const auto scheme_for = [&](int64_t count) {
     return generation_scheme(logits, stack, options,
-                             {.positions = count, .all_frozen = all_frozen});
+                             {.positions = count, .most = most_, .all_frozen = all_frozen});
   };
   const Scheme one = scheme_for(1);
+  forgets_ = std::any_of(one.inputs.begin(), one.inputs.end(), [&](Value in) {
+    return one[in].role == Role::kState && one[in].type.rank() > 1 &&
+           one[in].type.axes[1].name == kRing;
+  });
   Plan of_one = make_plan(one, plan);
   std::map<int64_t, std::pair<Scheme, Plan>> guests;
   for (const int64_t count : counts) {
@@ -57,6 +62,10 @@ CachedModel::CachedModel(const Scheme& logits, const StepOptions& options, const
   for (auto& [count, guest] : guests) {
     more_[count] = std::make_unique<Run>(std::move(guest.first), std::move(guest.second), *one_);
   }
+}
+
+bool CachedModel::may_go_back(int64_t to, int64_t reached) const {
+  return to == 0 || !forgets_ || to + most_ >= reached;
 }
 
 Run& CachedModel::run() { return *more_.begin()->second; }

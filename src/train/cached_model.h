@@ -31,11 +31,16 @@ class CachedModel {
   // not been yet, or at its next position: whatever they leave is written over before it is read.
   void step(std::span<const int32_t> tokens, std::span<const int32_t> origins,
             std::span<const int32_t> rows);
+  // Whether a sample whose steps have reached up to `reached` positions, those that did not count
+  // among them, may go on from position `to`. A ring forgets what is further back than its window
+  // and the longest step.
+  bool may_go_back(int64_t to, int64_t reached) const;
   // After a step: the logits of a sample, the first `count` of them.
   std::vector<float> logits(int64_t sample, int64_t count) const;
 
  private:
-  int64_t batch_ = 0, context_ = 0, vocab_ = 0;
+  int64_t batch_ = 0, context_ = 0, vocab_ = 0, most_ = 1;
+  bool forgets_ = false;  // some of what it keeps is a ring
   std::unique_ptr<Run> one_;
   std::map<int64_t, std::unique_ptr<Run>> more_;  // by the number of tokens, in the arenas of one_
   Run* last_ = nullptr;

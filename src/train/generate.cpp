@@ -46,7 +46,9 @@ class Generator::CachedForward : public Forward {
  public:
   CachedForward(const Scheme& logits, const StepOptions& options, const PlanOptions& plan,
                 bool all_frozen)
-      : model_(logits, options, plan, {chunk_of(logits)}, all_frozen), chunk_(chunk_of(logits)) {}
+      : model_(logits, options, plan, {chunk_of(logits)}, all_frozen),
+        chunk_(chunk_of(logits)),
+        reached_(model_.batch(), 0) {}
 
   Run& run() override { return model_.run(); }
   int64_t batch() const override { return model_.batch(); }
@@ -61,7 +63,8 @@ class Generator::CachedForward : public Forward {
       const auto common = std::mismatch(known.begin(), known_end, texts[i].tokens.begin(),
                                         texts[i].tokens.end() - 1);
       // The last position may have been written over while others went on.
-      texts[i].seen = std::min<size_t>(common.first - known.begin(), context() - 1);
+      const auto seen = std::min<int64_t>(common.first - known.begin(), context() - 1);
+      if (model_.may_go_back(seen, reached_[i])) texts[i].seen = seen;
     }
     kept_.clear();
   }
@@ -87,6 +90,8 @@ class Generator::CachedForward : public Forward {
         tokens.push_back(i < static_cast<int64_t>(shown) ? text->tokens[at + i] : 0);
       }
       if (text) text->seen += shown;
+      const int64_t end = origins.back() + count;
+      reached_[b] = origins.back() == 0 ? end : std::max(reached_[b], end);
     }
     model_.step(tokens, origins, rows);
     kept_ = texts;
@@ -112,6 +117,8 @@ class Generator::CachedForward : public Forward {
   CachedModel model_;
   int64_t chunk_;
   std::vector<Text> kept_;  // what the model has seen
+  // Per place of the batch: one past the last position that was written.
+  std::vector<int64_t> reached_;
 };
 
 // Every step runs the model on the last tokens of each text, as many as there is room for; causal

@@ -22,7 +22,8 @@ TEST(Composition, EveryFunctorHasAPlaceInTheMatrix) {
     }
   }
   for (const Functor* f : all_functors()) {
-    EXPECT_TRUE(seen.count(f->name)) << f->name;
+    // The matrix is of steps, and no step has a functor of forward schemes (CacheLaw holds it).
+    EXPECT_EQ(seen.count(f->name) > 0, !f->of_forward) << f->name;
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "device/parallel.h"
@@ -20,10 +21,10 @@ namespace {
 
 constexpr int64_t kBatch = 3;
 
-// In its own small sizes.
-Scheme logits_scheme(const ModelText& text) {
-  const ModelConfig config{.preset = text.preset,
-                           .settings = {{"batch", static_cast<double>(kBatch)}}};
+// In its own small sizes, but for these.
+Scheme logits_scheme(const ModelText& text, std::map<std::string, double> settings = {}) {
+  settings["batch"] = static_cast<double>(kBatch);
+  const ModelConfig config{.preset = text.preset, .settings = std::move(settings)};
   return logits_of(elaborate(parse_document(text.text, text.file), text.file, config));
 }
 Scheme logits_scheme(const std::string& model) { return logits_scheme(find_model(model)); }
@@ -236,10 +237,111 @@ TEST(CacheRules, CodesAreMultipliedAsTheyAre) {
   }
 }
 
+// What each block keeps of a position and a sample, in the order of blocks: how many rows of keys.
+std::vector<int64_t> rows_of_keys(const Scheme& scheme) {
+  std::vector<int64_t> rows;
+  for (const Value in : scheme.inputs) {
+    if (scheme[in].source.facet == "keys") rows.push_back(scheme[in].type.dim(1));
+  }
+  return rows;
+}
+
+// A block with a window keeps as many positions as its window and a step need, the others all; a
+// sequence that goes round the ring many times gives what it gives as a whole, also where samples
+// stand at different positions, and where steps are shorter than the longest.
+TEST(CacheRing, AWindowKeepsItsOwnPositionsAndGivesTheWhole) {
+  struct Case {
+    const char* model;
+    std::vector<int64_t> rows;  // of steps of up to 3 positions
+  };
+  for (const Case& c : {Case{"mistral-tiny", {7, 7}},
+                        {"gemma2-tiny", {8, 70, 8}},
+                        {"gemma3-tiny", {8, 8, 70, 8}}}) {
+    const Scheme forward = logits_scheme(find_model(c.model), {{"context", 70}});
+    const Whole whole = whole_of(forward, "");
+    CachedModel model(forward, {}, {.threads = num_threads()}, {3});
+    EXPECT_EQ(rows_of_keys(model.one().scheme()), c.rows) << c.model;
+    initialize(model.run(), 7);
+    for (const std::vector<int64_t>& counts :
+         std::vector<std::vector<int64_t>>{{1}, {3, 1, 1}, {3}}) {
+      EXPECT_LT(worst_of(whole, model, counts), 2e-5) << c.model << ", " << counts.size();
+    }
+  }
+}
+
+// What a ring keeps is what the plan has bytes for.
+TEST(CacheRing, PlannedBytesAreThoseOfTheWindow) {
+  const auto state_of = [](const char* model, double window) {
+    const Scheme forward = logits_scheme(find_model(model), {{"context", 512}, {"window", window}});
+    const CachedModel cached(forward, {}, {.threads = num_threads()}, {4});
+    return cached.one().plan().state_end.count;
+  };
+  // Two blocks, keys and values, of 2 heads of 8 numbers of 4 bytes.
+  const int64_t a_row = 2 * 2 * 2 * 8 * 4 * kBatch;
+  EXPECT_EQ(state_of("mistral-tiny", 0) - state_of("mistral-tiny", 20), (512 - 23) * a_row);
+  EXPECT_EQ(state_of("mistral-tiny", 600), state_of("mistral-tiny", 0));
+}
+
+// A ring forgets. What it may have forgotten is not gone back to.
+TEST(CacheRing, GoesBackAsFarAsNothingIsForgotten) {
+  const Scheme forward = logits_scheme(find_model("mistral-tiny"), {{"context", 70}});
+  const Whole whole = whole_of(forward, "");
+  CachedModel model(forward, {}, {.threads = num_threads()}, {3});
+  initialize(model.run(), 7);
+  const auto step = [&](int32_t at) {
+    std::vector<int32_t> tokens;
+    for (int64_t b = 0; b < kBatch; ++b) tokens.push_back(whole.tokens[b * whole.context + at]);
+    model.step(tokens, std::vector<int32_t>(kBatch, at), std::vector<int32_t>(kBatch, 0));
+    return distance(model.logits(0, whole.vocab), whole.row(0, at));
+  };
+  for (int32_t at = 0; at < 40; ++at) step(at);
+  EXPECT_TRUE(model.may_go_back(37, 40));
+  EXPECT_LT(step(37), 2e-5);
+  EXPECT_FALSE(model.may_go_back(36, 40));
+  EXPECT_GT(step(34), 1e-3) << "it could go back further than it says";
+  EXPECT_TRUE(model.may_go_back(0, 40));
+  EXPECT_LT(step(0), 2e-5);
+}
+
+TEST(CacheFunctor, HasANameAndALawAndNoPlaceInAStep) {
+  const Scheme forward = logits_scheme("char");
+  EXPECT_EQ(find_functor(all_functors(), "cache")->law, Law::kReassociating);
+  const auto complaint = [](const auto& act) -> std::string {
+    try {
+      act();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string in_a_step =
+      complaint([&] { training_step(test_model("odd"), {.stack = "cache(positions=2) | bf16"}); });
+  EXPECT_EQ(in_a_step,
+            "cache: is of a forward scheme, and generation applies it by itself; a step that "
+            "trains has all positions at once");
+  EXPECT_EQ(
+      complaint([&] { generation_scheme(forward, parse_stack("cache"), {}, {.positions = 1}); }),
+      "cache: generation applies it by itself");
+  // Named in the stack of an evaluation, it is what generation has.
+  const Scheme named = evaluation_scheme(
+      forward, with_forward_functors(parse_stack(""), "hold_narrow | cache(2, most=5)"), {});
+  EXPECT_EQ(print(named),
+            print(generation_scheme(forward, parse_stack(""), {}, {.positions = 2, .most = 5})));
+}
+
+// Every model of the library is held to the law in some small size.
+TEST(CacheFunctor, EveryModelIsHeldToItsLaw) {
+  std::set<std::string> held, all;
+  for (const std::string& model : cached_models()) held.insert(find_model(model).file);
+  for (const std::string& preset : known_presets()) all.insert(find_model(preset).file);
+  EXPECT_GE(all.size(), 15u);
+  for (const std::string& file : all) EXPECT_TRUE(held.count(file)) << file;
+}
+
 TEST(CacheRules, RefusesByNameWhatHasNoRule) {
   const auto complaint = [](const char* block) -> std::string {
     try {
-      carry_positions(logits_scheme(model_of(block)), 2);
+      carry_positions(logits_scheme(model_of(block)), 2, 2);
     } catch (const Error& e) {
       return e.what();
     }

@@ -213,13 +213,16 @@ void forward_block(const AttentionShape& s, const ForwardSpace<W>& at,
 }
 
 // Which positions the queries of a sample have: all of them, or `queries` from the origin on. Those
-// that would be past the last are at the last.
+// that would be past the last are at the last. In a ring positions are counted from the block of
+// keys on that the first query sees, so that blocks are the same as without one.
 struct QueryPlaces {
-  int64_t queries, origin, length;
+  int64_t queries, origin, length, first_key = 0;
   QueryPlaces(const AttentionPlaces& p, int64_t sample)
       : queries(p.origins ? p.queries : p.shape.length),
         origin(p.origins ? std::max(0, p.origins[sample * p.origins_step]) : 0),
-        length(p.shape.length) {}
+        length(p.shape.length) {
+    if (p.ring) first_key = first_seen(p.shape, origin), origin -= first_key;
+  }
 
   int64_t seen() const { return std::min(length, origin + queries); }  // by any of them
   int64_t position(int64_t query) const { return std::min(length - 1, origin + query); }
@@ -228,6 +231,18 @@ struct QueryPlaces {
     return std::max<int64_t>(1, std::min({kQueries, queries - query, length - origin - query}));
   }
 };
+
+// Keys or values of one head, those of a ring in the order of their positions.
+template <class T, class W>
+void pack_seen(W* to, int64_t width, const AttentionPlaces& p, const QueryPlaces& places,
+               const T* from, int64_t row_step, int64_t size) {
+  const int64_t seen = places.seen();
+  for (int64_t i = 0, rows; i < seen; i += rows) {
+    const int64_t row = p.ring ? (places.first_key + i) % p.ring : i;
+    rows = std::min(seen - i, (p.ring ? p.ring : seen) - row);
+    pack(to + i * width, width, from + row * row_step, row_step, rows, size);
+  }
+}
 
 template <class T>
 void forward(const AttentionPlaces& p, int workers, void* workspace) {
@@ -246,9 +261,10 @@ void forward(const AttentionPlaces& p, int workers, void* workspace) {
       const int64_t sample = unit / s.kv_heads, kv = unit % s.kv_heads;
       const QueryPlaces places(p, sample);
       const int64_t seen = places.seen();
-      pack(at.keys, wide, head<T>(p.k, sample, kv, d), p.k.row_step, seen, d);
+      pack_seen(at.keys, wide, p, places, head<T>(p.k, sample, kv, d), p.k.row_step, d);
       transpose(at.keys_t, at.keys, wide, seen, d);
-      pack(at.values, value_wide, head<T>(p.v, sample, kv, value_d), p.v.row_step, seen, value_d);
+      pack_seen(at.values, value_wide, p, places, head<T>(p.v, sample, kv, value_d), p.v.row_step,
+                value_d);
       for_options.begin_sample(s, p.extras, sample);
       for (int64_t g = s.group * part / parts; g < s.group * (part + 1) / parts; ++g) {
         const int64_t h = kv * s.group + g;
@@ -443,6 +459,9 @@ Bytes backward_bytes_shared(const AttentionShape& shape) {
 int attention_workers(int threads, Bytes per_thread, Bytes cap) {
   return static_cast<int>(std::clamp<int64_t>(cap.count / per_thread.count, 1, threads));
 }
+
+// The first block may begin up to a block before the window does.
+int64_t keys_of_window(int64_t window, int64_t queries) { return window + queries + kKeys; }
 
 void attention_forward(const AttentionPlaces& places, int workers, void* workspace) {
   with_float_type(places.shape.dtype, [&]<class T>() { forward<T>(places, workers, workspace); });

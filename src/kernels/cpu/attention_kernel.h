@@ -14,6 +14,9 @@ Bytes backward_bytes_shared(const AttentionShape& shape);
 // for, and one at least.
 int attention_workers(int threads, Bytes per_thread, Bytes cap);
 
+// How many keys, in whole blocks, queries at neighbouring positions may see through a window.
+int64_t keys_of_window(int64_t window, int64_t queries);
+
 // lse[sample, kv_head, group, position] is the log of the sum of exp(scores), of the wide dtype.
 void attention_forward(const AttentionPlaces& places, int workers, void* workspace);
 void attention_backward(const AttentionGradPlaces& places, int workers, void* workspace);

@@ -10,14 +10,21 @@ namespace adjoint {
 
 namespace {
 
+// Keys of a ring are laid out by position again, as many as a step's queries see.
+AttentionShape shape_in_order(const CachedAttentionOperands& operands) {
+  AttentionShape shape = operands.all.shape;
+  if (operands.ring) shape.length = keys_of_window(shape.window, operands.queries);
+  return shape;
+}
+
 int cached_workers(const KernelCall& k) {
-  const CachedAttentionOperands operands(k.call);
-  return attention_workers(k.threads, forward_bytes_per_thread(operands.all.shape),
-                           k.workspace_cap);
+  const Bytes each = forward_bytes_per_thread(shape_in_order(CachedAttentionOperands(k.call)));
+  return attention_workers(k.threads, each, k.workspace_cap);
 }
 
 Launch cached(const KernelCall& k, const Pointers& at) {
-  const AttentionPlaces p = cached_attention_places(k, at);
+  AttentionPlaces p = cached_attention_places(k, at);
+  p.shape = shape_in_order(CachedAttentionOperands(k.call));
   const int workers = cached_workers(k);
   return [=] { attention_forward(p, workers, at.workspace); };
 }
@@ -30,7 +37,7 @@ extern const Kernel cpu_cached_attention = {
     .workspace =
         [](const KernelCall& k) {
           const CachedAttentionOperands operands(k.call);
-          return int64_t{cached_workers(k)} * forward_bytes_per_thread(operands.all.shape);
+          return int64_t{cached_workers(k)} * forward_bytes_per_thread(shape_in_order(operands));
         },
 };
 

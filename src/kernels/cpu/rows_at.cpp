@@ -57,6 +57,7 @@ Launch put_rows(const KernelCall& k, const Pointers& at) {
   const int64_t element = size_of(x.dtype).count, width = x.rank() > 2 ? x.dim(2) : 1;
   const int64_t samples = x.dim(0), rows = x.dim(1), size = few.dim(1);
   const int64_t before = k.call.integer("from", 0);
+  const bool ring = k.call.integer("ring", 0) != 0;
   const RowPlaces x_places(k.in_strides[0], element), few_places(k.in_strides[1], element);
   const RowPlaces to_places(k.out_strides[0], element);
   const auto *old = static_cast<const char*>(at.in[0]), *from = static_cast<const char*>(at.in[1]);
@@ -77,8 +78,9 @@ Launch put_rows(const KernelCall& k, const Pointers& at) {
     parallel_for(samples * size, 64, [&](int64_t begin, int64_t end, int) {
       for (int64_t each = begin; each < end; ++each) {
         const int64_t sample = each / size, i = each % size;
-        const int64_t row = before + first[sample * first_step] + i;
-        if (row < 0 || row >= rows) continue;
+        int64_t row = before + first[sample * first_step] + i;
+        if (row < 0 || (row >= rows && !ring)) continue;
+        if (ring) row %= rows;
         copy_row(to + sample * to_places.sample_step + row * to_places.row_step, to_places,
                  from + sample * few_places.sample_step + i * few_places.row_step, few_places,
                  width, element);

@@ -27,6 +27,7 @@ struct RowSteps {
 
 struct Cached {
   int heads, group, size, value_size, queries, keys, pieces;
+  bool ring;  // the key of a position has the row of its remainder
   RowSteps q, k, v, out;
   const int32_t* origins;
   int64_t origins_step;
@@ -102,8 +103,9 @@ __global__ void __launch_bounds__(kWarps* kLanes)
   const int query = row % c.queries, head = row / c.queries % c.heads;
   const int sample = row / c.queries / c.heads, kv = head / c.group;
   const int origin = max(0, c.origins[sample * c.origins_step]);
-  const int position = min(c.keys - 1, origin + query);
-  const HeadOptions<T, W> of_head(options, c.keys, true, c.heads, sample, head);
+  const int position = c.ring ? origin + query : min(c.keys - 1, origin + query);
+  const HeadOptions<T, W> of_head(options, c.ring ? position + 1 : c.keys, true, c.heads, sample,
+                                  head);
   const int first = options.window ? max(0, position + 1 - options.window) : 0;
   const int seen = position + 1 - first, piece = blockIdx.y;
   const int begin = first + static_cast<int>(int64_t{seen} * piece / c.pieces);
@@ -120,8 +122,9 @@ __global__ void __launch_bounds__(kWarps* kLanes)
     const int at = of_warp + lane / S::kShare;
     const bool has = at < end;
     W key[N], value[N];
-    S::load(keys + (has ? at : begin) * c.k.row, c.size, key);
-    S::load(values + (has ? at : begin) * c.v.row, c.value_size, value);
+    const int place = has ? at : begin, row_of_key = c.ring ? place % c.keys : place;
+    S::load(keys + row_of_key * c.k.row, c.size, key);
+    S::load(values + row_of_key * c.v.row, c.value_size, value);
     W product = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) product += mine[i] * key[i];
@@ -232,6 +235,7 @@ PlainLaunch launch_of(const AttentionPlaces& p, const CachedAttentionLaunch& at)
                       .queries = static_cast<int>(p.queries),
                       .keys = static_cast<int>(s.length),
                       .pieces = static_cast<int>(layout.pieces),
+                      .ring = p.ring > 0,
                       .q = steps(p.q),
                       .k = steps(p.k),
                       .v = steps(p.v),

@@ -18,6 +18,7 @@ struct Few {
   int64_t samples, size, rows, width;  // `size` rows of each sample's `rows`
   Steps few, all;
   int64_t first_step, before;
+  bool ring = false;
 };
 
 template <class U>
@@ -39,8 +40,9 @@ __global__ void put(Few f, const U* from, const int32_t* first, U* to) {
   const int64_t column = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   if (each >= f.samples * f.size || column >= f.width) return;
   const int64_t sample = each / f.size, i = each % f.size;
-  const int64_t row = f.before + first[sample * f.first_step] + i;
-  if (row < 0 || row >= f.rows) return;
+  int64_t row = f.before + first[sample * f.first_step] + i;
+  if (row < 0 || (row >= f.rows && !f.ring)) return;
+  if (f.ring) row %= f.rows;
   to[sample * f.all.sample + row * f.all.row + column * f.all.column] =
       from[sample * f.few.sample + i * f.few.row + column * f.few.column];
 }
@@ -81,7 +83,8 @@ Launch put_rows_cuda(const KernelCall& k, const Pointers& at) {
                 .few = steps_of(k.in_strides[1]),
                 .all = steps_of(k.out_strides[0]),
                 .first_step = k.in_strides[2][0],
-                .before = k.call.integer("from", 0)};
+                .before = k.call.integer("from", 0),
+                .ring = k.call.integer("ring", 0) != 0};
   const Tiles tiles = tiles_of(few.samples * few.size, few.width);
   const void* from = at.in[1];
   const auto* first = static_cast<const int32_t*>(at.in[2]);
