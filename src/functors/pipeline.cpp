@@ -277,6 +277,8 @@ Scheme generation_scheme(const Scheme& forward, const Stack& stack, const StepOp
   std::string applied = "hold_narrow | cache(positions=" + std::to_string(generation.positions);
   if (generation.most > 0) applied += ", most=" + std::to_string(generation.most);
   applied += ")";
+  if (generation.usable > 0)
+    applied += " | choose(usable=" + std::to_string(generation.usable) + ")";
   // A step of several positions keeps its matrices apart: they are read by products that are worth
   // it, and whoever loads parameters finds them there.
   if (generation.positions == 1) applied += " | multiply_codes";

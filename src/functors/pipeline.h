@@ -59,6 +59,7 @@ Scheme evaluation_scheme(const Scheme& forward, const Stack& stack, const StepOp
 struct GenerationOptions {
   int64_t positions = 0;
   int64_t most = 0;         // of any step that goes on from the same state; 0: as many
+  int64_t usable = 0;       // tokens that may be chosen; 0: none is
   bool all_frozen = false;  // for the stack, which may then hold any parameter as codes
 };
 Scheme generation_scheme(const Scheme& forward, const Stack& stack, const StepOptions& options,

@@ -5,13 +5,15 @@
 
 namespace adjoint {
 
-namespace {
-constexpr int64_t kNumber = 8;  // bytes: the widest
-}
-
 LateNumbers::LateNumbers(Run& run, std::vector<Value> which) : run_(run), which_(std::move(which)) {
+  for (const Value v : which_) {
+    const Type& type = run.scheme()[v].type;
+    CHECK(type.rank() == 0 || run.plan().places[v].strides == dense_strides(type),
+          "numbers that are read late lie side by side");
+    size_ += type.bytes();
+  }
   if (!run.on_gpu()) return;
-  places_ = Buffer({static_cast<int64_t>(kPlaces * which_.size()) * kNumber}, Memory::kPinned);
+  places_ = Buffer(int64_t{kPlaces} * size_, Memory::kPinned);
   clock_ = std::make_unique<GpuClock>(kPlaces);
 }
 
@@ -19,13 +21,17 @@ void LateNumbers::note() {
   CHECK(waiting() < kPlaces, "what was noted is taken before its place is used again");
   if (!run_.on_gpu()) {
     there_.emplace_back();
-    for (const Value v : which_) there_.back().push_back(run_.number(v));
+    for (const Value v : which_) {
+      const std::vector<double> numbers = run_.values(v);
+      there_.back().insert(there_.back().end(), numbers.begin(), numbers.end());
+    }
   } else {
     const size_t place = noted_ % kPlaces;
-    std::byte* to = places_.data() + place * which_.size() * kNumber;
+    std::byte* to = places_.data() + static_cast<int64_t>(place) * size_.count;
     for (const Value v : which_) {
-      run_.stream()->copy(to, run_.data(v), size_of(run_.scheme()[v].type.dtype));
-      to += kNumber;
+      const Bytes size = run_.scheme()[v].type.bytes();
+      run_.stream()->copy(to, run_.data(v), size);
+      to += size.count;
     }
     clock_->mark(place, *run_.stream());
   }
@@ -42,9 +48,13 @@ std::vector<double> LateNumbers::take() {
   }
   clock_->wait(place);
   std::vector<double> numbers;
-  for (size_t i = 0; i < which_.size(); ++i) {
-    const std::byte* from = places_.data() + (place * which_.size() + i) * kNumber;
-    numbers.push_back(load_element(from, run_.scheme()[which_[i]].type.dtype, 0));
+  const std::byte* from = places_.data() + static_cast<int64_t>(place) * size_.count;
+  for (const Value v : which_) {
+    const Type& type = run_.scheme()[v].type;
+    for (int64_t i = 0; i < type.num_elements(); ++i) {
+      numbers.push_back(load_element(from, type.dtype, i));
+    }
+    from += type.bytes().count;
   }
   return numbers;
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "functors/carry_positions.h"
+#include "functors/choose.h"
 #include "functors/pipeline.h"
 #include "scheme/elements.h"
 #include "train/fed_inputs.h"
@@ -30,7 +31,7 @@ std::string stack_for(const Scheme& logits, const StepOptions& options, bool all
 }  // namespace
 
 CachedModel::CachedModel(const Scheme& logits, const StepOptions& options, const PlanOptions& plan,
-                         std::vector<int64_t> counts, bool all_frozen) {
+                         std::vector<int64_t> counts, bool all_frozen, int64_t usable) {
   const Value tokens = input_named(logits, "tokens");
   CHECK(tokens >= 0 && logits.outputs.size() == 1, "a model to sample from has tokens and logits");
   batch_ = logits[tokens].type.dim(0);
@@ -39,10 +40,15 @@ CachedModel::CachedModel(const Scheme& logits, const StepOptions& options, const
   // A step of several tokens has every parameter as it is held, so there always is one.
   counts.push_back(std::max<int64_t>(2, counts.empty() ? 2 : counts[0]));
   most_ = *std::max_element(counts.begin(), counts.end());
+  const bool draws = logits[logits.outputs[0]].type.rank() == 3;
+  if (usable == 0 || usable > vocab_) usable = vocab_;
   const Stack stack = parse_stack(stack_for(logits, options, all_frozen));
   const auto scheme_for = [&](int64_t count) {
     return generation_scheme(logits, stack, options,
-                             {.positions = count, .most = most_, .all_frozen = all_frozen});
+                             {.positions = count,
+                              .most = most_,
+                              .usable = draws ? usable : 0,
+                              .all_frozen = all_frozen});
   };
   const Scheme one = scheme_for(1);
   forgets_ = std::any_of(one.inputs.begin(), one.inputs.end(), [&](Value in) {
@@ -59,6 +65,9 @@ CachedModel::CachedModel(const Scheme& logits, const StepOptions& options, const
     guests.emplace(count, std::pair(std::move(more), std::move(of_more)));
   }
   one_ = std::make_unique<Run>(one, std::move(of_one));
+  if (draws) {
+    drawn_ = std::make_unique<LateNumbers>(*one_, std::vector<Value>{one_->scheme().outputs[1]});
+  }
   for (auto& [count, guest] : guests) {
     more_[count] = std::make_unique<Run>(std::move(guest.first), std::move(guest.second), *one_);
   }
@@ -71,27 +80,53 @@ bool CachedModel::may_go_back(int64_t to, int64_t reached) const {
 Run& CachedModel::run() { return *more_.begin()->second; }
 
 void CachedModel::step(std::span<const int32_t> tokens, std::span<const int32_t> origins,
-                       std::span<const int32_t> rows) {
+                       std::span<const int32_t> rows, std::span<const TokenChoice> choices) {
   const int64_t count = static_cast<int64_t>(tokens.size()) / batch_;
-  CHECK(count * batch_ == static_cast<int64_t>(tokens.size()), "each sample has as many tokens");
+  CHECK(count > 0 && count * batch_ == static_cast<int64_t>(tokens.size()),
+        "each sample has as many tokens");
   CHECK(count == 1 || more_.count(count), "a step for so many tokens was prepared");
-  Run& run = count == 1 ? *one_ : *more_.at(count);
+  feed(count == 1 ? *one_ : *more_.at(count), tokens, origins, rows, choices);
+}
+
+void CachedModel::step_on(std::span<const int32_t> origins, std::span<const TokenChoice> choices) {
+  CHECK(last_, "a step has drawn tokens");
+  feed(*one_, {}, origins, {}, choices);
+}
+
+void CachedModel::feed(Run& run, std::span<const int32_t> tokens, std::span<const int32_t> origins,
+                       std::span<const int32_t> rows, std::span<const TokenChoice> choices) {
+  static_assert(sizeof(TokenChoice) == kChoiceNumbers * sizeof(float));
+  CHECK(choices.empty() || static_cast<int64_t>(choices.size()) == batch_,
+        "each sample has a choice of its own");
   for (const Value in : run.scheme().inputs) {
     const Object& object = run.scheme()[in];
-    if (object.role != Role::kInput) continue;
-    if (object.source.path == "tokens") {
+    const std::string& path = object.source.path;
+    if (object.role == Role::kState && path == "tokens" && object.source.facet == kNextToken) {
+      // A step of several tokens only leaves one there.
+      if (!tokens.empty() && &run == one_.get()) run.write(in, tokens.data());
+    } else if (object.role != Role::kInput) {
+      continue;
+    } else if (path == "tokens") {
       run.write(in, tokens.data());
-    } else if (object.source.path == kOrigin) {
+    } else if (path == kOrigin) {
       run.write(in, origins.data());
-    } else if (object.source.path == kRow) {
+    } else if (path == kRow) {
       run.write(in, rows.data());
+    } else if (path == kChoice && !choices.empty()) {
+      run.write(in, choices.data());
     } else {
-      // What else a model is fed is the data's, and nothing here: no segment but the first.
+      // What else a model is fed is the data's, and nothing here: no segment but the first. A
+      // choice of zeros is the likeliest token.
       run.clear(in);
     }
   }
   run.step();
   last_ = &run;
+}
+
+std::vector<int32_t> CachedModel::take_drawn() {
+  const std::vector<double> numbers = drawn_->take();
+  return {numbers.begin(), numbers.end()};
 }
 
 std::vector<float> CachedModel::logits(int64_t sample, int64_t count) const {

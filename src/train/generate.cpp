@@ -1,6 +1,8 @@
 // A text is a list of tokens and how many of them the model has seen. A step shows the model the
 // next ones of every text; a text whose last token was seen gets one more. Prompts and single
 // tokens are thus one loop, and texts of different lengths stand beside each other in one batch.
+// Tokens are drawn where the logits are, and on a GPU the next step begins with them before they
+// are known here: a text that ends has then seen one token in vain.
 #include "train/generate.h"
 
 #include <algorithm>
@@ -32,22 +34,38 @@ class Generator::Forward {
   Forward(const Forward&) = delete;
   Forward& operator=(const Forward&) = delete;
 
+  using Choices = std::span<const TokenChoice>;  // one for each place of the batch
+
   virtual Run& run() = 0;  // whose parameters are the model's
   virtual int64_t batch() const = 0;
   virtual int64_t context() const = 0;
   virtual int64_t vocab() const = 0;
-  virtual void step(std::vector<Text>& texts) = 0;
-  virtual std::vector<float> logits(int64_t text, int64_t count) const = 0;
-  virtual void begin(std::vector<Text>&) {}  // may find that it has seen some of them already
+  virtual void step(std::vector<Text>& texts, Choices choices) = 0;
+  // Of the step that was begun last, once it is done.
+  virtual std::vector<float> logits(int64_t text, int64_t count) = 0;
+
+  // Whether it draws tokens by itself. Only then are the next three called.
+  virtual bool draws() const { return false; }
+  // Whether steps may begin before the tokens of the last one are known.
+  virtual bool goes_ahead() const { return false; }
+  // Shows every text the token that the last step drew, which stands behind those that are known;
+  // false: there is no room for it.
+  virtual bool step_on(std::vector<Text>&, Choices) { return false; }
+  // What the oldest step drew whose tokens were not taken yet.
+  virtual std::vector<int32_t> take() { return {}; }
+
+  virtual void begin(std::vector<Text>&) {}      // may find that it has seen some of them already
+  virtual void end(const std::vector<Text>&) {}  // what it has seen of them by now
 };
 
 // What later tokens ask of earlier ones is kept.
 class Generator::CachedForward : public Forward {
  public:
   CachedForward(const Scheme& logits, const StepOptions& options, const PlanOptions& plan,
-                bool all_frozen)
-      : model_(logits, options, plan, {chunk_of(logits)}, all_frozen),
+                bool all_frozen, int64_t usable, std::optional<bool> ahead)
+      : model_(logits, options, plan, {chunk_of(logits)}, all_frozen, usable),
         chunk_(chunk_of(logits)),
+        ahead_(ahead.value_or(model_.ahead() > 0)),
         reached_(model_.batch(), 0) {}
 
   Run& run() override { return model_.run(); }
@@ -56,6 +74,7 @@ class Generator::CachedForward : public Forward {
   int64_t vocab() const override { return model_.vocab(); }
 
   void begin(std::vector<Text>& texts) override {
+    while (model_.asked() > 0) model_.take_drawn();  // of texts that somebody gave up
     for (size_t i = 0; i < texts.size() && i < kept_.size(); ++i) {
       if (kept_[i].first > 0 || texts[i].tokens.empty()) continue;
       const auto& known = kept_[i].tokens;
@@ -69,7 +88,9 @@ class Generator::CachedForward : public Forward {
     kept_.clear();
   }
 
-  void step(std::vector<Text>& texts) override {
+  void end(const std::vector<Text>& texts) override { kept_ = texts; }
+
+  void step(std::vector<Text>& texts, Choices choices) override {
     size_t most = 0;
     for (Text& text : texts) {
       make_room(text);
@@ -90,20 +111,45 @@ class Generator::CachedForward : public Forward {
         tokens.push_back(i < static_cast<int64_t>(shown) ? text->tokens[at + i] : 0);
       }
       if (text) text->seen += shown;
-      const int64_t end = origins.back() + count;
-      reached_[b] = origins.back() == 0 ? end : std::max(reached_[b], end);
     }
-    model_.step(tokens, origins, rows);
-    kept_ = texts;
+    note_reached(origins, count);
+    model_.step(tokens, origins, rows, choices);
+    if (draws()) model_.ask_drawn();
   }
 
-  std::vector<float> logits(int64_t text, int64_t count) const override {
+  std::vector<float> logits(int64_t text, int64_t count) override {
     return model_.logits(text, count);
+  }
+
+  bool draws() const override { return model_.draws(); }
+  bool goes_ahead() const override { return ahead_; }
+  std::vector<int32_t> take() override { return model_.take_drawn(); }
+
+  bool step_on(std::vector<Text>& texts, Choices choices) override {
+    std::vector<int32_t> origins(batch(), 0);
+    for (size_t b = 0; b < texts.size(); ++b) {
+      const Text& text = texts[b];
+      const auto at = static_cast<int64_t>(text.seen - text.first);
+      if (!text.done && at >= context()) return false;
+      origins[b] = static_cast<int32_t>(std::min(at, context() - 1));
+    }
+    for (Text& text : texts) text.seen += !text.done;
+    note_reached(origins, 1);
+    model_.step_on(origins, choices);
+    model_.ask_drawn();
+    return true;
   }
 
  private:
   static int64_t chunk_of(const Scheme& logits) {
     return std::min<int64_t>(128, logits[input_named(logits, "tokens")].type.dim(1));
+  }
+
+  void note_reached(std::span<const int32_t> origins, int64_t count) {
+    for (size_t b = 0; b < origins.size(); ++b) {
+      const int64_t end = origins[b] + count;
+      reached_[b] = origins[b] == 0 ? end : std::max(reached_[b], end);
+    }
   }
 
   // A text that is longer than the context goes on from its last tokens, as if it began with them.
@@ -116,6 +162,7 @@ class Generator::CachedForward : public Forward {
 
   CachedModel model_;
   int64_t chunk_;
+  bool ahead_;
   std::vector<Text> kept_;  // what the model has seen
   // Per place of the batch: one past the last position that was written.
   std::vector<int64_t> reached_;
@@ -136,7 +183,7 @@ class Generator::WindowForward : public Forward {
   int64_t context() const override { return run_->scheme()[tokens_].type.dim(1); }
   int64_t vocab() const override { return run_->scheme()[run_->scheme().outputs[0]].type.dim(-1); }
 
-  void step(std::vector<Text>& texts) override {
+  void step(std::vector<Text>& texts, Choices) override {
     const Scheme& s = run_->scheme();
     for (const Value in : s.inputs) {
       if (s[in].role == Role::kInput && in != tokens_) run_->clear(in);
@@ -155,7 +202,7 @@ class Generator::WindowForward : public Forward {
     run_->step();
   }
 
-  std::vector<float> logits(int64_t text, int64_t count) const override {
+  std::vector<float> logits(int64_t text, int64_t count) override {
     return row_values(*run_, run_->scheme().outputs[0], text * context() + last_[text], count);
   }
 
@@ -186,7 +233,8 @@ void Generator::prepare(int64_t batch, int64_t positions) {
   };
   try {
     forward_ =
-        std::make_unique<CachedForward>(logits(context), step, options_.plan, !options_.own_stack);
+        std::make_unique<CachedForward>(logits(context), step, options_.plan, !options_.own_stack,
+                                        tokenizer().vocab_size(), options_.ahead);
   } catch (const Error& e) {
     note_once(std::string(e.what()) + "; generate runs the whole window instead");
     forward_ = std::make_unique<WindowForward>(logits(most), step, options_.plan);
@@ -222,6 +270,9 @@ std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t
   forward_->begin(texts);
   // The model may have more rows than the tokenizer has tokens.
   const int64_t usable = std::min(forward_->vocab(), tokenizer().vocab_size());
+  // Repetition is weighed by a text that only the host has.
+  const bool draws = forward_->draws() && options.repetition == 1;
+  const bool ahead = draws && forward_->goes_ahead();
   std::vector<StoppedText> streams;
   for (const std::vector<int32_t>& prompt : prompts) {
     streams.emplace_back(tokenizer(), options.stops, prompt.empty());
@@ -230,34 +281,60 @@ std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t
   const auto show = [&](size_t i, const std::string& grown) {
     if (on_text && !grown.empty()) on_text(static_cast<int64_t>(i), grown);
   };
-  const auto all_done = [&] {
-    return std::all_of(texts.begin(), texts.end(), [](const Text& t) { return t.done; });
+  const auto of_all = [&](const auto& holds) {
+    return std::all_of(texts.begin(), texts.end(), holds);
   };
-  while (!all_done()) {
-    forward_->step(texts);
+  // How the token is drawn that follows `more` tokens which are not known yet.
+  const auto choices = [&](int64_t more) {
+    std::vector<TokenChoice> all(forward_->batch());
     for (size_t i = 0; i < texts.size(); ++i) {
-      Text& text = texts[i];
-      if (!text.waits()) continue;
+      all[i] = choice_of(options, first + static_cast<int64_t>(i), made[i].tokens + more);
+    }
+    return all;
+  };
+  const auto finish = [&](size_t i) {
+    texts[i].done = true;
+    show(i, streams[i].finish());
+    made[i].text = streams[i].text();
+  };
+  const auto add = [&](size_t i, int32_t token) {
+    Text& text = texts[i];
+    if (times_.tokens++ == 0) {
+      times_.first = since(begin);
+      first_token = Clock::now();
+    }
+    ++made[i].tokens;
+    text.tokens.push_back(token);
+    if (token == tokenizer().end_of_text()) {
+      text.done = true;
+    } else {
+      show(i, streams[i].add(token));
+      text.done = streams[i].stopped() || made[i].tokens >= options.tokens;
+    }
+    if (text.done) finish(i);
+  };
+  bool begun = false;  // the step that shows tokens which are not known yet
+  while (!of_all([](const Text& t) { return t.done; })) {
+    if (!begun) forward_->step(texts, choices(0));
+    std::vector<bool> waits(texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) waits[i] = texts[i].waits();
+    const bool all_wait = of_all([&](const Text& t) { return t.done || t.waits(); });
+    const bool some_last = !of_all([&](const Text& t) {
+      return t.done || made[&t - texts.data()].tokens + 1 < options.tokens;
+    });
+    begun = ahead && all_wait && !some_last && forward_->step_on(texts, choices(1));
+    std::vector<int32_t> drawn;
+    if (forward_->draws()) drawn = forward_->take();
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (!waits[i]) continue;
       const auto row = static_cast<int64_t>(i);
-      const int32_t token = sample_token(forward_->logits(row, usable), text.tokens, options,
-                                         first + row, made[i].tokens);
-      if (times_.tokens++ == 0) {
-        times_.first = since(begin);
-        first_token = Clock::now();
-      }
-      ++made[i].tokens;
-      text.tokens.push_back(token);
-      if (token == tokenizer().end_of_text()) {
-        text.done = true;
-      } else {
-        show(i, streams[i].add(token));
-        text.done = streams[i].stopped() || made[i].tokens >= options.tokens;
-      }
-      if (!text.done) continue;
-      show(i, streams[i].finish());
-      made[i].text = streams[i].text();
+      add(i, draws ? drawn[i]
+                   : sample_token(forward_->logits(row, usable), texts[i].tokens, options,
+                                  first + row, made[i].tokens));
     }
   }
+  if (begun) forward_->take();
+  forward_->end(texts);
   times_.rest = since(first_token);
   times_.tokens_of_rest = times_.tokens - 1;
   return made;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "train/evaluated_model.h"
@@ -18,6 +19,9 @@ struct GeneratorOptions {
   // Tokens that the model sees at once; 0: as many as in training, or the model's context.
   int64_t seq = 0;
   bool whole_context = false;  // room for all of them from the beginning
+  // Whether a step begins before the token that the last one drew is known: so that a GPU never
+  // waits for the host. Nothing said: on a GPU.
+  std::optional<bool> ahead = {};
 };
 
 struct Generated {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "kernels/token_choice.h"
 
 namespace adjoint {
 
@@ -39,70 +39,24 @@ void weigh_repetition(std::vector<float>& logits, std::span<const int32_t> text,
   }
 }
 
-struct Candidate {
-  int32_t token;
-  double share;  // of the likeliest one's probability
-};
-
-// The fewest of them that have `top_p` of their sum together, the likeliest first.
-void keep_top_p(std::vector<Candidate>& all, double top_p) {
-  double total = 0;
-  for (const Candidate& c : all) total += c.share;
-  // All that are less likely than this have less than the rest together, so they need no order.
-  const double least = (1 - top_p) * total / static_cast<double>(all.size());
-  const auto likely =
-      std::partition(all.begin(), all.end(), [&](const Candidate& c) { return c.share >= least; });
-  all.erase(likely, all.end());
-  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    return a.share != b.share ? a.share > b.share : a.token < b.token;
-  });
-  double sum = 0;
-  for (size_t i = 0; i < all.size(); ++i) {
-    sum += all[i].share;
-    if (sum < top_p * total) continue;
-    all.resize(i + 1);
-    return;
-  }
-}
-
 }  // namespace
+
+TokenChoice choice_of(const SampleOptions& options, int64_t sample, int64_t place) {
+  // The first sample's stream has the name that it had when there was no other.
+  const std::string stream = sample == 0 ? "generate" : "generate." + std::to_string(sample);
+  const RandomStream random{random_key(options.seed, stream), 0};
+  return {.temperature = static_cast<float>(options.temperature),
+          .top_k = static_cast<float>(options.top_k),
+          .top_p = static_cast<float>(options.top_p),
+          .min_p = static_cast<float>(options.min_p),
+          .number = static_cast<float>(random.uniform(place))};
+}
 
 int32_t sample_token(std::vector<float> logits, std::span<const int32_t> text,
                      const SampleOptions& options, int64_t sample, int64_t place) {
   CHECK(!logits.empty(), "there is a token to choose");
   weigh_repetition(logits, text, options.repetition);
-  const auto likeliest = std::max_element(logits.begin(), logits.end());
-  if (options.temperature <= 0) return static_cast<int32_t>(likeliest - logits.begin());
-  std::vector<int32_t> tokens(logits.size());
-  std::iota(tokens.begin(), tokens.end(), 0);
-  if (options.top_k > 0 && options.top_k < static_cast<int64_t>(tokens.size())) {
-    const auto end = tokens.begin() + options.top_k;
-    std::nth_element(tokens.begin(), end - 1, tokens.end(), [&](int32_t a, int32_t b) {
-      return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-    });
-    tokens.erase(end, tokens.end());
-    std::sort(tokens.begin(), tokens.end());  // which of them come first is the library's choice
-  }
-  std::vector<Candidate> all;
-  all.reserve(tokens.size());
-  for (const int32_t token : tokens) {
-    const double distance = static_cast<double>(logits[token]) - *likeliest;
-    all.push_back({token, std::exp(distance / options.temperature)});
-  }
-  if (options.top_p < 1) keep_top_p(all, options.top_p);
-  if (options.min_p > 0) {
-    std::erase_if(all, [&](const Candidate& c) { return c.share < options.min_p; });
-  }
-  double total = 0;
-  for (const Candidate& c : all) total += c.share;
-  // The first sample's stream has the name that it had when there was no other.
-  const std::string stream = sample == 0 ? "generate" : "generate." + std::to_string(sample);
-  double left = total * RandomStream{random_key(options.seed, stream), 0}.uniform(place);
-  for (const Candidate& c : all) {
-    left -= c.share;
-    if (left < 0) return c.token;
-  }
-  return all.back().token;
+  return drawn_token(logits, choice_of(options, sample, place));
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/tokenizer.h"
+#include "ops/choose_token.h"
 
 namespace adjoint {
 
@@ -23,9 +24,11 @@ struct SampleOptions {
 // Refuses numbers that make no sense, by the flag that says them.
 void check(const SampleOptions& options);
 
-// The token that follows `text`, by logits that are first weighed against repetition, then divided
-// by the temperature, then cut to the k likeliest, to top_p of what is left, and by min_p. The same
-// seed, sample and place give the same random number, whatever else runs beside.
+// How the token at a place of a text is drawn (ops/choose_token.h). The same seed, sample and place
+// give the same random number, whatever else runs beside.
+TokenChoice choice_of(const SampleOptions& options, int64_t sample, int64_t place);
+
+// The token that follows `text`, by logits that are first weighed against repetition.
 int32_t sample_token(std::vector<float> logits, std::span<const int32_t> text,
                      const SampleOptions& options, int64_t sample, int64_t place);
 

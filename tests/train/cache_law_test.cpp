@@ -11,6 +11,7 @@
 #include "functors/carry_positions.h"
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
+#include "kernels/token_choice.h"
 #include "models/test_models.h"
 #include "run/parameters.h"
 #include "train/cached_model.h"
@@ -301,6 +302,45 @@ TEST(CacheRing, GoesBackAsFarAsNothingIsForgotten) {
   EXPECT_GT(step(34), 1e-3) << "it could go back further than it says";
   EXPECT_TRUE(model.may_go_back(0, 40));
   EXPECT_LT(step(0), 2e-5);
+}
+
+// `choose` changes no logits, draws what they say, and hands the token to the next step: one that
+// is given no token is the step that is given this one, also behind a step of several.
+TEST(CacheChoice, ADrawnTokenIsTheNextStepsOwn) {
+  for (const char* name : {"char", "gemma2-tiny", "mixtral-tiny"}) {
+    const Scheme forward = logits_scheme(find_model(name), {{"context", 40}});
+    CachedModel on(forward, {}, {.threads = num_threads()}, {3}, false, 30);
+    CachedModel given(forward, {}, {.threads = num_threads()}, {3}, false, 30);
+    initialize(on.run(), 7), initialize(given.run(), 7);
+    std::vector<int32_t> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5};
+    const std::vector<int32_t> first(kBatch, 0), last(kBatch, 2);
+    std::set<int32_t> seen;
+    for (int32_t at = 0; at < 36; at = at == 0 ? 3 : at + 1) {
+      const std::vector<int32_t> origins(kBatch, at);
+      std::vector<TokenChoice> choices;
+      for (int64_t b = 0; b < kBatch; ++b) {
+        const auto number = static_cast<float>((at * 7 + b * 3) % 20) / 20;
+        choices.push_back({.temperature = b == 0 ? 0.0f : 2.0f,
+                           .top_k = b == 1 ? 9.0f : 0.0f,
+                           .top_p = 0.95f,
+                           .number = number});
+      }
+      if (at == 0) {
+        on.step(tokens, origins, last, choices);
+      } else {
+        on.step_on(origins, choices);
+      }
+      given.step(tokens, origins, at == 0 ? last : first, choices);
+      on.ask_drawn(), given.ask_drawn();
+      tokens = given.take_drawn();
+      ASSERT_EQ(on.take_drawn(), tokens) << name << ", position " << at;
+      for (int64_t b = 0; b < kBatch; ++b) {
+        ASSERT_EQ(tokens[b], drawn_token(given.logits(b, 30), choices[b])) << name;
+        seen.insert(tokens[b]);
+      }
+    }
+    EXPECT_GT(seen.size(), 10u) << name;
+  }
 }
 
 TEST(CacheFunctor, HasANameAndALawAndNoPlaceInAStep) {

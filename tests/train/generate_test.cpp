@@ -93,6 +93,46 @@ TEST_F(TrainFolder, GeneratesInAnotherPrecisionThanItsOwn) {
   }
 }
 
+// A step that begins before the last token is known, as on a GPU, changes no text: not where texts
+// end at different places, by a stop or by their length, nor past the context, nor when a call goes
+// on from the last one.
+TEST_F(TrainFolder, GoingAheadChangesNoText) {
+  train(options("run", {{"steps", 60}, {"batch", 8}, {"lr", 0.01}, {"log_every", 1000}}));
+  const auto texts = [&](bool ahead, const SampleOptions& sample) {
+    Generator generator(out("run"), {.plan = {.threads = num_threads()}, .ahead = ahead});
+    std::vector<std::vector<int32_t>> prompts;
+    for (const char* prompt : {"the cat sat on mat the cat", "s", ""}) {
+      prompts.push_back(generator.tokenizer().encode(prompt));
+    }
+    std::vector<std::string> all;
+    for (int call = 0; call < 2; ++call) {
+      for (const Generated& made : generator.generate(prompts, sample, 0, nullptr)) {
+        all.push_back(made.text + "/" + std::to_string(made.tokens));
+      }
+    }
+    return all;
+  };
+  for (const SampleOptions& sample :
+       {SampleOptions{.tokens = 9, .temperature = 0},
+        {.tokens = 60, .temperature = 1},
+        {.tokens = 60, .temperature = 1, .top_k = 5, .stops = {"t o", "7"}},
+        {.tokens = 30, .temperature = 1, .top_p = 0.8, .min_p = 0.01, .repetition = 1.3},
+        {.tokens = 1}}) {
+    EXPECT_EQ(texts(true, sample), texts(false, sample)) << sample.tokens << " tokens";
+  }
+}
+
+// What is before the last tokens that there is room for is as if it were not there.
+TEST_F(TrainFolder, APromptLongerThanTheContextIsItsEnd) {
+  train(options("run", {{"steps", 40}, {"batch", 8}, {"lr", 0.01}}));
+  const std::string line = "the cat sat on mat 74\nthe cat sat on mat 10\nthe cat sat on";
+  const auto text = [&](const std::string& prompt) {
+    Generator generator(out("run"), {.threads = num_threads()});
+    return generator.generate(prompt, {.tokens = 30, .temperature = 1}, nullptr);
+  };
+  EXPECT_EQ(text(line), text(line.substr(line.size() - 12)));
+}
+
 // What codes stand for can be held in any other way, too; adapters are no part of the model.
 TEST_F(TrainFolder, GeneratesFromCodesInAnotherPrecision) {
   train(options("base", {{"steps", 150}, {"batch", 8}, {"lr", 0.01}, {"log_every", 1000}}));

@@ -65,6 +65,28 @@ TEST(Sampler, CutsTheUnlikely) {
   expect_shares(drawn(kShares, {.temperature = 1, .top_k = 2, .top_p = 0.6}), {{1, 1}});
 }
 
+TEST(Sampler, KeepsItsSensesAtTheEdges) {
+  // The least share of anything keeps the likeliest token, and nothing else.
+  expect_shares(drawn(kShares, {.temperature = 1, .top_p = 1e-9}), {{1, 1}});
+  expect_shares(drawn(kShares, {.temperature = 1, .min_p = 1}), {{1, 1}});
+  expect_shares(drawn(kShares, {.temperature = 1, .top_k = 1}), {{1, 1}});
+  expect_shares(drawn(kShares, {.temperature = 1e-4}), {{1, 1}});
+  // All of them, whatever says so.
+  const std::map<int32_t, double> all = {{0, 0.15}, {1, 0.5}, {2, 0.05}, {3, 0.3}};
+  expect_shares(drawn(kShares, {.temperature = 1, .top_k = 4, .top_p = 1, .min_p = 0}), all);
+  // Equals: the first of them, half of them, or each.
+  const std::vector<double> equal(4, 0.25);
+  expect_shares(drawn(equal, {.temperature = 0}), {{0, 1}});
+  expect_shares(drawn(equal, {.temperature = 1, .top_k = 2}), {{0, 0.5}, {1, 0.5}});
+  expect_shares(drawn(equal, {.temperature = 1, .top_p = 0.5}), {{0, 0.5}, {1, 0.5}});
+  expect_shares(drawn(equal, {.temperature = 1, .min_p = 1}),
+                {{0, 0.25}, {1, 0.25}, {2, 0.25}, {3, 0.25}});
+  // Logits of a model that has gone wrong are no reason to leave the vocabulary.
+  EXPECT_EQ(sample_token({NAN, NAN}, {}, {.temperature = 1}, 0, 0), 0);
+  EXPECT_EQ(sample_token({NAN, -INFINITY, 2}, {}, {.temperature = 1}, 0, 0), 2);
+  EXPECT_EQ(sample_token({1, INFINITY, 2}, {}, {.temperature = 1, .top_p = 0.5}, 0, 0), 1);
+}
+
 TEST(Sampler, WeighsRepetition) {
   const std::vector<int32_t> text = {1, 7};
   const SampleOptions options{.temperature = 0, .repetition = 4};

@@ -11,6 +11,7 @@ namespace adjoint {
 Launch balance_loss_cuda(const KernelCall& call, const Pointers& at);
 Launch balance_loss_grad_cuda(const KernelCall& call, const Pointers& at);
 Launch cached_attention_cuda(const KernelCall& call, const Pointers& at);
+Launch choose_token_cuda(const KernelCall& call, const Pointers& at);
 Launch code_linear_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_cuda(const KernelCall& call, const Pointers& at);
 Launch cross_entropy_grad_cuda(const KernelCall& call, const Pointers& at);

@@ -19,6 +19,7 @@ REFUSED(balance_loss_grad_cuda)
 REFUSED(block_decode_cuda)
 REFUSED(block_encode_cuda)
 REFUSED(cached_attention_cuda)
+REFUSED(choose_token_cuda)
 REFUSED(code_linear_cuda)
 REFUSED(cross_entropy_cuda)
 REFUSED(cross_entropy_grad_cuda)
@@ -48,8 +49,8 @@ Launch copy_cuda(const Type&, const Strides&, const void*, const Type&, const St
   refuse();
 }
 Launch thin_product_cuda(const Product&, const ProductPointers&, const Pointers&) { refuse(); }
-Launch clear_cuda(const Type&, const Strides&, void*, void*) { refuse(); }
 Launch thin_experts_cuda(const KernelCall&, const Pointers&) { refuse(); }
+Launch clear_cuda(const Type&, const Strides&, void*, void*) { refuse(); }
 std::optional<Launch> tuned_product_cuda(const Product&, const ProductPointers&, const Pointers&,
                                          bool, bool) {
   refuse();
