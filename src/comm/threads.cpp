@@ -1,0 +1,218 @@
+#include "comm/threads.h"
+
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+namespace adjoint {
+
+namespace {
+
+using Key = std::tuple<int, uint32_t, uint32_t>;  // the sender, channel, sequence
+
+struct Mailbox {
+  std::mutex mutex;
+  std::condition_variable rung;
+  bool ringing = false;                        // something is new since the owner last looked
+  std::map<Key, std::deque<Parcel*>> offered;  // messages to the owner, of the senders' memory
+  std::vector<Parcel*> taken;                  // the owner's own messages that were copied
+
+  void ring() {
+    ringing = true;
+    rung.notify_all();
+  }
+};
+
+// What the ranks of a job share.
+struct Exchange {
+  explicit Exchange(int ranks, DeviceMemory how) : boxes(ranks), memory(std::move(how)) {}
+
+  std::deque<Mailbox> boxes;
+  DeviceMemory memory;
+  std::mutex mutex;
+  std::optional<std::string> reason;  // of the abort
+};
+
+class ThreadWire : public Wire {
+ public:
+  ThreadWire(std::shared_ptr<Exchange> exchange, int rank)
+      : exchange_(std::move(exchange)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(exchange_->boxes.size()); }
+  // A message is a handshake of two sleeping threads; bytes and terms pass at a core's bandwidth.
+  Fabric fabric() const override {
+    return {.latency = 10e-6, .seconds_per_byte = 1.5e-10, .seconds_per_term = 1e-10};
+  }
+
+  void post(Parcel& parcel) override {
+    throw_if_aborted();
+    if (!parcel.sends) {
+      wanted_.push_back(&parcel);
+      fetch();
+      return;
+    }
+    Mailbox& box = exchange_->boxes[parcel.peer];
+    const std::lock_guard lock(box.mutex);
+    box.offered[{rank_, parcel.channel, parcel.sequence}].push_back(&parcel);
+    box.ring();
+  }
+
+  void poll() override {
+    throw_if_aborted();
+    {
+      Mailbox& mine = exchange_->boxes[rank_];
+      const std::lock_guard lock(mine.mutex);
+      for (Parcel* parcel : mine.taken) parcel->done = true;
+      mine.taken.clear();
+    }
+    fetch();
+  }
+
+  void wait(bool) override {
+    Mailbox& mine = exchange_->boxes[rank_];
+    std::unique_lock lock(mine.mutex);
+    mine.rung.wait(lock, [&] { return mine.ringing; });
+    mine.ringing = false;
+  }
+
+  void wake() override {
+    Mailbox& mine = exchange_->boxes[rank_];
+    const std::lock_guard lock(mine.mutex);
+    mine.ring();
+  }
+
+  void withdraw(Parcel& parcel) override {
+    if (!parcel.sends) {
+      std::erase(wanted_, &parcel);
+      return;
+    }
+    {
+      Mailbox& box = exchange_->boxes[parcel.peer];
+      const std::lock_guard lock(box.mutex);
+      auto& offered = box.offered[{rank_, parcel.channel, parcel.sequence}];
+      if (std::erase(offered, &parcel)) return;
+    }
+    // The receiver is copying it at this moment, and will say so.
+    Mailbox& mine = exchange_->boxes[rank_];
+    std::unique_lock lock(mine.mutex);
+    mine.rung.wait(lock, [&] { return std::erase(mine.taken, &parcel) > 0; });
+  }
+
+  void abort(const std::string& reason) override {
+    {
+      const std::lock_guard lock(exchange_->mutex);
+      if (!exchange_->reason) exchange_->reason = reason;
+    }
+    for (Mailbox& box : exchange_->boxes) {
+      const std::lock_guard lock(box.mutex);
+      box.ring();
+    }
+  }
+
+  void copy(std::byte* to, const std::byte* from, int64_t size) override {
+    exchange_->memory.copy ? exchange_->memory.copy(to, from, size) : Wire::copy(to, from, size);
+  }
+
+  void reduce(Reduction reduction, Dtype dtype, std::span<const std::byte* const> terms,
+              int64_t count, std::byte* to) override {
+    exchange_->memory.reduce ? exchange_->memory.reduce(reduction, dtype, terms, count, to)
+                             : Wire::reduce(reduction, dtype, terms, count, to);
+  }
+
+ private:
+  void throw_if_aborted() {
+    const std::lock_guard lock(exchange_->mutex);
+    if (exchange_->reason) throw Aborted(*exchange_->reason);
+  }
+
+  // Gives the sender its memory back, also if a device failed to copy it.
+  struct Release {
+    Mailbox& box;
+    Parcel* parcel;
+    ~Release() {
+      const std::lock_guard lock(box.mutex);
+      box.taken.push_back(parcel);
+      box.ring();
+    }
+  };
+
+  // Copies what was offered and is wanted. The first that was wanted gets the first of its key.
+  void fetch() {
+    for (size_t i = 0; i < wanted_.size();) {
+      Parcel& parcel = *wanted_[i];
+      Parcel* from = offered_to(parcel);
+      if (!from) {
+        ++i;
+        continue;
+      }
+      wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i));
+      CHECK(from->size == parcel.size,
+            join_parts("rank ", parcel.peer, " sends ", from->size, " bytes, and rank ", rank_,
+                       " wants ", parcel.size));
+      const Release release{exchange_->boxes[parcel.peer], from};
+      if (parcel.size > 0) copy(parcel.data, from->data, parcel.size);
+      parcel.done = true;
+    }
+  }
+
+  Parcel* offered_to(const Parcel& parcel) {
+    Mailbox& mine = exchange_->boxes[rank_];
+    const std::lock_guard lock(mine.mutex);
+    const auto found = mine.offered.find({parcel.peer, parcel.channel, parcel.sequence});
+    if (found == mine.offered.end()) return nullptr;
+    Parcel* from = found->second.front();
+    found->second.pop_front();
+    if (found->second.empty()) mine.offered.erase(found);
+    return from;
+  }
+
+  std::shared_ptr<Exchange> exchange_;
+  int rank_ = 0;
+  std::vector<Parcel*> wanted_;  // receives that were posted, in order
+};
+
+}  // namespace
+
+std::vector<Communicator> thread_world(int ranks, const DeviceMemory& memory) {
+  CHECK(ranks > 0, "a job has ranks");
+  const auto exchange = std::make_shared<Exchange>(ranks, memory);
+  std::vector<Communicator> world;
+  for (int rank = 0; rank < ranks; ++rank) {
+    world.emplace_back(std::make_unique<ThreadWire>(exchange, rank));
+  }
+  return world;
+}
+
+void run_ranks(int ranks, const std::function<void(Communicator)>& work,
+               const DeviceMemory& memory) {
+  std::vector<Communicator> world = thread_world(ranks, memory);
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto run = [&](Communicator mine) {
+    try {
+      work(mine);
+    } catch (const std::exception& error) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+      const std::string reason = join_parts("rank ", mine.rank(), " ended: ", error.what());
+      try {
+        mine.abort(reason);
+      } catch (const Aborted&) {
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (Communicator& mine : world) threads.emplace_back(run, std::move(mine));
+  world.clear();
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace adjoint

@@ -1,0 +1,60 @@
+// What an engine must do, and no more: messages between two ranks, and the end of them all.
+// Collectives are written once, above it (comm/route.h). All calls but `wake` and `abort` come from
+// one thread, that of comm/traffic.h.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "comm/reduction.h"
+#include "comm/route.h"
+
+namespace adjoint {
+
+// Why a job ended on all ranks: one of them died, was silent, or gave up.
+class Aborted : public MachineError {
+ public:
+  using MachineError::MachineError;
+};
+
+// One message under way. Messages of one key between two ranks arrive in the order in which they
+// were posted; those of different keys do not wait for each other.
+struct Parcel {
+  int peer = 0;  // of the world
+  bool sends = false;
+  uint32_t channel = 0, sequence = 0;  // the key
+  std::byte* data = nullptr;
+  int64_t size = 0;
+  bool done = false;   // set by the wire; the bytes may then be used again
+  int64_t handle = 0;  // for the wire's own use
+};
+
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Fabric fabric() const = 0;
+
+  // Begins the message and returns; the parcel stays where it is until it is done or withdrawn.
+  virtual void post(Parcel& parcel) = 0;
+  // Moves what can be moved, and marks what is done.
+  virtual void poll() = 0;
+  // Sleeps until `poll` may find something, or until `wake`. `idle`: nothing is posted.
+  virtual void wait(bool idle) = 0;
+  virtual void wake() = 0;
+  // After an abort: returns when nobody touches the parcel's bytes any more.
+  virtual void withdraw(Parcel& parcel) = 0;
+
+  // Ends the job on all ranks; `poll` and `post` throw Aborted from then on. The first reason
+  // holds.
+  virtual void abort(const std::string& reason) = 0;
+
+  // Memory that is not the host's (several ranks on one GPU) is copied and reduced by its device.
+  virtual void copy(std::byte* to, const std::byte* from, int64_t size);
+  virtual void reduce(Reduction reduction, Dtype dtype, std::span<const std::byte* const> terms,
+                      int64_t count, std::byte* to);
+};
+
+}  // namespace adjoint
