@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/text.h"
 #include "comm/traffic.h"
 
 namespace adjoint {
@@ -30,6 +31,7 @@ int64_t count(ReadBytes bytes) { return static_cast<int64_t>(bytes.size()); }
 
 Pending& Pending::operator=(Pending&& other) noexcept {
   if (journey_) journey_->wait_quietly();
+  traffic_ = std::move(other.traffic_);
   journey_ = std::move(other.journey_);
   return *this;
 }
@@ -39,7 +41,7 @@ Pending::~Pending() {
 }
 
 void Pending::wait() {
-  if (const auto journey = std::move(journey_)) journey->wait();
+  if (const auto journey = std::move(journey_)) traffic_->wait(*journey);
 }
 
 bool Pending::done() const { return !journey_ || journey_->done(); }
@@ -80,9 +82,30 @@ Communicator Communicator::split(int color, int key) const {
 
 void Communicator::use(std::optional<Algorithm> algorithm) { group_->algorithm = algorithm; }
 
+void Communicator::agree(uint64_t hash, std::string_view what) const {
+  std::vector<uint64_t> said(size());
+  all_gather(std::as_bytes(std::span(&hash, 1)), bytes_of(said)).wait();
+  const auto sayers = [&](uint64_t value) { return std::ranges::count(said, value); };
+  // The first of equally many, so that every rank names the same ones.
+  const uint64_t usual = *std::ranges::max_element(said, {}, sayers);
+  std::vector<std::string> same, other;
+  for (int i = 0; i < size(); ++i) {
+    (said[i] == usual ? same : other).push_back(std::to_string(i));
+  }
+  if (other.empty()) return;
+  const auto ranks = [](const std::vector<std::string>& list) {
+    return (list.size() == 1 ? "rank " : "ranks ") + join(list, ", ");
+  };
+  fail("all ranks need the same ", what, ", and that of ", ranks(other), " is not that of ",
+       ranks(same));
+}
+
+void Communicator::progress(int64_t step, std::string_view object) const {
+  group_->traffic->wire().progress(step, object);
+}
+
 void Communicator::abort(const std::string& reason) const {
-  group_->traffic->wire().abort(reason);
-  throw Aborted(reason);
+  throw Aborted(group_->traffic->abort(reason));
 }
 
 RouteRequest Communicator::request(Collective collective, int64_t whole, int root,
@@ -124,7 +147,7 @@ Pending Communicator::start(const RouteRequest& request, ReadBytes in, WriteByte
   journey->pieces[static_cast<int>(Piece::kOut)] = out.data();
   journey->pieces[static_cast<int>(Piece::kScratch)] = scratch.data();
   group_->traffic->start(journey);
-  return Pending(std::move(journey));
+  return Pending(group_->traffic, std::move(journey));
 }
 
 Pending Communicator::send(int to, ReadBytes data) const {
@@ -136,7 +159,7 @@ Pending Communicator::send(int to, ReadBytes data) const {
   journey->channel = group_->channel + 1;
   journey->pieces[static_cast<int>(Piece::kIn)] = writable(data);
   group_->traffic->start(journey);
-  return Pending(std::move(journey));
+  return Pending(group_->traffic, std::move(journey));
 }
 
 Pending Communicator::receive(int from, WriteBytes data) const {
@@ -148,7 +171,7 @@ Pending Communicator::receive(int from, WriteBytes data) const {
   journey->channel = group_->channel + 1;
   journey->pieces[static_cast<int>(Piece::kOut)] = data.data();
   group_->traffic->start(journey);
-  return Pending(std::move(journey));
+  return Pending(group_->traffic, std::move(journey));
 }
 
 Pending Communicator::broadcast(int root, WriteBytes data) const {

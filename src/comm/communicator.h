@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/reduction.h"
@@ -50,7 +51,9 @@ class [[nodiscard]] Pending {
 
  private:
   friend class Communicator;
-  explicit Pending(std::shared_ptr<Journey> journey) : journey_(std::move(journey)) {}
+  Pending(std::shared_ptr<Traffic> traffic, std::shared_ptr<Journey> journey)
+      : traffic_(std::move(traffic)), journey_(std::move(journey)) {}
+  std::shared_ptr<Traffic> traffic_;
   std::shared_ptr<Journey> journey_;
 };
 
@@ -90,7 +93,15 @@ class Communicator {
   // same.
   void use(std::optional<Algorithm> algorithm);
 
-  // Ends the job on all ranks of the world, with this reason.
+  // Refuses a job whose ranks were given different things: all of them throw an Error that names
+  // the ranks whose hash of `what` ("configuration", "version") is not that of most.
+  void agree(uint64_t hash, std::string_view what) const;
+
+  // Where this rank is. A rank that says nothing for too long is taken for dead (comm/watchdog.h),
+  // so whatever takes its time says so: tuning, tokenizing, saving.
+  void progress(int64_t step, std::string_view object) const;
+
+  // Ends the job on all ranks of the world: "rank 2 ended at step 17 in 'x': <reason>".
   [[noreturn]] void abort(const std::string& reason) const;
 
  private:

@@ -1,6 +1,11 @@
 #include "comm/threads.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <deque>
 #include <list>
 #include <map>
@@ -11,6 +16,8 @@
 namespace adjoint {
 
 namespace {
+
+constexpr int kMachineFailed = 3;  // the exit code of adjoint (cli/command.h)
 
 using Key = std::tuple<int, uint32_t, uint32_t>;  // the sender, channel, sequence
 
@@ -29,18 +36,76 @@ struct Mailbox {
 
 // What the ranks of a job share.
 struct Exchange {
-  explicit Exchange(int ranks, DeviceMemory how) : boxes(ranks), memory(std::move(how)) {}
+  Exchange(int ranks, const ThreadOptions& options)
+      : boxes(ranks),
+        memory(options.memory),
+        dog(ranks, options.limits, now()),
+        watcher([this, options] { watch(options); }) {}
+  ~Exchange() {
+    {
+      const std::lock_guard lock(mutex);
+      over = true;
+    }
+    changed.notify_all();
+    watcher.join();
+  }
+
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
+  void abort(const std::string& why) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!reason) reason = why;
+    }
+    for (Mailbox& box : boxes) {
+      const std::lock_guard lock(box.mutex);
+      box.ring();
+    }
+  }
+
+  void watch(const ThreadOptions& options) {
+    // Often enough that the limit is kept to an eighth.
+    const std::chrono::duration<double> beat(std::clamp(options.limits.seconds / 8, 0.01, 1.0));
+    double ended_at = 0;
+    std::unique_lock lock(mutex);
+    while (!changed.wait_for(lock, beat, [&] { return over; })) {
+      if (reason) {
+        if (ended_at == 0) ended_at = now();
+        // A thread that never comes back cannot be ended alone.
+        if (now() - ended_at > options.grace) {
+          std::fprintf(stderr, "adjoint: the job ends: %s\n", reason->c_str());
+          ::_exit(kMachineFailed);
+        }
+      } else if (const auto verdict = dog.verdict(now())) {
+        lock.unlock();
+        abort(*verdict);
+        lock.lock();
+      }
+    }
+  }
 
   std::deque<Mailbox> boxes;
   DeviceMemory memory;
+
   std::mutex mutex;
+  std::condition_variable changed;
   std::optional<std::string> reason;  // of the abort
+  bool over = false;
+  Watchdog dog;
+  std::thread watcher;
 };
 
 class ThreadWire : public Wire {
  public:
   ThreadWire(std::shared_ptr<Exchange> exchange, int rank)
       : exchange_(std::move(exchange)), rank_(rank) {}
+  ~ThreadWire() override {
+    const std::lock_guard lock(exchange_->mutex);
+    exchange_->dog.leaves(rank_);
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(exchange_->boxes.size()); }
@@ -103,15 +168,23 @@ class ThreadWire : public Wire {
     mine.rung.wait(lock, [&] { return std::erase(mine.taken, &parcel) > 0; });
   }
 
-  void abort(const std::string& reason) override {
-    {
-      const std::lock_guard lock(exchange_->mutex);
-      if (!exchange_->reason) exchange_->reason = reason;
-    }
-    for (Mailbox& box : exchange_->boxes) {
-      const std::lock_guard lock(box.mutex);
-      box.ring();
-    }
+  void abort(const std::string& reason) override { exchange_->abort(reason); }
+
+  void progress(int64_t step, std::string_view object) override {
+    const std::lock_guard lock(exchange_->mutex);
+    exchange_->dog.progress(rank_, step, object, Exchange::now());
+  }
+  void alive() override {
+    const std::lock_guard lock(exchange_->mutex);
+    exchange_->dog.alive(rank_, Exchange::now());
+  }
+  void waits(bool waits) override {
+    const std::lock_guard lock(exchange_->mutex);
+    exchange_->dog.waits(rank_, waits);
+  }
+  std::string place() override {
+    const std::lock_guard lock(exchange_->mutex);
+    return exchange_->dog.place(rank_);
   }
 
   void copy(std::byte* to, const std::byte* from, int64_t size) override {
@@ -178,9 +251,9 @@ class ThreadWire : public Wire {
 
 }  // namespace
 
-std::vector<Communicator> thread_world(int ranks, const DeviceMemory& memory) {
+std::vector<Communicator> thread_world(int ranks, const ThreadOptions& options) {
   CHECK(ranks > 0, "a job has ranks");
-  const auto exchange = std::make_shared<Exchange>(ranks, memory);
+  const auto exchange = std::make_shared<Exchange>(ranks, options);
   std::vector<Communicator> world;
   for (int rank = 0; rank < ranks; ++rank) {
     world.emplace_back(std::make_unique<ThreadWire>(exchange, rank));
@@ -189,8 +262,8 @@ std::vector<Communicator> thread_world(int ranks, const DeviceMemory& memory) {
 }
 
 void run_ranks(int ranks, const std::function<void(Communicator)>& work,
-               const DeviceMemory& memory) {
-  std::vector<Communicator> world = thread_world(ranks, memory);
+               const ThreadOptions& options) {
+  std::vector<Communicator> world = thread_world(ranks, options);
   std::mutex mutex;
   std::exception_ptr first;
   const auto run = [&](Communicator mine) {
@@ -201,9 +274,8 @@ void run_ranks(int ranks, const std::function<void(Communicator)>& work,
         const std::lock_guard lock(mutex);
         if (!first) first = std::current_exception();
       }
-      const std::string reason = join_parts("rank ", mine.rank(), " ended: ", error.what());
       try {
-        mine.abort(reason);
+        mine.abort(error.what());
       } catch (const Aborted&) {
       }
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/watchdog.h"
 
 namespace adjoint {
 
@@ -16,12 +17,18 @@ struct DeviceMemory {
       reduce = nullptr;
 };
 
+struct ThreadOptions {
+  DeviceMemory memory = {};
+  WatchLimits limits = {};
+  double grace = 5;  // seconds that ranks have to end by themselves when the job has ended
+};
+
 // The world of each rank, in order.
-std::vector<Communicator> thread_world(int ranks, const DeviceMemory& memory = {});
+std::vector<Communicator> thread_world(int ranks, const ThreadOptions& options = {});
 
 // Runs `work` once per rank, each on a thread of its own, and returns when all have ended. If one
 // throws, the job is aborted: its error is thrown here, and the others end with Aborted.
 void run_ranks(int ranks, const std::function<void(Communicator)>& work,
-               const DeviceMemory& memory = {});
+               const ThreadOptions& options = {});
 
 }  // namespace adjoint

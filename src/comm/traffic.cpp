@@ -10,11 +10,6 @@ void Journey::wait_quietly() noexcept {
   arrived_.wait(lock, [&] { return done_.load(std::memory_order_relaxed); });
 }
 
-void Journey::wait() {
-  wait_quietly();
-  if (trouble_) std::rethrow_exception(trouble_);
-}
-
 void Journey::finish(std::exception_ptr trouble) {
   const std::lock_guard lock(mutex_);
   trouble_ = std::move(trouble);
@@ -75,11 +70,28 @@ Traffic::~Traffic() {
 }
 
 void Traffic::start(std::shared_ptr<Journey> journey) {
+  wire_->alive();
   {
     const std::lock_guard lock(mutex_);
     started_.push_back(std::move(journey));
   }
   wire_->wake();
+}
+
+void Traffic::wait(Journey& journey) {
+  if (!journey.done()) {
+    if (waiters_++ == 0) wire_->waits(true);
+    journey.wait_quietly();
+    if (--waiters_ == 0) wire_->waits(false);
+  }
+  if (journey.trouble_) std::rethrow_exception(journey.trouble_);
+}
+
+std::string Traffic::abort(const std::string& reason) {
+  const std::string told =
+      join_parts("rank ", wire_->rank(), " ended ", wire_->place(), ": ", reason);
+  wire_->abort(told);
+  return told;
 }
 
 void Traffic::fail_all(std::exception_ptr trouble) {
@@ -119,7 +131,7 @@ void Traffic::drive() {
       fail_all(std::current_exception());
     } catch (
         const std::exception& error) {  // a device that failed: the others must not wait for us
-      wire_->abort(join_parts("rank ", wire_->rank(), " ended: ", error.what()));
+      abort(error.what());
       fail_all(std::current_exception());
     }
     if (over && under_way_.empty()) return;

@@ -26,7 +26,6 @@ class Journey {
   Reduction reduction = Reduction::kSum;
   std::vector<std::byte> own_scratch = {};
 
-  void wait();  // throws what went wrong
   bool done() const { return done_.load(std::memory_order_acquire); }
   void wait_quietly() noexcept;
 
@@ -57,16 +56,19 @@ class Traffic {
   Traffic& operator=(const Traffic&) = delete;
 
   void start(std::shared_ptr<Journey> journey);
+  void wait(Journey& journey);  // throws what went wrong
+  // Ends the job on all ranks; tells where this one was.
+  std::string abort(const std::string& reason);
   Wire& wire() { return *wire_; }
   // Channels that no group of this rank has used; see Communicator::split.
   uint32_t next_channel = 0;
 
  private:
   void drive();
-  void take_started();
   void fail_all(std::exception_ptr trouble);
 
   std::unique_ptr<Wire> wire_;
+  std::atomic<int> waiters_ = 0;
   std::vector<std::shared_ptr<Journey>> under_way_;  // the driver's own
   std::exception_ptr ended_;                         // the driver's own
   std::mutex mutex_;

@@ -1,10 +1,12 @@
 // What an engine must do, and no more: messages between two ranks, and the end of them all.
-// Collectives are written once, above it (comm/route.h). All calls but `wake` and `abort` come from
-// one thread, that of comm/traffic.h.
+// Collectives are written once, above it (comm/route.h). Calls that move bytes
+// come from one thread, that of comm/traffic.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "comm/reduction.h"
@@ -15,7 +17,9 @@ namespace adjoint {
 // Why a job ended on all ranks: one of them died, was silent, or gave up.
 class Aborted : public MachineError {
  public:
-  using MachineError::MachineError;
+  explicit Aborted(const std::string& reason, bool was_told = false)
+      : MachineError(reason), told(was_told) {}
+  bool told = false;  // to the user, by one rank for all
 };
 
 // One message under way. Messages of one key between two ranks arrive in the order in which they
@@ -50,6 +54,12 @@ class Wire {
   // Ends the job on all ranks; `poll` and `post` throw Aborted from then on. The first reason
   // holds.
   virtual void abort(const std::string& reason) = 0;
+
+  // News for the watchdog (comm/watchdog.h), from any thread.
+  virtual void progress(int64_t step, std::string_view object) = 0;
+  virtual void alive() = 0;            // where it was
+  virtual void waits(bool waits) = 0;  // for other ranks
+  virtual std::string place() = 0;     // "at step 17 in 'block[3].qkv.weight'"
 
   // Memory that is not the host's (several ranks on one GPU) is copied and reduced by its device.
   virtual void copy(std::byte* to, const std::byte* from, int64_t size);
