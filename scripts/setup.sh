@@ -11,6 +11,7 @@ packages=(
   libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libxxhash-dev
   zlib1g-dev libzstd1                      # data that are compressed
   libgtest-dev libbenchmark-dev clang-format  # tests and `adjoint bench`
+  libopenmpi-dev openmpi-bin               # ranks that are processes
   coinor-libcbc-dev                        # proofs of optimality in tests
   bible-kjv                                # the demo's text, public domain
 )

@@ -1,0 +1,378 @@
+#include "comm/lifeline.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace adjoint {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr double kJoinSeconds = 30;  // that ranks of one job may begin apart
+constexpr int kMachineFailed = 3;    // the exit code of adjoint (cli/command.h)
+
+double steady_now() {
+  return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count();
+}
+
+[[noreturn]] void fail_socket(const char* what) {
+  throw MachineError(
+      join_parts("ranks cannot watch each other: ", what, ": ", std::strerror(errno)));
+}
+
+// A peer that is gone is noticed when it is read; that one cannot be written is no news.
+void send_line(int socket, std::string line) {
+  line += '\n';
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t sent = ::send(socket, rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return;
+    rest.remove_prefix(sent);
+  }
+}
+
+// Of every interface of this machine, the loopback first: ranks of one machine need no network.
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> addresses = {"127.0.0.1"};
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return addresses;
+  for (const ifaddrs* each = list; each; each = each->ifa_next) {
+    if (!each->ifa_addr || each->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = {};
+    const auto* address = reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
+    ::inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text));
+    if (std::ranges::find(addresses, text) == addresses.end()) addresses.emplace_back(text);
+  }
+  ::freeifaddrs(list);
+  return addresses;
+}
+
+// Waits until the socket can be used; false after the deadline.
+bool usable(int socket, short events, double deadline) {
+  while (true) {
+    pollfd each{.fd = socket, .events = events, .revents = 0};
+    const double left = deadline - steady_now();
+    if (left <= 0) return false;
+    const int ready = ::poll(&each, 1, static_cast<int>(left * 1000) + 1);
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+// One line, without what follows it.
+std::optional<std::string> read_line(int socket, double deadline) {
+  std::string line;
+  char letter = 0;
+  while (usable(socket, POLLIN, deadline)) {
+    if (::recv(socket, &letter, 1, 0) != 1) return std::nullopt;
+    if (letter == '\n') return line;
+    line += letter;
+  }
+  return std::nullopt;
+}
+
+int connected(const std::string& host, int port, double deadline) {
+  const int made = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (made < 0) fail_socket("socket");
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  ::inet_pton(AF_INET, host.c_str(), &address.sin_addr);
+  int status = ::connect(made, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  if (status != 0 && errno == EINPROGRESS && usable(made, POLLOUT, deadline)) {
+    socklen_t size = sizeof(status);
+    ::getsockopt(made, SOL_SOCKET, SO_ERROR, &status, &size);
+  }
+  if (status != 0) {
+    ::close(made);
+    return -1;
+  }
+  ::fcntl(made, F_SETFL, ::fcntl(made, F_GETFL) & ~O_NONBLOCK);
+  return made;
+}
+
+// So that a machine that loses its power is noticed, too: nobody closes its sockets.
+void keep_alive(int socket) {
+  const int yes = 1, idle = 5, interval = 1, count = 3;
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
+}  // namespace
+
+Lifeline::Lifeline(LifelineOptions options) : options_(std::move(options)) {
+  if (::pipe2(wake_, O_CLOEXEC) != 0) fail_socket("pipe");
+  std::random_device random;
+  token_ = fmt::format("{:08x}{:08x}", random(), random());
+}
+
+Lifeline::~Lifeline() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  [[maybe_unused]] const ssize_t woken = ::write(wake_[1], "", 1);
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  for (const Peer& peer : peers_) {
+    if (peer.socket >= 0) ::close(peer.socket);
+  }
+  for (const int each : {listener_, wake_[0], wake_[1]}) {
+    if (each >= 0) ::close(each);
+  }
+}
+
+std::string Lifeline::listen() {
+  listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listener_ < 0) fail_socket("socket");
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t size = sizeof(address);
+  auto* plain = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(listener_, plain, size) != 0) fail_socket("bind");
+  if (::listen(listener_, options_.ranks) != 0) fail_socket("listen");
+  if (::getsockname(listener_, plain, &size) != 0) fail_socket("getsockname");
+  return fmt::format("{} {} {}", ntohs(address.sin_port), token_,
+                     adjoint::join(own_addresses(), " "));
+}
+
+void Lifeline::join(const std::string& address) {
+  const double deadline = steady_now() + kJoinSeconds;
+  if (options_.rank == 0) {
+    std::vector<bool> came(options_.ranks, false);
+    came[0] = true;
+    while (std::ranges::count(came, true) < options_.ranks) {
+      if (!usable(listener_, POLLIN, deadline)) {
+        std::vector<std::string> missing;
+        for (int i = 0; i < options_.ranks; ++i) {
+          if (!came[i]) missing.push_back(std::to_string(i));
+        }
+        throw MachineError(fmt::format("these ranks did not reach rank 0 within {:.0f} s: {}",
+                                       kJoinSeconds, adjoint::join(missing, ", ")));
+      }
+      const int made = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      if (made < 0) continue;
+      std::istringstream said(read_line(made, deadline).value_or(""));
+      std::string token;
+      int rank = -1;
+      said >> token >> rank;
+      if (token != token_ || rank <= 0 || rank >= options_.ranks || came[rank]) {
+        ::close(made);  // a stranger
+        continue;
+      }
+      came[rank] = true;
+      peers_.push_back({.rank = rank, .socket = made});
+    }
+  } else {
+    std::istringstream parts(address);
+    int port = 0, made = -1;
+    std::string host;
+    parts >> port >> token_;
+    while (made < 0 && parts >> host) made = connected(host, port, deadline);
+    if (made < 0) {
+      throw MachineError(
+          join_parts("rank ", options_.rank,
+                     " cannot reach rank 0, which listens at (port, key, addresses) ", address));
+    }
+    send_line(made, fmt::format("{} {}", token_, options_.rank));
+    peers_.push_back({.rank = 0, .socket = made});
+  }
+  for (const Peer& peer : peers_) keep_alive(peer.socket);
+  dog_ = std::make_unique<Watchdog>(options_.ranks, options_.limits, steady_now());
+  thread_ = std::thread([this] { watch(); });
+}
+
+void Lifeline::progress(int64_t step, std::string_view object) {
+  const std::lock_guard lock(mutex_);
+  news_.step = step;
+  news_.object = object;
+  std::ranges::replace(news_.object, '\n', ' ');
+  ++news_.count;
+}
+
+void Lifeline::alive() {
+  const std::lock_guard lock(mutex_);
+  ++news_.count;
+}
+
+std::string Lifeline::place() {
+  const std::lock_guard lock(mutex_);
+  Watchdog own(1, {}, 0);
+  own.progress(0, news_.step, news_.object, 0);
+  return own.place(0);
+}
+
+void Lifeline::waits(bool waits) {
+  const std::lock_guard lock(mutex_);
+  news_.waits = waits;
+}
+
+void Lifeline::end(const std::string& reason) {
+  std::unique_lock lock(mutex_);
+  if (ended_ || over_) return;
+  asked_end_ = reason;
+  std::ranges::replace(*asked_end_, '\n', ' ');
+  [[maybe_unused]] const ssize_t woken = ::write(wake_[1], "", 1);
+  changed_.wait_for(lock, std::chrono::seconds(2), [&] { return ended_ || over_; });
+}
+
+// Often enough that the limit is kept to an eighth.
+double Lifeline::beat() const { return std::clamp(options_.limits.seconds / 8, 0.01, 1.0); }
+
+void Lifeline::tell_news() {
+  News news;
+  {
+    const std::lock_guard lock(mutex_);
+    news = news_;
+  }
+  const double now = steady_now();
+  if (news.count != told_.count) dog_->progress(options_.rank, news.step, news.object, now);
+  dog_->waits(options_.rank, news.waits);
+  if (news == told_) return;
+  told_ = news;
+  for (const Peer& peer : peers_) {
+    if (peer.left) continue;
+    send_line(peer.socket, fmt::format("news {} {} {} {}", news.count, news.waits ? 1 : 0,
+                                       news.step, news.object));
+  }
+}
+
+void Lifeline::hear_line(Peer& peer, const std::string& line) {
+  std::istringstream parts(line);
+  std::string what;
+  parts >> what;
+  if (what == "bye") {
+    peer.left = true;
+    dog_->leaves(peer.rank);
+  } else if (what == "end") {
+    std::string reason;
+    std::getline(parts >> std::ws, reason);
+    job_ended(reason, options_.rank == 0);
+  } else if (what == "news") {
+    uint64_t count = 0;
+    int waits = 0;
+    int64_t step = -1;
+    std::string object;
+    parts >> count >> waits >> step;
+    std::getline(parts >> std::ws, object);
+    if (count != peer.count) dog_->progress(peer.rank, step, object, steady_now());
+    peer.count = count;
+    dog_->waits(peer.rank, waits != 0);
+  }
+}
+
+void Lifeline::hear(Peer& peer) {
+  char bytes[4096];
+  const ssize_t size = ::recv(peer.socket, bytes, sizeof(bytes), MSG_DONTWAIT);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size <= 0) {
+    if (!peer.left) {
+      peer.left = true;
+      // Nobody but rank 0 hears all; of its own death the next rank tells.
+      job_ended(fmt::format("rank {} died {}", peer.rank, dog_->place(peer.rank)),
+                options_.rank <= 1);
+    }
+    return;
+  }
+  peer.unread.append(bytes, size);
+  for (size_t end = 0; (end = peer.unread.find('\n')) != std::string::npos;) {
+    const std::string line = peer.unread.substr(0, end);
+    peer.unread.erase(0, end + 1);
+    hear_line(peer, line);
+  }
+}
+
+void Lifeline::job_ended(const std::string& reason, bool say) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+  }
+  if (say) {
+    const std::string line = join_parts("adjoint: the job ends: ", reason);
+    options_.say ? options_.say(line) : (void)std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  if (options_.rank == 0) {
+    for (const Peer& peer : peers_) {
+      if (!peer.left) send_line(peer.socket, "end " + reason);
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  if (options_.ended) options_.ended(reason);
+}
+
+void Lifeline::watch() {
+  double ended_at = 0;
+  while (true) {
+    std::vector<pollfd> sockets = {{.fd = wake_[0], .events = POLLIN, .revents = 0}};
+    for (const Peer& peer : peers_) {
+      // A negative one is passed over.
+      sockets.push_back({.fd = peer.left ? -1 : peer.socket, .events = POLLIN, .revents = 0});
+    }
+    ::poll(sockets.data(), sockets.size(), static_cast<int>(beat() * 1000));
+    char woken[16];
+    if (sockets[0].revents) [[maybe_unused]]
+      const ssize_t read = ::read(wake_[0], woken, 16);
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      if (sockets[i + 1].revents) hear(peers_[i]);
+    }
+    bool over = false, ended = false;
+    std::optional<std::string> asked;
+    {
+      const std::lock_guard lock(mutex_);
+      over = over_;
+      ended = ended_;
+      asked.swap(asked_end_);
+    }
+    if (ended) {
+      if (over) return;
+      if (ended_at == 0) ended_at = steady_now();
+      // The caller computes, and never asks: there is nobody to end it but this thread.
+      if (steady_now() - ended_at > options_.grace) ::_exit(kMachineFailed);
+      continue;
+    }
+    tell_news();
+    if (asked && options_.rank == 0) {
+      job_ended(*asked, true);
+    } else if (asked) {
+      send_line(peers_[0].socket, "end " + *asked);  // and rank 0 tells everyone, this one too
+    } else if (options_.rank == 0 && !over) {
+      if (const auto verdict = dog_->verdict(steady_now())) job_ended(*verdict, true);
+    }
+    if (over) {
+      for (const Peer& peer : peers_) {
+        if (!peer.left) send_line(peer.socket, "bye");
+      }
+      return;
+    }
+  }
+}
+
+}  // namespace adjoint

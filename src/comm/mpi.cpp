@@ -1,0 +1,274 @@
+#include "comm/mpi.h"
+
+#include <dlfcn.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/text.h"
+#include "comm/lifeline.h"
+
+namespace adjoint {
+
+namespace {
+
+const MpiCalls* opened_calls = nullptr;
+
+void check_mpi(const char* trouble) {
+  if (trouble) throw MachineError(join_parts("MPI failed: ", trouble));
+}
+
+// Beside the binary, as it is built and as it is installed; then wherever the loader looks.
+std::vector<std::string> library_paths(const std::string& file) {
+  std::vector<std::string> paths;
+  std::error_code missing;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", missing);
+  if (!missing) {
+    for (const char* folder : {"lib", "../lib", "."}) {
+      paths.push_back((self.parent_path() / folder / file).lexically_normal().string());
+    }
+  }
+  paths.push_back(file);
+  return paths;
+}
+
+const MpiCalls& open_calls(const Launch& launch) {
+  std::vector<std::string> names;
+  for (const std::string kind : {"openmpi", "mpich"}) {
+    if (launch.library.empty() || launch.library == kind) names.push_back(kind);
+  }
+  names.emplace_back("mpi");  // compiled with whatever `mpicxx` was
+  std::string trouble;
+  for (const std::string& kind : names) {
+    for (const std::string& path : library_paths("libadjoint_" + kind + ".so")) {
+      const bool is_there = path.find('/') == std::string::npos || std::filesystem::exists(path);
+      // Open MPI's own plugins look for its symbols among those that are visible to all.
+      void* handle = is_there ? dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) : nullptr;
+      if (!handle) {
+        if (is_there) trouble = dlerror();
+        continue;
+      }
+      using Table = decltype(&adjoint_mpi_calls);
+      const auto table = reinterpret_cast<Table>(dlsym(handle, "adjoint_mpi_calls"));
+      if (!table || table()->version != kMpiCallsVersion) {
+        fail(path, " is not of this version of adjoint: build and install both together");
+      }
+      return *table();
+    }
+  }
+  const std::string which = launch.library == "mpich" ? "MPICH" : "Open MPI";
+  fail("a launcher started ", launch.ranks, " ranks (", launch.variable, "), and ", which,
+       " cannot be opened (", trouble, "): install it (",
+       launch.library == "mpich" ? "mpich, and libmpich-dev" : "openmpi-bin, and libopenmpi-dev",
+       " to build libadjoint_", names[0], ".so), or say --ranks ", launch.ranks,
+       " without a launcher");
+}
+
+class MpiWire : public Wire {
+ public:
+  MpiWire(const MpiCalls& calls, const Launch& launch) : calls_(calls) {
+    int largest_tag = 0;
+    check_mpi(calls.start(&rank_, &ranks_, &largest_tag));
+    if (ranks_ != launch.ranks) {
+      fail(launch.variable, " says that there are ", launch.ranks, " ranks, and ", calls.library,
+           " sees ", ranks_, ": the launcher is of another MPI");
+    }
+    tag_bits_ = std::bit_width(static_cast<uint32_t>(largest_tag)) - 1;
+    if (tag_bits_ < kChannelBits + kFewestSequenceBits) {
+      fail(calls.library, " has tags up to ", largest_tag, ", and groups of ranks need ",
+           1 << (kChannelBits + kFewestSequenceBits));
+    }
+  }
+
+  ~MpiWire() override {
+    // A job that ended is not finalized: that would wait for the ranks that are gone. The process
+    // exits, and the launcher ends the others.
+    if (!aborted()) calls_.end();
+    lifeline_.reset();
+  }
+
+  // Of all ranks, with the help of the communicator above.
+  void hold(const Communicator& world, const WatchLimits& limits) {
+    lifeline_ = std::make_unique<Lifeline>(LifelineOptions{
+        .rank = rank_, .ranks = ranks_, .limits = limits, .ended = [this](auto& why) {
+          stop(why);
+        }});
+    std::array<char, 4096> address = {};
+    if (rank_ == 0) {
+      const std::string text = lifeline_->listen();
+      std::copy_n(text.begin(), std::min(text.size(), address.size() - 1), address.begin());
+    }
+    world.broadcast(0, std::as_writable_bytes(std::span(address))).wait();
+    lifeline_->join(address.data());
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return ranks_; }
+  // As measured with ranks that share two cores (`adjoint bench comm`).
+  Fabric fabric() const override {
+    return {.latency = 40e-6, .seconds_per_byte = 3e-10, .seconds_per_term = 1e-10};
+  }
+
+  void post(Parcel& parcel) override {
+    throw_if_aborted();
+    const int sequence_bits = tag_bits_ - kChannelBits;
+    CHECK(parcel.channel < (1u << kChannelBits), "no more groups than channels");
+    const int tag = static_cast<int>(parcel.channel << sequence_bits |
+                                     (parcel.sequence & ((1u << sequence_bits) - 1)));
+    parcel.handle = std::max<int64_t>(1, (parcel.size + kMostBytes - 1) / kMostBytes);
+    int64_t begin = 0;
+    do {  // a message without bytes is one, too
+      const int64_t size = std::min(parcel.size - begin, kMostBytes);
+      int64_t request = 0;
+      check_mpi(parcel.sends
+                    ? calls_.send(parcel.data + begin, size, parcel.peer, tag, &request)
+                    : calls_.receive(parcel.data + begin, size, parcel.peer, tag, &request));
+      requests_.push_back(request);
+      parcels_.push_back(&parcel);
+      begin += size;
+    } while (begin < parcel.size);
+    quiet_ = 0;
+  }
+
+  void poll() override {
+    throw_if_aborted();
+    ++quiet_;
+    if (requests_.empty()) return;
+    done_.assign(requests_.size(), 0);
+    check_mpi(calls_.test(static_cast<int>(requests_.size()), requests_.data(), done_.data()));
+    size_t kept = 0;
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (done_[i]) {
+        quiet_ = 0;
+        if (--parcels_[i]->handle == 0) parcels_[i]->done = true;
+        continue;
+      }
+      requests_[kept] = requests_[i];
+      parcels_[kept++] = parcels_[i];
+    }
+    requests_.resize(kept);
+    parcels_.resize(kept);
+  }
+
+  void wait(bool idle) override {
+    // The kernel would add 50 us to every sleep of this thread.
+    static thread_local const int sharp = prctl(PR_SET_TIMERSLACK, 1000);
+    (void)sharp;
+    std::unique_lock lock(mutex_);
+    if (idle) {
+      changed_.wait(lock, [&] { return woken_; });
+    } else if (quiet_ < kEagerPolls) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    } else {
+      const auto pause =
+          std::min(kLongestPause, kFirstPause * (1 << std::min(quiet_ - kEagerPolls, 10)));
+      changed_.wait_for(lock, pause, [&] { return woken_; });
+    }
+    woken_ = false;
+  }
+
+  void wake() override {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+    changed_.notify_all();
+  }
+
+  // MPI may still write what was posted; nobody takes it up, because the process ends.
+  void withdraw(Parcel&) override {}
+
+  void abort(const std::string& reason) override {
+    if (lifeline_) lifeline_->end(reason);
+    stop(reason);
+  }
+
+  void progress(int64_t step, std::string_view object) override {
+    if (lifeline_) lifeline_->progress(step, object);
+  }
+  void alive() override {
+    if (lifeline_) lifeline_->alive();
+  }
+  void waits(bool waits) override {
+    if (lifeline_) lifeline_->waits(waits);
+  }
+  std::string place() override { return lifeline_ ? lifeline_->place() : "at its start"; }
+
+ private:
+  static constexpr int kChannelBits = 10, kFewestSequenceBits = 10;
+  // Messages between ranks that are at work arrive at once; a rank that waits for another's work
+  // asks a thousand times a second, which is half a percent of a core.
+  static constexpr int kEagerPolls = 20;
+  static constexpr std::chrono::microseconds kFirstPause{10}, kLongestPause{1000};
+
+  bool aborted() {
+    const std::lock_guard lock(mutex_);
+    return reason_.has_value();
+  }
+  void throw_if_aborted() {
+    const std::lock_guard lock(mutex_);
+    if (reason_) throw Aborted(*reason_, lifeline_ != nullptr);
+  }
+  void stop(const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!reason_) reason_ = reason;
+    }
+    wake();
+  }
+
+  const MpiCalls& calls_;
+  int rank_ = 0, ranks_ = 1, tag_bits_ = 0;
+  std::vector<int64_t> requests_;  // side by side with
+  std::vector<Parcel*> parcels_;   // whose parts they are
+  std::vector<unsigned char> done_;
+  int quiet_ = 0;  // questions without an answer
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool woken_ = false;
+  std::optional<std::string> reason_;
+  std::unique_ptr<Lifeline> lifeline_;
+};
+
+}  // namespace
+
+std::optional<Launch> find_launch() {
+  for (const auto& [variable, library] :
+       {std::pair{"OMPI_COMM_WORLD_SIZE", "openmpi"}, std::pair{"PMI_SIZE", "mpich"},
+        std::pair{"SLURM_STEP_NUM_TASKS", ""}}) {
+    const char* text = std::getenv(variable);
+    int ranks = 0;
+    if (!text || std::from_chars(text, text + std::strlen(text), ranks).ec != std::errc()) continue;
+    if (ranks > 0) return Launch{.ranks = ranks, .variable = variable, .library = library};
+  }
+  return std::nullopt;
+}
+
+Communicator mpi_world(const Launch& launch, const WatchLimits& limits) {
+  CHECK(!opened_calls, "MPI is started once per process");
+  opened_calls = &open_calls(launch);
+  auto wire = std::make_unique<MpiWire>(*opened_calls, launch);
+  MpiWire& engine = *wire;
+  Communicator world(std::move(wire));
+  engine.hold(world, limits);
+  return world;
+}
+
+const MpiCalls& mpi_calls() {
+  CHECK(opened_calls, "mpi_world opens MPI");
+  return *opened_calls;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,32 @@
+// Ranks that are processes, started by mpirun or srun, whose messages MPI carries. MPI is opened
+// when it is asked for (comm/mpi_calls.h), so the binary runs where there is none.
+//
+// MPI's own waits spin, and a rank that spins takes the processor from the rank that it waits for.
+// So nothing here waits inside MPI: one thread asks what has arrived, and sleeps between its
+// questions, longer the longer nothing does.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "comm/communicator.h"
+#include "comm/mpi_calls.h"
+#include "comm/watchdog.h"
+
+namespace adjoint {
+
+// What a launcher says in the environment; nothing where none started this process.
+struct Launch {
+  int ranks = 1;
+  std::string variable = {};  // that says so
+  std::string library = {};   // "openmpi", "mpich"; empty: the launcher starts any
+};
+std::optional<Launch> find_launch();
+
+// All ranks of the launch; once per process. An Error says in one sentence what is missing. From
+// here on a rank that dies or is silent ends all others (comm/lifeline.h).
+Communicator mpi_world(const Launch& launch, const WatchLimits& limits = {});
+
+// The library's own calls, to be measured beside ours; after mpi_world.
+const MpiCalls& mpi_calls();
+
+}  // namespace adjoint
