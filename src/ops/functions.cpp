@@ -57,7 +57,8 @@ Body body_of_two(const OpCall& call, const F& f) {
   Operands operand(body, call);
   const Expr a = operand("a"), b = operand("b");
   operand.done();
-  return body_with(body, f(a, b));
+  const Expr result = f(a, b);  // a line of its own: it adds to the body that is copied next
+  return body_with(body, result);
 }
 
 // x^n: by multiplication where n is a small whole number, so that negative x are welcome.
