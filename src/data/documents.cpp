@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace adjoint {
@@ -206,13 +207,7 @@ std::optional<Chunk> ChunkReader::next() {
 }
 
 std::vector<TextPiece> document_of_json(std::string_view line, const ChatTemplate* chat) {
-  json value;
-  try {
-    value = json::parse(line);
-  } catch (const json::parse_error& error) {
-    // The library counts bytes from 1, and says one more at the end.
-    fail("this is not JSON at column ", std::min<size_t>(error.byte, line.size() + 1));
-  }
+  const json value = parse_json(line);
   if (value.is_object() && value.contains("messages")) {
     return conversation(value["messages"], chat);
   }

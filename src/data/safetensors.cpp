@@ -12,11 +12,11 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace adjoint {
@@ -158,10 +158,20 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
   const std::byte* data = bytes_.get() + 8 + header_size;
   const Bytes data_size{size.count - 8 - static_cast<int64_t>(header_size)};
 
-  const json header = json::parse(header_text, header_text + header_size, nullptr,
-                                  /*allow_exceptions=*/false);
-  if (!header.is_object()) fail(file, ": the header is not a JSON object");
+  const auto parsed = try_parse_json({header_text, header_size});
+  if (const auto* mistake = std::get_if<JsonMistake>(&parsed)) {
+    fail(file, ": the header is not a JSON object: ", mistake->what, " at its byte ",
+         mistake->byte);
+  }
+  const json& header = std::get<json>(parsed);
+  if (!header.is_object()) {
+    fail(file, ": the header is not a JSON object, it is ", header.type_name());
+  }
   for (const auto& [name, entry] : header.items()) {
+    // It would cut off the messages that quote the name.
+    if (name.find('\0') != name.npos) {
+      fail(file, ": a tensor's name holds a zero: ", json(name).dump());
+    }
     if (name != kMetadata) {
       const std::string place = join_parts(file, ": tensor '", name, "'");
       tensors_.push_back(read_entry(place, name, entry, data, data_size));

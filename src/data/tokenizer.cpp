@@ -15,6 +15,7 @@
 #include "base/base64.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "data/bpe_tokenizer.h"
 #include "data/sentencepiece.h"
@@ -314,8 +315,7 @@ std::unique_ptr<Tokenizer> from_vocab_and_merges(const std::filesystem::path& fo
   };
   std::string made_for = "GPT2Tokenizer";
   if (const std::string config = text_of("tokenizer_config.json"); !config.empty()) {
-    const json parsed = json::parse(config, nullptr, /*allow_exceptions=*/false);
-    if (!parsed.is_object()) fail((folder / "tokenizer_config.json").string(), ": it is not JSON");
+    const json parsed = read_json(folder / "tokenizer_config.json");
     const auto named = parsed.find("tokenizer_class");
     if (named != parsed.end() && named->is_string()) made_for = *named;
   }
@@ -403,9 +403,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
   if (is_of_tokenizers(text)) {
     return with_name_of(path, [&] { return make_bpe_tokenizer(parts_of_json(text)); });
   }
-  const json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
   try {
-    return from_json(parsed);
+    return from_json(parse_json(text));
   } catch (const Error& error) {
     fail(path.string(), ": this is not a tokenizer file: ", error.what());
   }

@@ -8,6 +8,7 @@
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "data/bpe_tokenizer.h"
 #include "data/utf8.h"
@@ -215,15 +216,10 @@ std::string byte_level_json(const ByteLevelFile& file) {
 
 BpeParts parts_of_vocab(const std::string& vocab, const std::string& merges,
                         const std::string& added, const std::string& pattern, bool nfc) {
-  const auto parsed = [](const std::string& text, const char* name) {
-    json out = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (out.is_discarded()) fail(name, " is not JSON");
-    return out;
-  };
   BpeParts read;
   read.byte_level = true;
   VocabTable table;
-  table.add(parsed(vocab, "vocab.json"));
+  table.add(parse_json(vocab, "vocab.json"));
   for_each_line(merges, [&](std::string_view line, size_t number) {
     if (line.empty() || line.starts_with("#version")) return;
     const auto [left, right] = pair_of_line(line, number);
@@ -236,7 +232,7 @@ BpeParts parts_of_vocab(const std::string& vocab, const std::string& merges,
   };
   if (const auto end = table.id_of("<|endoftext|>")) add_special("<|endoftext|>", *end);
   if (!added.empty()) {
-    const json more = parsed(added, "added_tokens.json");
+    const json more = parse_json(added, "added_tokens.json");
     if (!more.is_object()) fail("added_tokens.json is not an object of ids by token");
     for (const auto& [name, id] : more.items()) {
       if (!id.is_number_unsigned() || id > INT32_MAX) {

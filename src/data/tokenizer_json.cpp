@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "data/bpe_tokenizer.h"
 #include "data/regex.h"
@@ -432,8 +433,7 @@ AddedToken added_token_of(const json& value) {
 }  // namespace
 
 BpeParts parts_of_json(const std::string& text) {
-  const json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) fail("it is not JSON");
+  const json parsed = parse_json(text);
   Part file(parsed, "it");
   file.find("version");
   // Of batches, not of texts: how ids are cut and filled up.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "models/format_config.h"
 #include "scheme/document.h"
@@ -106,14 +107,6 @@ const std::vector<Parsed>& parsed_library() {
 
 constexpr std::string_view kHuggingFace = "huggingface";
 
-nlohmann::json read_config_file(const std::filesystem::path& path) {
-  try {
-    return nlohmann::json::parse(read_file(path));
-  } catch (const nlohmann::json::exception& error) {
-    fail(path.string(), ": this is not JSON: ", error.what());
-  }
-}
-
 std::string architecture_of(const nlohmann::json& config) {
   const auto found = config.is_object() ? config.find("architectures") : config.end();
   if (found == config.end() || !found->is_array() || found->size() != 1 ||
@@ -157,7 +150,7 @@ std::string preset_name(const std::filesystem::path& folder, const Document& doc
 ModelText model_of_folder(const std::string& folder, const std::string* family) {
   const std::filesystem::path path = std::filesystem::path(folder) / "config.json";
   const std::string place = path.string();
-  const nlohmann::json config = read_config_file(path);
+  const nlohmann::json config = read_json(path);
   const std::string architecture = architecture_of(config);
   ModelText model{
       .file = {}, .text = {}, .preset = {}, .weights = folder, .architecture = architecture};

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/note.h"
 #include "data/documents.h"
 #include "functors/evaluation.h"
@@ -45,13 +46,7 @@ int64_t answer_of(const json& answer, const std::vector<std::string>& choices) {
 }
 
 Question question_of(std::string_view line) {
-  json value;
-  try {
-    value = json::parse(line);
-  } catch (const json::parse_error& error) {
-    // The library counts bytes from 1, and says one more at the end.
-    fail("this is not JSON at column ", std::min<size_t>(error.byte, line.size() + 1));
-  }
+  const json value = parse_json(line);
   if (!value.is_object()) {
     fail("wanted {\"prompt\", \"choices\", \"answer\"}, found ", value.type_name());
   }

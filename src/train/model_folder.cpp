@@ -2,50 +2,23 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <set>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "functors/evaluation.h"
 #include "models/format_names.h"
 #include "run/parameters.h"
 #include "scheme/elements.h"
-#include "train/save.h"
 
 namespace adjoint {
 
-namespace fs = std::filesystem;
-
 namespace {
-
-constexpr const char* kOneFile = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
 
 std::string shape_words(const std::vector<int64_t>& shape) {
   std::vector<std::string> sizes;
   for (const int64_t size : shape) sizes.push_back(std::to_string(size));
   return "[" + join(sizes, ", ") + "]";
-}
-
-// Which file has which tensor. The names are a stranger's: none may lead out of the folder.
-std::map<std::string, std::string> read_index(const fs::path& path) {
-  const nlohmann::json index = read_json(path);
-  const auto found = index.is_object() ? index.find("weight_map") : index.end();
-  if (found == index.end() || !found->is_object()) {
-    fail(path.string(), ": wanted the files of tensors under \"weight_map\"");
-  }
-  std::map<std::string, std::string> files;
-  for (const auto& [name, file] : found->items()) {
-    const std::string text = file.is_string() ? file.get<std::string>() : "";
-    if (text.empty() || fs::path(text).filename() != text || text == "..") {
-      fail(path.string(), ": tensor '", name, "' is in ", file.dump(),
-           ", wanted the name of a file in the same folder");
-    }
-    files[name] = text;
-  }
-  return files;
 }
 
 template <class T>
@@ -107,47 +80,9 @@ void read_floats(const SafetensorView& view, int64_t first, std::span<float> pie
   widen<BFloat16>(from, piece);
 }
 
-ModelFolder::ModelFolder(fs::path folder) : folder_(std::move(folder)) {
-  std::error_code ignored;
-  std::map<std::string, std::string> index;
-  std::set<std::string> names;
-  if (fs::exists(folder_ / kIndex, ignored)) {
-    index = read_index(folder_ / kIndex);
-    for (const auto& [tensor, file] : index) names.insert(file);
-  } else if (fs::exists(folder_ / kOneFile, ignored)) {
-    names.insert(kOneFile);
-  } else {
-    fail(folder_.string(), ": there are no weights here: wanted ", kOneFile, " or ", kIndex);
-  }
-  std::unordered_map<std::string_view, std::string> file_of;
-  for (const std::string& name : names) {
-    files_.push_back(std::make_unique<SafetensorsFile>(folder_ / name));
-    for (const SafetensorView& view : files_.back()->tensors()) {
-      if (!tensors_.emplace(view.name, &view).second) {
-        fail(folder_.string(), ": tensor '", view.name, "' is in both ", file_of[view.name],
-             " and ", name);
-      }
-      file_of[view.name] = name;
-    }
-  }
-  for (const auto& [tensor, file] : index) {
-    const auto found = file_of.find(tensor);
-    if (found != file_of.end() && found->second == file) continue;
-    fail((folder_ / kIndex).string(), ": tensor '", tensor, "' is said to be in ", file,
-         found == file_of.end() ? ", which does not have it" : ", and is in " + found->second);
-  }
-}
-
-const SafetensorView* ModelFolder::find(std::string_view name) const {
-  const auto found = tensors_.find(name);
-  return found == tensors_.end() ? nullptr : found->second;
-}
-
 std::vector<std::string> ModelFolder::names() const {
   std::vector<std::string> all;
-  for (const auto& file : files_) {
-    for (const SafetensorView& view : file->tensors()) all.push_back(view.name);
-  }
+  for (const SafetensorView* view : files_.tensors()) all.push_back(view->name);
   return all;
 }
 
@@ -178,6 +113,7 @@ std::vector<StoredTensors> stored_tensors(const BoundModel& model) {
 }
 
 std::vector<ParameterValues> ModelFolder::parameters(const BoundModel& model) const {
+  const std::string folder = path().string();
   std::vector<ParameterValues> all;
   std::set<std::string_view> used;
   for (StoredTensors& wanted : stored_tensors(model)) {
@@ -186,16 +122,15 @@ std::vector<ParameterValues> ModelFolder::parameters(const BoundModel& model) co
       const SafetensorView* view = find(wanted.names[e]);
       if (!view) view = find(wanted.short_names[e]);
       if (!view) {
-        fail(folder_.string(), ": there is no tensor '", wanted.names[e], "', which is '",
+        fail(folder, ": there is no tensor '", wanted.names[e], "', which is '",
              to_string(wanted.source), "' of ", model.text().file);
       }
       if (!float_dtype(*view)) {
-        fail(folder_.string(), ": tensor '", view->name, "' is ", view->dtype,
-             ", wanted F32, F16 or BF16");
+        fail(folder, ": tensor '", view->name, "' is ", view->dtype, ", wanted F32, F16 or BF16");
       }
       if (view->shape != wanted.shape) {
-        fail(folder_.string(), ": tensor '", view->name, "' is ", shape_words(view->shape),
-             ", wanted ", shape_words(wanted.shape), " by config.json");
+        fail(folder, ": tensor '", view->name, "' is ", shape_words(view->shape), ", wanted ",
+             shape_words(wanted.shape), " by config.json");
       }
       used.insert(view->name);
       parts.push_back(view);
@@ -205,10 +140,11 @@ std::vector<ParameterValues> ModelFolder::parameters(const BoundModel& model) co
         wanted.transposed ? turned_values(parts, wanted.shape) : plain_values(parts, wanted.shape);
     all.push_back({std::move(wanted), dtype, std::move(give)});
   }
-  for (const auto& [name, view] : tensors_) {
+  for (const SafetensorView* view : files_.tensors()) {
+    const std::string& name = view->name;
     if (used.count(name)) continue;
     if (is_ignored_tensor(model.format(), name, model.text().file, model.settings())) continue;
-    fail(folder_.string(), ": tensor '", name, "' is no parameter of ", model.text().file,
+    fail(folder, ": tensor '", name, "' is no parameter of ", model.text().file,
          " with this config.json");
   }
   return all;

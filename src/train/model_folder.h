@@ -1,14 +1,12 @@
-// The weights of a folder of Hugging Face's format: one model.safetensors, or several with an index
-// that says which tensor is where. Files are mapped; their pages are read, converted, straight into
-// the run's parameters. Everything is checked before the first parameter is written.
+// The weights of a folder of Hugging Face's format as a model's parameters. Pages of the mapped
+// files are read, converted, straight into the run's parameters. Everything is checked before the
+// first parameter is written.
 #pragma once
 #include <filesystem>
-#include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "data/safetensors.h"
+#include "data/weight_files.h"
 #include "run/parameters.h"
 #include "run/run.h"
 #include "train/bound_model.h"
@@ -35,13 +33,11 @@ struct ParameterValues {
 
 class ModelFolder {
  public:
-  // Refuses a folder without weights, an index that does not say what its files hold, and a tensor
-  // that is in two files.
-  explicit ModelFolder(std::filesystem::path folder);
+  explicit ModelFolder(std::filesystem::path folder) : files_(std::move(folder)) {}
 
-  const std::filesystem::path& path() const { return folder_; }
+  const std::filesystem::path& path() const { return files_.folder(); }
   // nullptr when there is none.
-  const SafetensorView* find(std::string_view name) const;
+  const SafetensorView* find(std::string_view name) const { return files_.find(name); }
   std::vector<std::string> names() const;  // in the order of the files
 
   // The model's parameters, whose values live as long as this folder does. The folder must have
@@ -51,9 +47,7 @@ class ModelFolder {
   void load(const BoundModel& model, Run& run) const;
 
  private:
-  std::filesystem::path folder_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::unordered_map<std::string_view, const SafetensorView*> tensors_;  // names of files_
+  WeightFiles files_;
 };
 
 // What the format's dtype is, if it is F32, F16 or BF16.

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "models/format_config.h"
-#include "train/save.h"
 
 namespace adjoint {
 
@@ -23,38 +22,10 @@ std::string adapter_tensor(std::string_view module, const char* which) {
   return "base_model.model." + std::string(module) + "." + which + ".weight";
 }
 
-// A field that is absent, null, false, empty or this says nothing else.
-void check_plain(const nlohmann::json& config, const std::string& file, const char* field,
-                 const nlohmann::json& plain) {
-  const auto found = config.find(field);
-  if (found == config.end() || found->is_null() || *found == plain) return;
-  if ((found->is_array() || found->is_object()) && found->empty()) return;
-  fail(file, ": ", field, " must be ", plain.dump(), " or absent, found ", found->dump());
-}
-
 }  // namespace
 
-PeftAdapter::PeftAdapter(const fs::path& folder) : folder_(folder), file_(folder / kTensors) {
-  const std::string file = (folder / kConfig).string();
-  const nlohmann::json config = read_json(folder / kConfig);
-  if (!config.is_object()) fail(file, ": wanted an object of settings");
-  if (config.value("peft_type", nlohmann::json()) != "LORA") {
-    fail(file, ": peft_type must be \"LORA\", found ",
-         config.value("peft_type", nlohmann::json()).dump());
-  }
-  check_plain(config, file, "use_dora", false);
-  check_plain(config, file, "bias", "none");
-  check_plain(config, file, "lora_bias", false);
-  check_plain(config, file, "modules_to_save", nullptr);
-  check_plain(config, file, "rank_pattern", nlohmann::json::object());
-  check_plain(config, file, "alpha_pattern", nlohmann::json::object());
-  const auto alpha = config.find("lora_alpha");
-  if (alpha == config.end() || !alpha->is_number()) {
-    fail(file, ": wanted the number lora_alpha");
-  }
-  alpha_ = alpha->get<double>();
-  by_root_ = config.value("use_rslora", nlohmann::json(false)) == true;
-}
+PeftAdapter::PeftAdapter(const fs::path& folder)
+    : folder_(folder), file_(folder / kTensors), config_(read_peft_config(folder / kConfig)) {}
 
 std::optional<PeftAdapter::Matrices> PeftAdapter::find(const StoredTensors& stored) {
   if (stored.names.size() != 1 || stored.type.rank() != 2 || !stored.names[0].ends_with(kWeight)) {
@@ -79,7 +50,7 @@ std::optional<PeftAdapter::Matrices> PeftAdapter::find(const StoredTensors& stor
   }
   used_.insert({name_a, name_b});
   const auto rank = static_cast<double>(a->shape[0]);
-  return Matrices{a, b, a->shape[0], alpha_ / (by_root_ ? std::sqrt(rank) : rank)};
+  return Matrices{a, b, a->shape[0], config_.alpha / (config_.by_root ? std::sqrt(rank) : rank)};
 }
 
 void PeftAdapter::load(const BoundModel& model, const std::vector<ThinPair>& pairs, Run& run) {

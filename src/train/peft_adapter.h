@@ -8,12 +8,12 @@
 
 #include "train/merge.h"
 #include "train/model_folder.h"
+#include "train/peft_config.h"
 
 namespace adjoint {
 
 class PeftAdapter {
  public:
-  // Refuses what is no plain LoRA adapter: other kinds, trained biases, ranks by pattern.
   explicit PeftAdapter(const std::filesystem::path& folder);
 
   // Adds scale * b * a where the adapter has the parameter's module. All parameters of the model
@@ -36,8 +36,7 @@ class PeftAdapter {
   std::optional<Matrices> find(const StoredTensors& stored);
   std::filesystem::path folder_;
   SafetensorsFile file_;
-  double alpha_ = 1;
-  bool by_root_ = false;  // alpha is divided by the root of the rank
+  PeftConfig config_;
   std::set<std::string> used_;
 };
 

@@ -2,9 +2,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "functors/optimizer_text.h"
 #include "functors/stack.h"
-#include "train/save.h"
+#include "train/store.h"
 
 namespace adjoint {
 

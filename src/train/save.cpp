@@ -408,11 +408,4 @@ void load_products(const SavePaths& paths) {
   }
 }
 
-nlohmann::json read_json(const fs::path& file) {
-  const std::string text = read_file(file);
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object()) fail(file.string(), ": this is not a JSON object");
-  return json;
-}
-
 }  // namespace adjoint

@@ -6,7 +6,6 @@
 #pragma once
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "data/safetensors.h"
 #include "run/run.h"
@@ -82,7 +81,5 @@ std::string fingerprint(const Scheme& one_sample);
 // a damaged table is an Error.
 void save_products(const SavePaths& paths);
 void load_products(const SavePaths& paths);
-
-nlohmann::json read_json(const std::filesystem::path& file);
 
 }  // namespace adjoint

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace adjoint {
 
@@ -56,7 +56,7 @@ std::string text_of(const Manifest& manifest) {
 
 // Files come from strangers, so no name may lead out of the folder.
 Manifest parse_manifest(const std::string& text, const SavePaths& paths) {
-  const json all = json::parse(text, nullptr, false);
+  const json all = parse_json(text, paths.manifest().string());
   const auto no_manifest = [&] {
     fail(paths.manifest().string(), ": this is no manifest of a save ('", kFormat, "')");
   };

@@ -256,7 +256,7 @@ TEST(BpeTokenizer, RefusesByNameWhatItDoesNotKnow) {
             std::string::npos);
   EXPECT_NE(with("/model/unk_token", "?unk").find("unk_token ?unk is not in its vocabulary"),
             std::string::npos);
-  EXPECT_EQ(refused(std::string("{")), "it is not JSON");
+  EXPECT_EQ(refused(std::string("{")), "this is not JSON at column 2");
   json lacks = small_json();
   lacks["model"]["merges"] = json::array();
   lacks["model"]["vocab"].erase("a");
@@ -270,6 +270,33 @@ TEST(BpeTokenizer, RefusesIdsThatLie) {
   file["model"]["merges"] = json::array();
   file["model"]["vocab"]["zzz"] = 2'147'483'647;
   EXPECT_NE(refused(file).find("it has an id 2147483647 for"), std::string::npos) << refused(file);
+}
+
+// What a library would read in one of two ways, or not at all.
+TEST(BpeTokenizer, RefusesHostileJson) {
+  const std::string text = small_json().dump();
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    return changed.replace(changed.find(from), from.size(), to);
+  };
+  EXPECT_NE(refused(replaced("\"vocab\":{", "\"vocab\":{\"a\":3,"))
+                .find("the name \"a\" comes twice in one object at column "),
+            std::string::npos);
+  EXPECT_NE(refused(replaced("\"vocab\":{", "\"vocab\":{\"\\ud800\":3,")).find("this is not JSON"),
+            std::string::npos);
+  EXPECT_NE(
+      refused(replaced("\"vocab\":{", "\"vocab\":{\"zz\":1e999,")).find("this number is too large"),
+      std::string::npos);
+  EXPECT_NE(refused(replaced("\"vocab\":{", "\"vocab\":{\"zz\":18446744073709551616,"))
+                .find("the token 'zz' has no id from 0 on"),
+            std::string::npos);
+  EXPECT_NE(refused("{\"normalizer\":" + std::string(100'000, '[')).find("nested deeper than 256"),
+            std::string::npos);
+  // A zero is a character like others, as a token of its own or part of one.
+  json zero = small_json();
+  const auto id = static_cast<int64_t>(zero["model"]["vocab"].size());
+  zero["model"]["vocab"][std::string("z\0z", 3)] = id;
+  EXPECT_EQ(refused(zero), "");
 }
 
 TEST(Ranks, RefusesWhatItCannotKnow) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/json.h"
 #include "data/safetensors.h"
 #include "device/parallel.h"
 #include "train/evaluate.h"

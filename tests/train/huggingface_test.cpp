@@ -180,7 +180,7 @@ TEST_F(BadFolder, ConfigIsRefusedBySentencesThatNameTheField) {
                  "rope_theta is 500, and rope_parameters.rope_theta, which means the same, is "
                  "10000.0");
   write_file_atomically(at("config.json"), "{\"a\": ");
-  expect_refused(here(), "config.json: this is not JSON");
+  expect_refused(here(), "config.json:1:7: this is not JSON");
   fs::remove(at("config.json"));
   expect_refused(here(), "this folder holds no model: there is no config.json");
 }

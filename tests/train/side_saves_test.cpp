@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "base/json.h"
 #include "device/parallel.h"
 #include "train/generate.h"
 #include "train/train_folder.h"
