@@ -52,23 +52,6 @@ Timings numbers_of(const json& object) {
 
 }  // namespace
 
-Bytes budget_of(const std::string& text) {
-  const auto bytes = parse_bytes(text);
-  if (!bytes || bytes->count == 0) {
-    fail("--fit: wanted a size above 0 such as 24GB, 512MiB or 1000000000 (bytes), found '", text,
-         "'");
-  }
-  return *bytes;
-}
-
-Bytes workspace_of(const std::string& text) {
-  const auto bytes = parse_bytes(text);
-  if (!bytes || bytes->count == 0) {
-    fail("--workspace: wanted a size above 0 such as 64MiB or 1000000 (bytes), found '", text, "'");
-  }
-  return *bytes;
-}
-
 Costs costs_for(const FitWish& wish, const BoundModel& model, int threads) {
   if (wish.profile.empty()) return costs_on(find_device(wish.device), threads, product_table());
   if (wish.device != "cpu") {

@@ -6,26 +6,13 @@
 
 #include "plan/fit.h"
 #include "train/bound_model.h"
+#include "train/fit_wish.h"
 #include "train/progress.h"
 
 namespace adjoint {
 
-// What a user specifies about machine and memory.
-struct FitWish {
-  std::string budget = {};       // "24GB"; "": no stack is chosen
-  bool may_approximate = false;  // precision may be lowered
-  std::string device = "cpu";    // a sheet's name, or its file
-  std::string profile = {};      // a folder of `adjoint profile`, for measured costs
-};
-
-// Parses a size above 0, and refuses everything else.
-Bytes budget_of(const std::string& text);
-
 // Costs on the device, or those that a profile measured. Refuses a profile of another model.
 Costs costs_for(const FitWish& wish, const BoundModel& model, int threads);
-
-// Parses --workspace, "64MiB": the cap on workspaces. Throws an Error.
-Bytes workspace_of(const std::string& text);
 
 // How a step is planned for a device: workspaces within its sheet's cap.
 PlanOptions plan_options(const Costs& costs);
