@@ -158,16 +158,19 @@ TokenShard::TokenShard(const fs::path& path, std::optional<int32_t> border)
   tells_documents_ = border.has_value();
 }
 
+// No id above what the header says: of a large file only pieces were hashed, and whoever reads the
+// ids takes rows of a table by them.
 void TokenShard::copy(int64_t start, int64_t count, uint32_t* to) const noexcept {
+  const auto largest = static_cast<uint32_t>(largest_);
+  const auto put = [&](int64_t i, uint32_t token, uint32_t mark) {
+    to[i] = std::min(token & ~mark, largest) | (token & mark ? kNotTrained : 0);
+  };
   if (wide_) {
-    std::copy_n(data_ + 4 * start, 4 * count, reinterpret_cast<std::byte*>(to));
+    for (int64_t i = 0; i < count; ++i) put(i, number_at<uint32_t>(data_, start + i), kNotTrained);
     return;
   }
   const uint32_t mark = marked_ ? kNarrowMark : 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t token = number_at<uint16_t>(data_, start + i);
-    to[i] = (token & ~mark) | (token & mark ? kNotTrained : 0);
-  }
+  for (int64_t i = 0; i < count; ++i) put(i, number_at<uint16_t>(data_, start + i), mark);
 }
 
 void write_shard(const fs::path& path, std::span<const uint32_t> tokens,
