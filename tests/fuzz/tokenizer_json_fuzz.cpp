@@ -1,21 +1,20 @@
-// A tokenizer.json is refused with an Error, or is a tokenizer that takes any text.
-#include <cstdint>
+// A tokenizer.json, of others or of ours, is refused, or is a tokenizer that takes any text.
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "data/bpe_tokenizer.h"
+#include "fuzz/fuzz_target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace adjoint;
-  try {
-    const auto tokenizer =
-        make_bpe_tokenizer(parts_of_json({reinterpret_cast<const char*>(data), size}));
-    for (const char* text : {"Fuzz  me \xC3\xA9\xFF\n12 <s>", ""}) {
-      tokenizer->decode(tokenizer->encode(text));
-      tokenizer->decode(tokenizer->encode_with_specials(text));
-    }
-    tokenizer->to_json();
-  } catch (const Error&) {
+namespace adjoint {
+
+FUZZ_TARGET(tokenizer_json) {
+  const std::filesystem::path file = fuzz_folder() / "tokenizer.json";
+  put_file(file, input);
+  const auto tokenizer = load_tokenizer(file);
+  for (const char* text : {"Fuzz  me \xC3\xA9\xFF\n12 <s>", ""}) {
+    refuse_or([&] { tokenizer->decode(tokenizer->encode(text)); });
+    refuse_or([&] { tokenizer->decode(tokenizer->encode_with_specials(text)); });
   }
-  return 0;
+  tokenizer->to_json();
 }
+
+}  // namespace adjoint

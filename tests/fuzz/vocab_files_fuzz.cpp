@@ -1,24 +1,15 @@
-// vocab.json and merges.txt, with a line of --- between them, and ranks.
-#include <cstdint>
-#include <string>
-
-#include "base/error.h"
+// vocab.json, merges.txt and added_tokens.json; and ranks.
 #include "data/bpe_tokenizer.h"
+#include "fuzz/fuzz_target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace adjoint;
-  const std::string text(reinterpret_cast<const char*>(data), size);
-  try {
-    parts_of_ranks(text);
-  } catch (const Error&) {
-  }
-  const size_t cut = text.find("\n---\n");
-  if (cut == std::string::npos) return 0;
-  try {
-    const auto tokenizer = make_bpe_tokenizer(
-        parts_of_vocab(text.substr(0, cut), text.substr(cut + 5), "", kGpt2Pattern, false));
-    tokenizer->encode("Fuzz me \xFF\n");
-  } catch (const Error&) {
-  }
-  return 0;
+namespace adjoint {
+
+FUZZ_TARGET(vocab_files) {
+  refuse_or([&] { parts_of_ranks(std::string(input)); });
+  const auto tokenizer = make_bpe_tokenizer(
+      parts_of_vocab(std::string(part_of(input, 0)), std::string(part_of(input, 1)),
+                     std::string(part_of(input, 2)), kGpt2Pattern, false));
+  tokenizer->encode("Fuzz me \xFF\n");
 }
+
+}  // namespace adjoint
