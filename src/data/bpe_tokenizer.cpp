@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/line_cuts.h"
 #include "data/utf8.h"
 
 namespace adjoint {
@@ -139,6 +140,7 @@ class BpeTokenizer : public Tokenizer {
     for (size_t id = 0; id < parts_.tokens.size(); ++id) shown_[id] = decoded(parts_.tokens[id]);
     for (const auto& [id, text] : parts_.only_shown) shown_[id] = text;
     for (const AddedToken& added : parts_.added) shown_[added.id] = added.content;
+    cuts_ = LineCuts(*this, parts_.tokens, parts_.unknown);
     for (const char* name : kEndsOfText) {
       for (const AddedToken& added : parts_.added) {
         if (added.special && added.content == name && !end_) end_ = added.id;
@@ -159,6 +161,10 @@ class BpeTokenizer : public Tokenizer {
   }
 
   std::vector<int32_t> encode(std::string_view text) const override { return encode(text, false); }
+  std::vector<int32_t> encode_piece(std::string_view text, PieceOfText where) const override {
+    return cuts_.encode(*this, text, where);
+  }
+  bool cuts_at_lines() const override { return cuts_.may_cut(); }
   std::vector<int32_t> encode_with_specials(std::string_view text) const override {
     return encode(text, true);
   }
@@ -268,19 +274,19 @@ class BpeTokenizer : public Tokenizer {
 
   void encode_cut(std::string_view text, size_t level, Work& work) const {
     if (level == parts_.splits.size()) {
-      if (!text.empty()) encode_piece(text, work);
+      if (!text.empty()) encode_symbols(text, work);
       return;
     }
     if (level + 1 == parts_.splits.size()) {
       parts_.splits[level]->for_each_piece(
-          text, [&](std::string_view piece) { encode_piece(piece, work); });
+          text, [&](std::string_view piece) { encode_symbols(piece, work); });
       return;
     }
     parts_.splits[level]->for_each_piece(
         text, [&](std::string_view piece) { encode_cut(piece, level + 1, work); });
   }
 
-  void encode_piece(std::string_view piece, Work& work) const {
+  void encode_symbols(std::string_view piece, Work& work) const {
     if (piece.size() > PieceCache::kMostBytes) {
       merge_piece(piece, work);
       work.tokens.insert(work.tokens.end(), work.symbols.begin(), work.symbols.end());
@@ -349,6 +355,7 @@ class BpeTokenizer : public Tokenizer {
   std::unordered_map<std::string_view, int32_t> whole_;  // views of parts_.tokens
   std::vector<std::string> shown_;                       // by id, what it adds to a text
   std::optional<int32_t> end_;
+  LineCuts cuts_;
   mutable CachePool caches_;
 };
 

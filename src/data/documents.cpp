@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "data/unicode.h"
 
 namespace adjoint {
 
@@ -24,13 +25,25 @@ bool is_blank_line(std::string_view line) {
   return std::all_of(line.begin(), line.end(), is_blank);
 }
 
-// Where a text may be cut: behind the last "a\nb"'s line end. 0: nowhere.
+// As Unicode has it, because patterns of tokenizers join blanks of every kind.
+bool blank_at(std::string_view text, size_t at) {
+  return classed_point_at(UnicodeClasses::all(), text, at).classes & kWhiteSpace;
+}
+bool blank_before(std::string_view text, size_t at) {
+  size_t begin = at - 1;
+  while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) {
+    --begin;
+  }
+  return blank_at(text, begin);
+}
+
+// Where a text may be cut: behind the last "a\nb"'s line end. 0: nowhere. Of b all bytes must be
+// there; then none of its lead's continuations can be missing.
 size_t last_cut(std::string_view text) {
-  for (size_t at = text.size(); at > 2; --at) {
-    if (at < text.size() && text[at - 1] == '\n' && !is_blank(text[at]) &&
-        !is_blank(text[at - 2])) {
-      return at;
-    }
+  constexpr size_t kLongestCharacter = 4;
+  if (text.size() < kLongestCharacter + 2) return 0;
+  for (size_t at = text.size() - kLongestCharacter; at >= 2; --at) {
+    if (text[at - 1] == '\n' && !blank_at(text, at) && !blank_before(text, at - 1)) return at;
   }
   return 0;
 }
@@ -156,8 +169,8 @@ int64_t for_each_document(const Chunk& chunk, const ChatTemplate* chat, bool ski
 
 }  // namespace
 
-ChunkReader::ChunkReader(std::span<const DataFile> files, size_t chunk_bytes)
-    : files_(files), chunk_bytes_(chunk_bytes) {}
+ChunkReader::ChunkReader(std::span<const DataFile> files, size_t chunk_bytes, bool cuts_texts)
+    : files_(files), chunk_bytes_(chunk_bytes), cuts_texts_(cuts_texts) {}
 
 std::optional<Chunk> ChunkReader::next() {
   while (at_ < files_.size()) {
@@ -184,6 +197,12 @@ std::optional<Chunk> ChunkReader::next() {
         if (cut == 0 && rest_.size() > kMaxLine) {
           fail(file.path.string(), ": line ", begin_ + 1, ": wanted a line of at most ", kMaxLine,
                " bytes, found no end of it");
+        }
+      } else if (!cuts_texts_) {
+        if (rest_.size() > kMaxLine) {
+          fail(file.path.string(), ": wanted a text of at most ", kMaxLine,
+               " bytes, because its tokenizer takes texts whole: cut it into files, or make it a ",
+               ".jsonl with a document a line");
         }
       } else {
         cut = last_cut(rest_);
@@ -231,7 +250,7 @@ TokenizedChunk tokenize(const Chunk& chunk, const DocumentOptions& options) {
   }
   std::vector<int32_t> ids;
   try {
-    ids = tokenizer.encode(chunk.bytes);
+    ids = tokenizer.encode_piece(chunk.bytes, {.first = chunk.begin == 0, .last = chunk.ends_file});
   } catch (const Error& error) {
     const std::string place =
         chunk.begin == 0 ? "" : "behind byte " + std::to_string(chunk.begin) + ": ";

@@ -4,8 +4,8 @@
 //   {"prompt": "...", "completion": "..."}                 the completion is trained
 //   {"messages": [{"role": "...", "content": "..."}, ..]}  what the assistant says is trained
 //
-// A text file is one document. Its pieces end where a line does and both sides are words: a border
-// of tokens to all tokenizers but SentencePiece's, so the tokens are those of the whole text.
+// A text file is one document. Its pieces end where a line does and both sides are words, and are
+// encoded as pieces, so the tokens are those of the whole text.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -34,14 +34,16 @@ class ChunkReader {
  public:
   static constexpr size_t kUsualChunk = size_t{1} << 20;
 
-  // The files must outlive this and the chunks.
-  explicit ChunkReader(std::span<const DataFile> files, size_t chunk_bytes = kUsualChunk);
+  // The files must outlive this and the chunks. Texts that may not be cut are one chunk each.
+  explicit ChunkReader(std::span<const DataFile> files, size_t chunk_bytes = kUsualChunk,
+                       bool cuts_texts = true);
   std::optional<Chunk> next();
   int64_t bytes_read() const { return bytes_read_; }  // as they are when they are not compressed
 
  private:
   std::span<const DataFile> files_;
   size_t chunk_bytes_, at_ = 0;
+  bool cuts_texts_;
   std::unique_ptr<ByteReader> bytes_;   // of files_[at_], once it is open
   std::string rest_;                    // was read and not given yet
   int64_t begin_ = 0, bytes_read_ = 0;  // begin_ is rest_'s

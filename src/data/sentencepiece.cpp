@@ -7,6 +7,7 @@
 #include "base/base64.h"
 #include "base/error.h"
 #include "data/added_tokens.h"
+#include "data/line_cuts.h"
 
 namespace adjoint {
 
@@ -22,6 +23,7 @@ class Protobuf {
 
   struct Field {
     uint64_t number = 0;
+    uint64_t value = 0;           // of a whole number
     std::string_view bytes = {};  // of a text or a message
     bool is_bytes = false;
   };
@@ -31,7 +33,7 @@ class Protobuf {
     Field field{key >> 3};
     switch (key & 7) {
       case 0:
-        varint();
+        field.value = varint();
         break;
       case 1:
         take(8);
@@ -74,7 +76,8 @@ class Protobuf {
 };
 
 // sentencepiece_model.proto
-constexpr uint64_t kPieces = 1, kNormalizer = 3, kPieceText = 1, kCharsMap = 2;
+constexpr uint64_t kPieces = 1, kTrainer = 2, kNormalizer = 3, kPieceText = 1, kCharsMap = 2;
+constexpr uint64_t kModelType = 3, kUnigram = 1;
 
 // The map of characters is two tables one behind the other; the first says its own size, and the
 // library follows its links without looking where they lead.
@@ -114,6 +117,20 @@ void check_model(std::string_view model) {
   if (pieces == 0) fail("it is not a SentencePiece model: it has no pieces");
 }
 
+// Whether it weighs whole texts: then the sum of weights, and with it a choice between two that are
+// nearly equal, depends on where the text began.
+bool is_unigram(std::string_view model) {
+  uint64_t type = kUnigram;  // unless it is said
+  for (Protobuf file(model); !file.at_end();) {
+    const Protobuf::Field field = file.next();
+    for (Protobuf inner(field.bytes); field.number == kTrainer && !inner.at_end();) {
+      const Protobuf::Field part = inner.next();
+      if (part.number == kModelType && !part.is_bytes) type = part.value;
+    }
+  }
+  return type == kUnigram;
+}
+
 class SentencePieceTokenizer : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(std::string model) : model_(std::move(model)) {
@@ -121,8 +138,10 @@ class SentencePieceTokenizer : public Tokenizer {
     const auto status = processor_.LoadFromSerializedProto(model_);
     if (!status.ok()) fail("it is not a SentencePiece model: ", status.ToString());
     std::vector<AddedToken> specials;
+    std::vector<std::string> pieces;
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       const std::string& piece = processor_.IdToPiece(id);
+      if (!processor_.IsControl(id)) pieces.push_back(piece);
       if (processor_.IsControl(id)) {
         specials_.push_back({piece, id});
         specials.push_back({.content = piece, .id = id, .special = true});
@@ -138,6 +157,7 @@ class SentencePieceTokenizer : public Tokenizer {
     std::string unknown;
     const int id = processor_.unk_id();
     if (id >= 0 && processor_.Decode(std::vector<int>{id}, &unknown).ok()) unknown_ = unknown;
+    cuts_ = is_unigram(model_) ? LineCuts::never() : LineCuts(*this, pieces, processor_.unk_id());
   }
 
   std::string kind() const override { return "sentencepiece"; }
@@ -154,6 +174,10 @@ class SentencePieceTokenizer : public Tokenizer {
     if (!status.ok()) fail("SentencePiece cannot encode the text: ", status.ToString());
     return ids;
   }
+  std::vector<int32_t> encode_piece(std::string_view text, PieceOfText where) const override {
+    return cuts_.encode(*this, text, where);
+  }
+  bool cuts_at_lines() const override { return cuts_.may_cut(); }
   std::vector<int32_t> encode_with_specials(std::string_view text) const override {
     std::vector<int32_t> ids;
     finder_->for_each_part(text, true, [&](std::string_view part, size_t, const AddedToken* token) {
@@ -195,6 +219,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::unique_ptr<AddedFinder> finder_;
   std::string unknown_;
   bool asked_ = false, strips_ = false;
+  LineCuts cuts_;
 };
 
 }  // namespace

@@ -208,7 +208,7 @@ class ShardMaker {
 // Chunks are tokenized on threads of their own, some ahead of the one whose turn it is.
 void tokenize_files(std::span<const DataFile> files, const TokenizeOptions& options,
                     int64_t skipped, ShardMaker& maker) {
-  ChunkReader reader(files, options.chunk_bytes);
+  ChunkReader reader(files, options.chunk_bytes, options.documents.tokenizer->cuts_at_lines());
   for (int64_t i = 0; i < skipped; ++i) reader.next();
   std::deque<std::future<TokenizedChunk>> ahead;
   const auto most = static_cast<size_t>(2 * std::max(1, options.threads));

@@ -35,6 +35,11 @@ struct SpecialToken {
   int32_t id = 0;
 };
 
+// Where in a text a piece of it stands.
+struct PieceOfText {
+  bool first = true, last = true;
+};
+
 class Tokenizer {
  public:
   Tokenizer() = default;
@@ -56,8 +61,15 @@ class Tokenizer {
   // The tokens of a text, in which the name of a special token is text like any other. Throws an
   // Error that says which symbol the vocabulary lacks, or where the text is not valid UTF-8.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  // The same, but names of special tokens become those tokens: for templates and prompts, not for
-  // text that somebody else wrote.
+  // The tokens of a piece of a longer text. Pieces end behind a line's end that stands between two
+  // characters that are no blanks; then the tokens of all pieces are those of the whole text. Where
+  // no text may be cut so, `cuts_at_lines` is false (data/line_cuts.h).
+  virtual std::vector<int32_t> encode_piece(std::string_view text, PieceOfText /*where*/) const {
+    return encode(text);
+  }
+  virtual bool cuts_at_lines() const { return true; }
+  // As `encode`, but names of special tokens become those tokens: for templates and prompts, not
+  // for text that somebody else wrote.
   virtual std::vector<int32_t> encode_with_specials(std::string_view text) const {
     return encode(text);
   }

@@ -104,6 +104,11 @@ std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config,
   return tokenizer;
 }
 
+// Part of the tokens' name in a cache. A larger number where the same text and the same tokenizer
+// give other tokens than before: from 1 on, pieces in the middle of a text have no mark before
+// them.
+constexpr uint64_t kWayToTokenize = 1;
+
 TokenizedSource tokens_of(const DataSource& source, const TrainConfig& config,
                           const Tokenizer* tokenizer, const ChatTemplate* chat) {
   TokenizeOptions options{
@@ -115,7 +120,7 @@ TokenizedSource tokens_of(const DataSource& source, const TrainConfig& config,
     options.cache = fs::absolute(config.out).parent_path() / "tokens";
   }
   if (tokenizer) {
-    options.documents_hash = hash_of(tokenizer->to_json().dump());
+    options.documents_hash = hash_of(tokenizer->to_json().dump(), kWayToTokenize);
     options.border = tokenizer->end_of_text();
   }
   if (chat) options.documents_hash = hash_of(config.chat_template, options.documents_hash);

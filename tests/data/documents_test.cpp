@@ -132,6 +132,39 @@ TEST(Documents, ChunksHaveTheTokensOfTheWholeText) {
   }
 }
 
+// One that puts a mark before a text, as Llama 2's does, puts it there once.
+TEST(Documents, ChunksOfATextGetOneMark) {
+  const TempFolder folder;
+  std::string text = "the beginning\n";
+  std::mt19937 random(8);
+  const char* const words[] = {"the ", "a", "the\n", "of the\n", "\n", " a ", "\xe6\x88\x91\n"};
+  while (text.size() < 20'000) text += words[random() % std::size(words)];
+  const DataFile file{.path = folder / "a.txt"};
+  write_file_atomically(file.path, text);
+  using nlohmann::json;
+  json parts =
+      json::parse(read_file(SOURCE_DIR "/tests/fuzz/seeds/tokenizer_json/small_metaspace.json"));
+  for (const char* scheme : {"first", "always", "never"}) {
+    for (const bool known : {true, false}) {
+      parts["pre_tokenizer"]["prepend_scheme"] = parts["decoder"]["prepend_scheme"] = scheme;
+      parts["model"]["vocab"].erase("\n");
+      if (known) parts["model"]["vocab"]["\n"] = 37;
+      write_file_atomically(folder / "tokenizer.json", parts.dump());
+      const auto tokenizer = load_tokenizer(folder / "tokenizer.json");
+      EXPECT_EQ(tokenizer->cuts_at_lines(), known);
+      ChunkReader reader(std::span(&file, 1), 500, tokenizer->cuts_at_lines());
+      std::vector<int32_t> ids;
+      int64_t chunks = 0;
+      for (; const auto chunk = reader.next(); ++chunks) {
+        const TokenizedChunk made = tokenize(*chunk, {.tokenizer = tokenizer.get()});
+        ids.insert(ids.end(), made.tokens.begin(), made.tokens.end());
+      }
+      EXPECT_TRUE(ids == tokenizer->encode(text)) << scheme << " " << known;
+      EXPECT_EQ(chunks > 1, known);
+    }
+  }
+}
+
 TEST(Documents, ATextWithoutLinesIsCutBetweenCharacters) {
   const TempFolder folder;
   DataFile file{.path = folder / "a.txt"};

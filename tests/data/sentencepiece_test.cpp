@@ -11,6 +11,7 @@
 #include "base/error_text.h"
 #include "base/file.h"
 #include "base/temp_folder.h"
+#include "data/token_stream.h"
 
 namespace adjoint {
 namespace {
@@ -23,7 +24,7 @@ const std::string kLines[] = {
     "the early bird catches the worm, but the second mouse gets the cheese",
     "\xC3\xA9t\xC3\xA9 comme hiver, 1 2 3 4 5 6 7 8 9 0"};
 
-std::string learned_model(const std::string& kind, bool bytes) {
+std::string learned_model(const std::string& kind, bool bytes, const std::string& more = "") {
   const TempFolder folder;
   std::string text;
   for (const std::string& line : kLines) text += line + "\n";
@@ -32,7 +33,7 @@ std::string learned_model(const std::string& kind, bool bytes) {
   const auto status = sentencepiece::SentencePieceTrainer::Train(
       "--input=" + (folder / "text.txt").string() + " --model_prefix=" + prefix +
       " --model_type=" + kind + " --hard_vocab_limit=false --minloglevel=3" +
-      (bytes ? " --vocab_size=330 --byte_fallback=true" : " --vocab_size=70"));
+      (bytes ? " --vocab_size=330 --byte_fallback=true" : " --vocab_size=70") + more);
   EXPECT_TRUE(status.ok()) << status.ToString();
   return read_file(prefix + ".model");
 }
@@ -75,6 +76,98 @@ TEST(SentencePiece, IdsAreTheLibrarys) {
     }
     EXPECT_EQ(tokenizer->encode_with_specials("</s>the")[0], library.eos_id());
   }
+}
+
+// A text of more than two chunks of a file, which has every kind of line: words, blanks around a
+// line's end, blanks of Unicode, broken bytes.
+std::string long_text(size_t size) {
+  std::mt19937 random(4);
+  const std::string ends[] = {"\n",
+                              "\n",
+                              "\n",
+                              "\n",
+                              " \n",
+                              "\n ",
+                              "\n\n",
+                              "\r\n",
+                              "\xE3\x80\x80\n",
+                              "\n\xE3\x80\x80",
+                              "\xFF\n",
+                              ".\n",
+                              "\n\t",
+                              "\n\xE6\x97\xA5\xE6\x9C\xAC "};
+  std::string text;
+  while (text.size() < size) {
+    text += kLines[random() % 4];
+    text += ends[random() % std::size(ends)];
+  }
+  return text;
+}
+
+Tokens tokens_of_file(const Tokenizer& tokenizer, const std::string& text, size_t chunk_bytes) {
+  const TempFolder folder;
+  write_file_atomically(folder / "t.txt", text);
+  const DataSource source{.said = "t.txt", .weight = {}, .files = {{.path = folder / "t.txt"}}};
+  const TokenizedSource made = tokenize_source(
+      source, {.documents = {.tokenizer = &tokenizer}, .threads = 2, .chunk_bytes = chunk_bytes});
+  std::vector<uint32_t> tokens(made.tokens.size());
+  made.tokens.copy(0, made.tokens.size(), tokens.data());
+  tokens.pop_back();  // the end of the text, which the library does not put there
+  return {tokens.begin(), tokens.end()};
+}
+
+// However a file is cut into chunks, its ids are those that the library gives of the whole text.
+TEST(SentencePiece, LongTextsHaveTheLibrarysIds) {
+  for (const char* rule : {"identity", "nmt_nfkc"}) {
+    for (const char* blanks : {"true", "false"}) {
+      for (const char* mark : {"true", "false"}) {
+        const std::string options = std::string(" --normalization_rule_name=") + rule +
+                                    " --remove_extra_whitespaces=" + blanks +
+                                    " --add_dummy_prefix=" + mark;
+        SCOPED_TRACE(options);
+        for (const bool bytes : {true, false}) {
+          const std::string model = learned_model("bpe", bytes, options);
+          sentencepiece::SentencePieceProcessor library;
+          ASSERT_TRUE(library.LoadFromSerializedProto(model).ok());
+          const auto tokenizer = make_sentencepiece_tokenizer(model);
+          // A line's end that is unknown is joined with what is unknown behind it.
+          EXPECT_EQ(tokenizer->cuts_at_lines(), bytes || rule[0] == 'n');
+          const std::string text = long_text(60'000);
+          Tokens wanted;
+          ASSERT_TRUE(library.Encode(text, &wanted).ok());
+          EXPECT_TRUE(tokens_of_file(*tokenizer, text, 1000) == wanted) << bytes;
+        }
+      }
+    }
+  }
+}
+
+TEST(SentencePiece, MoreThanTwoUsualChunksHaveTheLibrarysIds) {
+  const std::string text = long_text(5 << 19);  // 2.5 MiB
+  for (const char* kind : {"bpe", "unigram"}) {
+    const std::string model = learned_model(kind, kind[0] == 'b');
+    sentencepiece::SentencePieceProcessor library;
+    ASSERT_TRUE(library.LoadFromSerializedProto(model).ok());
+    const auto tokenizer = make_sentencepiece_tokenizer(model);
+    // The sums of a unigram model depend on where the text begins.
+    EXPECT_EQ(tokenizer->cuts_at_lines(), kind[0] == 'b');
+    Tokens wanted;
+    ASSERT_TRUE(library.Encode(text, &wanted).ok());
+    EXPECT_TRUE(tokens_of_file(*tokenizer, text, ChunkReader::kUsualChunk) == wanted) << kind;
+  }
+}
+
+// Pieces that hold two words may join what a line's end divides.
+TEST(SentencePiece, TokensAcrossWordsForbidCuts) {
+  const std::string model = learned_model("bpe", true, " --split_by_whitespace=false");
+  const auto tokenizer = make_sentencepiece_tokenizer(model);
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.LoadFromSerializedProto(model).ok());
+  EXPECT_FALSE(tokenizer->cuts_at_lines());
+  const std::string text = long_text(20'000);
+  Tokens wanted;
+  ASSERT_TRUE(library.Encode(text, &wanted).ok());
+  EXPECT_TRUE(tokens_of_file(*tokenizer, text, 1000) == wanted);
 }
 
 TEST(SentencePiece, SavedIsTheSame) {
