@@ -31,6 +31,7 @@ class FieldCrops : public Samples {
   }
   int64_t count_in_order() const override { return (tokens_ - 1) / context_; }
   int64_t nth_in_order(int64_t n) const override { return n * context_; }
+  Tokens tokens_of(int64_t start) const override { return {start, context_}; }
 
  private:
   std::vector<Field> fields_;
@@ -55,6 +56,31 @@ std::vector<int64_t> slots_of(const std::vector<WeightedSamples>& sources) {
 }
 
 }  // namespace
+
+int64_t DataPosition::batch_of(int64_t step) const noexcept {
+  int64_t batch = step;
+  for (const int64_t out : left_out) batch += out <= batch;
+  return batch;
+}
+
+int64_t DataPosition::sample_of(int64_t batch, int64_t size) const noexcept {
+  if (sizes.empty()) return batch * size;
+  return sizes.back().sample + (batch - sizes.back().batch) * size;
+}
+
+void DataPosition::leave_out(int64_t batch) {
+  const auto at = std::lower_bound(left_out.begin(), left_out.end(), batch);
+  if (at == left_out.end() || *at != batch) left_out.insert(at, batch);
+}
+
+void DataPosition::change_size(int64_t step, int64_t size_before) {
+  const int64_t batch = batch_of(step);
+  const int64_t sample = sample_of(batch, size_before);
+  std::erase_if(left_out, [&](int64_t out) { return out >= batch; });
+  // A run that was resumed twice at one step has changed once.
+  std::erase_if(sizes, [&](const Size& size) { return size.batch >= batch; });
+  sizes.push_back({batch, sample});
+}
 
 Batches::Batches(std::vector<Field> fields, int64_t tokens, int64_t batch, int64_t context,
                  uint64_t seed, std::string_view split)
@@ -117,12 +143,13 @@ void Batches::fill_samples(int64_t step, int64_t first, int64_t num,
 }
 
 Batches::Origin Batches::origin(int64_t step, int64_t row) const noexcept {
+  const int64_t batch = position_.batch_of(step);
   const auto source_at = [&](int64_t slot) {
     return static_cast<size_t>(std::upper_bound(slots_.begin(), slots_.end(), slot) -
                                slots_.begin());
   };
   if (draw_ == Draw::kAtRandom) {
-    const RandomStream stream{key_, static_cast<uint64_t>(step)};
+    const RandomStream stream{key_, static_cast<uint64_t>(batch)};
     const PhiloxBlock words = stream.block(static_cast<uint64_t>(row));
     const size_t source = source_at(words[2] % kBlock);
     // 64 bits, so that the remainder favours no sample by more than count / 2^64.
@@ -130,7 +157,7 @@ Batches::Origin Batches::origin(int64_t step, int64_t row) const noexcept {
     const auto count = static_cast<uint64_t>(sources_[source].samples->count());
     return {source, static_cast<int64_t>(bits % count)};
   }
-  const int64_t k = step * batch_ + row;
+  const int64_t k = position_.sample_of(batch, batch_) + row;
   size_t source = 0;
   int64_t nth = k;  // of the source's samples
   if (sources_.size() > 1) {
@@ -146,6 +173,10 @@ Batches::Origin Batches::origin(int64_t step, int64_t row) const noexcept {
                              (static_cast<uint64_t>(nth / count) * 0x9E3779B97F4A7C15 + source);
   const Permutation order(static_cast<uint64_t>(count), epoch_key);
   return {source, static_cast<int64_t>(order(static_cast<uint64_t>(nth % count)))};
+}
+
+Samples::Tokens Batches::tokens_of(const Origin& from) const {
+  return sources_[from.source].samples->tokens_of(from.sample);
 }
 
 void Batches::fill_row(const Origin& from, int64_t row, std::span<void* const> to) const noexcept {
@@ -174,11 +205,12 @@ void Batches::fill_in_order(int64_t n, int64_t row, std::span<void* const> to) c
 }
 
 double Batches::epoch(int64_t step) const {
+  const int64_t samples = position_.sample_of(position_.batch_of(step), batch_);
   double most = 0;
   for (size_t i = 0; i < sources_.size(); ++i) {
     const auto slots = static_cast<double>(slots_[i] - (i == 0 ? 0 : slots_[i - 1]));
     const auto once = static_cast<double>(sources_[i].samples->count_in_order());
-    most = std::max(most, static_cast<double>(step * batch_) * slots / double{kBlock} / once);
+    most = std::max(most, static_cast<double>(samples) * slots / double{kBlock} / once);
   }
   return most;
 }

@@ -1,7 +1,8 @@
 // Samples in batches. Which sample row i of step s is, is a pure function of the seed, the split, s
 // and i, so that a resumed run, or one that is split over ranks or microbatches, reads the same
-// data as the plain run: there is no state. Samples are drawn at random (crops), or all of them
-// once per epoch in an order that is computed (data/permutation.h).
+// data as the plain run: there is no state but which batches were left out, and where the size of
+// batches changed (DataPosition). Samples are drawn at random (crops), or all of them once per
+// epoch in an order that is computed (data/permutation.h).
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -26,6 +27,31 @@ class Samples {
   // Going through the data once, without seeing anything twice, are these samples.
   virtual int64_t count_in_order() const { return count(); }
   virtual int64_t nth_in_order(int64_t n) const { return n; }
+  // Which tokens of its source a sample holds.
+  struct Tokens {
+    int64_t first = 0, size = 0;
+  };
+  virtual Tokens tokens_of(int64_t index) const = 0;
+};
+
+// Which batch a step reads. Batches are numbered from 0, and the steps read one after another, but
+// for those that are left out. A run whose batches changed their size goes on with the next sample.
+struct DataPosition {
+  struct Size {
+    int64_t batch = 0, sample = 0;  // from this batch on, which begins with this sample
+    bool operator==(const Size&) const = default;
+  };
+  std::vector<int64_t> left_out = {};  // in order
+  std::vector<Size> sizes = {};  // in order; before the first, batches have the last one's size
+
+  int64_t batch_of(int64_t step) const noexcept;
+  // The first sample of a batch of the current size, and not of a batch before the last change.
+  int64_t sample_of(int64_t batch, int64_t size) const noexcept;
+  void leave_out(int64_t batch);
+  // From this step on, batches have another size. Batches ahead that were left out are taken in
+  // again: their numbers would stand for other samples.
+  void change_size(int64_t step, int64_t size_before);
+  bool operator==(const DataPosition&) const = default;
 };
 
 // Samples of one source. Where several have weights, that is the source's share of all samples.
@@ -57,6 +83,10 @@ class Batches {
   void fill_samples(int64_t step, int64_t first, int64_t num,
                     std::span<void* const> to) const noexcept;
 
+  // From now on steps read what this says.
+  void set_position(DataPosition position) { position_ = std::move(position); }
+  const DataPosition& position() const { return position_; }
+
   // The data once through: row `row` becomes sample n of so many.
   int64_t count_in_order() const;
   void fill_in_order(int64_t n, int64_t row, std::span<void* const> to) const noexcept;
@@ -70,6 +100,7 @@ class Batches {
     int64_t sample = 0;
   };
   Origin origin(int64_t step, int64_t row) const noexcept;
+  Samples::Tokens tokens_of(const Origin& from) const;
 
  private:
   void check_sizes() const;
@@ -81,6 +112,7 @@ class Batches {
   Draw draw_ = Draw::kAtRandom;
   int64_t batch_, context_;
   uint64_t key_;
+  DataPosition position_;
 };
 
 struct Batch {

@@ -148,6 +148,11 @@ Batches FieldsCorpus::batches(std::span<const FieldWish> wishes, Split split,
           sampling.context,  sampling.seed, split == Split::kTrain ? "train" : "validation"};
 }
 
+std::vector<int64_t> FieldsCorpus::documents_in(size_t /*source*/,
+                                                const Samples::Tokens& tokens) const {
+  return {tokens.first};
+}
+
 TextCorpus::TextCorpus(std::vector<Part> parts, double val_fraction)
     : parts_(std::move(parts)), val_fraction_(val_fraction) {
   tokens_to_train_on(0, val_fraction);  // refuses what is no fraction
@@ -244,6 +249,15 @@ void TextCorpus::check_entries(const FieldWish& wish, std::optional<int64_t> bel
     if (part.tokens.largest() < *below) continue;
     fail(part.name, ": it holds the token ", part.tokens.largest(), ", wanted 0 to ", *below - 1);
   }
+}
+
+std::vector<int64_t> TextCorpus::documents_in(size_t source, const Samples::Tokens& tokens) const {
+  const TokenStream& stream = parts_[source].tokens;
+  std::vector<int64_t> begins;
+  for (int64_t at = tokens.first; at < tokens.first + tokens.size; at = stream.end_behind(at)) {
+    begins.push_back(at);
+  }
+  return begins;
 }
 
 }  // namespace adjoint

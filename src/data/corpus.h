@@ -59,6 +59,8 @@ class Corpus {
   // floating field it refuses NaN, unless the field is too large to be read before the first step.
   virtual void check_entries(const FieldWish& wish, std::optional<int64_t> below,
                              std::optional<int64_t> also) const = 0;
+  // Of a sample's tokens, the first one of each document that it has some of.
+  virtual std::vector<int64_t> documents_in(size_t source, const Samples::Tokens& tokens) const = 0;
 };
 
 // Fields of a file, which is mapped.
@@ -71,6 +73,7 @@ class FieldsCorpus : public Corpus {
                   const Sampling& sampling) const override;
   void check_entries(const FieldWish& wish, std::optional<int64_t> below,
                      std::optional<int64_t> also) const override;
+  std::vector<int64_t> documents_in(size_t source, const Samples::Tokens& tokens) const override;
 
   // The field of this name: targets are the next token where there are none.
   Field field(const FieldWish& wish, Split split) const;
@@ -100,6 +103,7 @@ class TextCorpus : public Corpus {
                   const Sampling& sampling) const override;
   void check_entries(const FieldWish& wish, std::optional<int64_t> below,
                      std::optional<int64_t> also) const override;
+  std::vector<int64_t> documents_in(size_t source, const Samples::Tokens& tokens) const override;
 
  private:
   std::vector<Part> parts_;

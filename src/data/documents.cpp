@@ -147,15 +147,15 @@ void for_each_line(const Chunk& chunk, const Visit& visit) {
   }
 }
 
-// Calls use(pieces) for each document of a chunk of JSON lines; counts broken lines, or refuses the
-// first.
+// Calls use(pieces, line) for each document of a chunk of JSON lines; counts broken lines, or
+// refuses the first.
 template <class Use>
 int64_t for_each_document(const Chunk& chunk, const ChatTemplate* chat, bool skip_bad,
                           const Use& use) {
   int64_t bad = 0;
   for_each_line(chunk, [&](std::string_view line, int64_t number) {
     try {
-      use(document_of_json(line, chat));
+      use(document_of_json(line, chat), number);
     } catch (const Error& error) {
       if (!skip_bad) {
         fail(chunk.file->path.string(), ": line ", number, ": ", error.what(),
@@ -243,9 +243,12 @@ TokenizedChunk tokenize(const Chunk& chunk, const DocumentOptions& options) {
   TokenizedChunk made;
   const Tokenizer& tokenizer = *options.tokenizer;
   if (chunk.file->kind == DataKind::kJsonLines) {
-    made.bad_lines =
-        for_each_document(chunk, options.chat, options.skip_bad,
-                          [&](const auto& pieces) { add_document(pieces, tokenizer, made); });
+    made.bad_lines = for_each_document(chunk, options.chat, options.skip_bad,
+                                       [&](const auto& pieces, int64_t line) {
+                                         add_document(pieces, tokenizer, made);
+                                         if (made.lines.size() < made.ends.size())
+                                           made.lines.push_back(line);
+                                       });
     return made;
   }
   std::vector<int32_t> ids;
@@ -286,7 +289,7 @@ std::string text_to_learn_from(std::span<const DataSource> sources, const ChatTe
         text += chunk->bytes;
         continue;
       }
-      for_each_document(*chunk, chat, skip_bad, [&](const auto& pieces) {
+      for_each_document(*chunk, chat, skip_bad, [&](const auto& pieces, int64_t /*line*/) {
         for (const TextPiece& piece : pieces) text += piece.text;
       });
     }

@@ -64,6 +64,7 @@ constexpr uint32_t kNotTrained = uint32_t{1} << 31;  // a bit of a token, beside
 struct TokenizedChunk {
   std::vector<uint32_t> tokens;  // ids, with kNotTrained where the model does not write it
   std::vector<int64_t> ends;     // in tokens of this chunk: behind the last one of a document
+  std::vector<int64_t> lines;    // of JSON lines: for each end, the document's line, from 1
   int64_t bytes = 0;             // of text that is trained
   int64_t bad_lines = 0;
 };

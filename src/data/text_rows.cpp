@@ -49,13 +49,18 @@ int64_t TextRows::nth_in_order(int64_t n) const {
   return options_.packing == Packing::kCrops ? n * options_.context : n;
 }
 
+Samples::Tokens TextRows::tokens_of(int64_t index) const {
+  if (packs_documents(options_.packing)) {
+    return {rows_[index], rows_[index + 1] - rows_[index]};
+  }
+  const int64_t apart = options_.packing == Packing::kWindows ? options_.context : 1;
+  return {options_.begin + index * apart, options_.context};
+}
+
 void TextRows::fill(int64_t index, std::span<std::byte* const> to) const noexcept {
   const int64_t context = options_.context;
   const bool documents = packs_documents(options_.packing);
-  const int64_t first = documents                               ? rows_[index]
-                        : options_.packing == Packing::kWindows ? options_.begin + index * context
-                                                                : options_.begin + index;
-  const int64_t size = documents ? rows_[index + 1] - first : context;
+  const auto [first, size] = tokens_of(index);
   const bool ends_matter = documents || options_.apart;
   for (size_t i = 0; i < entries_.size(); ++i) {
     auto* const row = reinterpret_cast<int32_t*>(to[i]);

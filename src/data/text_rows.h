@@ -41,6 +41,7 @@ class TextRows : public Samples {
   void fill(int64_t index, std::span<std::byte* const> to) const noexcept override;
   int64_t count_in_order() const override;
   int64_t nth_in_order(int64_t n) const override;
+  Tokens tokens_of(int64_t index) const override;
 
  private:
   void pack();

@@ -227,11 +227,9 @@ void tokenize_files(std::span<const DataFile> files, const TokenizeOptions& opti
   }
 }
 
-}  // namespace
-
-TokenizedSource tokenize_source(const DataSource& source, const TokenizeOptions& options) {
-  TokenizedSource made;
-  // Files of one kind lie side by side: those of tokens are read as they are.
+// Files of one kind lie side by side: those of tokens are read as they are. Calls visit(files).
+template <class Visit>
+void for_each_kind(const DataSource& source, const Visit& visit) {
   for (size_t at = 0; at < source.files.size();) {
     const auto same = [&](const DataFile& file) {
       return (file.kind == DataKind::kTokens) == (source.files[at].kind == DataKind::kTokens);
@@ -240,11 +238,88 @@ TokenizedSource tokenize_source(const DataSource& source, const TokenizeOptions&
                                       source.files.end(), same);
     const std::span files(source.files.begin() + static_cast<std::ptrdiff_t>(at), end);
     at += files.size();
+    visit(files);
+  }
+}
+
+uint64_t hash_of_tokens(std::span<const DataFile> files, const TokenizeOptions& options) {
+  const uint64_t parts[] = {hash_of_files(files), options.documents_hash,
+                            static_cast<uint64_t>(options.documents.skip_bad)};
+  return hash_of(parts, sizeof parts);
+}
+
+// Finds documents by going through a source as it was tokenized.
+class DocumentFinder {
+ public:
+  DocumentFinder(const TokenizeOptions& options, std::span<const int64_t> tokens)
+      : options_(options), tokens_(tokens) {}
+
+  bool is_done() const { return found_.size() == tokens_.size(); }
+  // The next so many tokens are a file's.
+  void pass_tokens(const DataFile& file, int64_t count) {
+    while (is_within(count)) found_.push_back({file.path});
+    before_ += count;
+  }
+  // The next tokens were made of these files. A shard that holds none of those wanted is passed by.
+  void pass_texts(std::span<const DataFile> files) {
+    ChunkReader reader(files, options_.chunk_bytes);
+    std::vector<std::shared_ptr<const TokenShard>> shards;
+    if (!options_.cache.empty()) {
+      shards = find_shards({options_.cache, hash_of_tokens(files, options_)}, false).shards;
+    }
+    int64_t chunks = 0;
+    for (const auto& shard : shards) {
+      const bool wanted = is_within(shard->size());
+      if (!wanted) before_ += shard->size();
+      for (; chunks < shard->chunks() && !is_done(); ++chunks) {
+        if (!pass(reader, wanted)) return;
+      }
+    }
+    while (shards.empty() && pass(reader, true)) {
+    }
+  }
+  std::vector<DocumentPlace> found() && {
+    found_.resize(tokens_.size());
+    return std::move(found_);
+  }
+
+ private:
+  bool is_within(int64_t count) const {
+    return !is_done() && tokens_[found_.size()] < before_ + count;
+  }
+  bool pass(ChunkReader& reader, bool wanted) {
+    if (is_done() || reader.bytes_read() > kMostLookedAt) return false;
+    const auto chunk = reader.next();
+    if (!chunk) return false;
+    if (!wanted) return true;
+    const TokenizedChunk made = tokenize(*chunk, options_.documents);
+    const auto size = static_cast<int64_t>(made.tokens.size());
+    while (is_within(size)) {
+      const int64_t token = tokens_[found_.size()] - before_;
+      const auto document =
+          std::upper_bound(made.ends.begin(), made.ends.end(), token) - made.ends.begin();
+      found_.push_back({chunk->file->path, made.lines.empty() ? 0 : made.lines[document]});
+    }
+    before_ += size;
+    return true;
+  }
+
+  const TokenizeOptions& options_;
+  std::span<const int64_t> tokens_;
+  std::vector<DocumentPlace> found_;
+  int64_t before_ = 0;  // tokens that were passed
+};
+
+}  // namespace
+
+TokenizedSource tokenize_source(const DataSource& source, const TokenizeOptions& options) {
+  TokenizedSource made;
+  for_each_kind(source, [&](std::span<const DataFile> files) {
     if (files[0].kind == DataKind::kTokens) {
       for (const DataFile& file : files) {
         made.tokens.add(std::make_shared<const TokenShard>(file.path, options.border));
       }
-      continue;
+      return;
     }
     FoundShards found;
     if (options.cache.empty()) {
@@ -253,9 +328,7 @@ TokenizedSource tokenize_source(const DataSource& source, const TokenizeOptions&
       maker.finish();
       made.bad_lines += maker.bad_lines();
     } else {
-      const uint64_t parts[] = {hash_of_files(files), options.documents_hash,
-                                static_cast<uint64_t>(options.documents.skip_bad)};
-      const uint64_t made_of = hash_of(parts, sizeof parts);
+      const uint64_t made_of = hash_of_tokens(files, options);
       const ShardFiles cached(options.cache, made_of);
       found = find_shards(cached, false);
       if (!found.complete) {
@@ -272,9 +345,22 @@ TokenizedSource tokenize_source(const DataSource& source, const TokenizeOptions&
       made.bad_lines += found.shards.back()->bad_lines();
     }
     for (auto& shard : found.shards) made.tokens.add(std::move(shard));
-  }
+  });
   if (made.tokens.size() == 0) fail(source.said, ": this source is empty: it has no tokens");
   return made;
+}
+
+std::vector<DocumentPlace> find_documents(const DataSource& source, const TokenizeOptions& options,
+                                          std::span<const int64_t> tokens) {
+  DocumentFinder finder(options, tokens);
+  for_each_kind(source, [&](std::span<const DataFile> files) {
+    if (files[0].kind != DataKind::kTokens) return finder.pass_texts(files);
+    for (const DataFile& file : files) {
+      if (finder.is_done()) return;
+      finder.pass_tokens(file, TokenShard(file.path, options.border).size());
+    }
+  });
+  return std::move(finder).found();
 }
 
 }  // namespace adjoint

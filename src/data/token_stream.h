@@ -59,4 +59,17 @@ struct TokenizedSource {
 // complete.
 TokenizedSource tokenize_source(const DataSource& source, const TokenizeOptions& options);
 
+// Where a document is.
+struct DocumentPlace {
+  std::filesystem::path file;  // "": it was not looked for
+  int64_t line = 0;            // of JSON lines, from 1; of other files 0
+};
+
+// The documents that hold these tokens of a source, counted as tokenize_source made them and given
+// in order. Nothing remembers it, so files are read again, and tokenized from the last shard on
+// that ends before a token; those too far behind (kMostLookedAt bytes) are not looked for.
+constexpr int64_t kMostLookedAt = int64_t{4} << 30;
+std::vector<DocumentPlace> find_documents(const DataSource& source, const TokenizeOptions& options,
+                                          std::span<const int64_t> tokens);
+
 }  // namespace adjoint

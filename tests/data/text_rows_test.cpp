@@ -150,6 +150,7 @@ class Numbered : public Samples {
   void fill(int64_t index, std::span<std::byte* const> to) const noexcept override {
     *reinterpret_cast<int32_t*>(to[0]) = first_ + static_cast<int32_t>(index);
   }
+  Tokens tokens_of(int64_t index) const override { return {index, 1}; }
 
  private:
   int32_t first_;
@@ -183,6 +184,46 @@ TEST(Shuffling, EverySampleComesOncePerEpoch) {
   EXPECT_EQ(orders.size(), 5) << "each epoch has an order of its own";
   EXPECT_EQ(batches.epoch(0), 0);
   EXPECT_EQ(batches.epoch(37), 5);
+}
+
+// Batches that are left out are missing, wherever the run was when it left them out, and nothing
+// else is; and another size of batches goes on with the next sample.
+TEST(Shuffling, APositionLeavesBatchesOutAndChangesTheirSize) {
+  const auto samples = [] {
+    return std::vector<WeightedSamples>{{std::make_shared<Numbered>(0, 60)}};
+  };
+  const Batches plain = numbered(samples(), 5);
+  Batches batches = numbered(samples(), 5);
+  DataPosition position;
+  position.leave_out(7);
+  position.leave_out(3);  // found later, because the run went back
+  position.leave_out(4);
+  position.leave_out(3);
+  batches.set_position(position);
+  const int64_t read[] = {0, 1, 2, 5, 6, 8, 9};
+  for (int64_t step = 0; step < 7; ++step) {
+    EXPECT_EQ(draw(batches, step), draw(plain, read[step])) << step;
+  }
+  EXPECT_DOUBLE_EQ(batches.epoch(7), 50.0 / 60) << "what was left out was passed";
+  // From step 4 on, batches of 4; batch 7 lies ahead and is taken in again.
+  position.change_size(4, 5);
+  EXPECT_EQ(position.left_out, std::vector<int64_t>({3, 4}));
+  position.change_size(4, 4);  // resumed twice
+  Batches other = numbered(samples(), 4);
+  other.set_position(position);
+  std::multiset<int32_t> all;
+  for (int64_t step = 0; step < 4; ++step) {
+    for (const int32_t sample : draw(batches, step)) all.insert(sample);
+  }
+  for (const int64_t batch : {3, 4}) {
+    for (const int32_t sample : draw(plain, batch)) all.insert(sample);
+  }
+  EXPECT_EQ(all.size(), 30);
+  for (int64_t step = 4; all.size() < 60; ++step) {
+    for (const int32_t sample : draw(other, step)) all.insert(sample);
+  }
+  EXPECT_EQ(all.size(), 62) << "batches of 4: two samples are the next epoch's";
+  for (int32_t sample = 0; sample < 60; ++sample) EXPECT_GE(all.count(sample), 1) << sample;
 }
 
 TEST(Shuffling, SourcesHaveTheirShareAndTheirEpochs) {

@@ -184,6 +184,38 @@ TEST_F(Tokenizing, ShardsHoldWhatMemoryWould) {
   }
 }
 
+// Every token of a source, and a few far apart, in memory and in shards that are passed by.
+TEST_F(Tokenizing, ATokenIsFoundInItsDocument) {
+  const std::vector<int64_t> ends = ends_of(tokenize_source(source(), options(false)).tokens);
+  std::vector<int64_t> lines;  // of documents: those that are not broken
+  for (int i = 0; i < 500; ++i) {
+    if (i % 50 != 7) lines.push_back(i + 1);
+  }
+  lines.push_back(0);  // the text
+  ASSERT_EQ(ends.size(), lines.size());
+  const auto expect_found = [&](const TokenizeOptions& with, int64_t every) {
+    std::vector<int64_t> tokens;
+    for (int64_t at = every / 2; at < ends.back(); at += every) tokens.push_back(at);
+    const std::vector<DocumentPlace> found = find_documents(source(), with, tokens);
+    ASSERT_EQ(found.size(), tokens.size());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const auto document = std::upper_bound(ends.begin(), ends.end(), tokens[i]) - ends.begin();
+      EXPECT_EQ(found[i].line, lines[document]) << tokens[i];
+      EXPECT_EQ(found[i].file, folder_ / (lines[document] ? "a.jsonl" : "b.txt")) << tokens[i];
+    }
+  };
+  for (const int64_t every : {1, 7, 1900}) {
+    expect_found(options(false), every);
+    for (const int64_t shard_tokens : {1, 700, 1 << 20}) {
+      fs::remove_all(cache());
+      tokenize_source(source(), options(true, shard_tokens));
+      expect_found(options(true, shard_tokens), every);
+    }
+  }
+  EXPECT_EQ(find_documents(source(), options(false), std::vector{ends.back()})[0].file, "")
+      << "there is no such token";
+}
+
 TEST_F(Tokenizing, IsDoneOnce) {
   int64_t told = 0;
   TokenizeOptions with = options(true);
