@@ -6,6 +6,7 @@
 
 #include "analysis/pattern.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -378,6 +379,22 @@ bool Roles::is_used(Value v, std::string_view word) const {
     if ((uses_of_[v] >> use & 1) && use_matches(static_cast<Use>(use), word)) return true;
   }
   return false;
+}
+
+std::vector<Use> Roles::uses_of(Value parameter) const {
+  std::vector<Use> uses;
+  for (size_t use = 0; use < std::size(kUses); ++use) {
+    if (uses_of_[parameter] >> use & 1) uses.push_back(static_cast<Use>(use));
+  }
+  return uses;
+}
+
+std::string role_of(const Roles& roles, Value parameter) {
+  std::vector<std::string> words;
+  for (const Use use : roles.uses_of(parameter)) {
+    if (use != Use::kNone) words.emplace_back(name(use));
+  }
+  return words.empty() ? std::string(name(Use::kOther)) : join(words, "+");
 }
 
 // Between the linear maps around it: what leads to an attention from them, and what it gives.

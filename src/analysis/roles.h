@@ -48,6 +48,8 @@ class Roles {
   Use use_of(int morphism) const { return uses_[morphism]; }
   // Of a parameter: one per morphism of the forward pass that reads it.
   const std::vector<int>& readers_of(Value parameter) const { return readers_[parameter]; }
+  // Of a parameter, also through casts and joins: all that it is used for, in the order of Use.
+  std::vector<Use> uses_of(Value parameter) const;
   std::optional<int> state_index(Value v) const;  // l of x_l in the chain
   // Of a map whose result an attention reads: how many numbers at the beginning of a row it reads
   // as queries, the rest being keys and values. Nothing where queries stand elsewhere in the row,
@@ -90,6 +92,10 @@ class Roles {
   std::vector<int64_t> queries_;  // per object: numbers at the beginning of a row, or kUnread, ...
   std::vector<int> state_index_;
 };
+
+// What a parameter is in a model, in one word for people: what it is used for, "feed_forward", or
+// all of that where it is shared, "embedding+readout".
+std::string role_of(const Roles& roles, Value parameter);
 
 // The words themselves, for messages.
 std::vector<std::string> object_words();

@@ -33,7 +33,7 @@ Scheme narrow_activations(const Scheme& scheme, Application& application) {
 // The call that makes the norm of all gradients, the third that a step returns: it takes (count,
 // scale, squares) and gives (factor, is it finite, norm).
 const Morphism& global_factor(const Scheme& scheme) {
-  CHECK(scheme.outputs.size() == 3, "a step returns loss, count and the norm of its gradients");
+  CHECK(scheme.outputs.size() >= 3, "a step returns loss, count and the norm of its gradients");
   const int maker = producers(scheme)[scheme.outputs[2]];
   CHECK(maker >= 0 && scheme.morphisms[maker].outputs.size() == 3, "the norm has a factor");
   return scheme.morphisms[maker];

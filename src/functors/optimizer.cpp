@@ -1,5 +1,6 @@
 // loss and gradients  ->  the whole step: norm, clipping, one division, and an update of every
 // parameter. If no target was counted or the gradient is not finite, parameters stay unchanged.
+// A guarded step also leaves them where its loss is far above those before (ops/watch_loss.cpp).
 // Parameters, moments and the step count are carried: they are updated in place. A parameter may
 // have a rate, a decay, an optimizer and a group for clipping of its own (Training in scheme.h).
 #include <map>
@@ -7,6 +8,7 @@
 #include "analysis/roles.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "functors/norms.h"
 #include "functors/optimizer_text.h"
 #include "functors/phases.h"
 #include "ops/builder.h"
@@ -15,12 +17,31 @@ namespace adjoint {
 
 namespace {
 
+constexpr int64_t kLossesKept = 100;  // by a guarded step, to compare a loss with
+
 Attrs attrs_for(const Optimizer& optimizer, double decay) {
   Attrs attrs = {{"decay", decay}};
   for (const std::string_view name : optimizer.op->update->numbers) {
     attrs[std::string(name)] = optimizer.args.number(name);
   }
   return attrs;
+}
+
+// What a guarded step remembers of the losses before, and what it says of this one.
+struct Watch {
+  Value take, usual;
+};
+Watch watch_loss(Scheme& step, Builder& builder, Value loss, Value count, double spike) {
+  const Value losses = step.add_input({.type = {Dtype::kF32, {{"losses", kLossesKept + 1}}},
+                                       .source = {"loss", "watch.losses"},
+                                       .role = Role::kState,
+                                       .init = Init{}});
+  builder.at({"loss", "watch"}, Phase::kUpdate, Role::kMetric);
+  const auto told = builder.emit_all("watch_loss", {loss, count, losses}, {{"times", spike}});
+  step[told[1]].source = step[losses].source;
+  step[told[1]].role = Role::kState;
+  step.carries.push_back({losses, told[1]});
+  return {.take = told[0], .usual = told[2]};
 }
 
 }  // namespace
@@ -74,18 +95,25 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
   }
   at("gradient.squares", Role::kMetric);
   const Value all_squares = builder.emit("sum_all", sums);
+  std::vector<Value> judged = {count, scale, all_squares};
+  std::optional<Value> usual;
+  if (options.guarded) {
+    const auto watch = watch_loss(step, builder, loss, count, options.spike);
+    judged.push_back(watch.take);
+    usual = watch.usual;
+  }
   at("gradient", Role::kMetric);
-  const auto whole =
-      builder.emit_all("gradient_factor", {count, scale, all_squares}, {{"clip", options.clip}});
+  const auto whole = builder.emit_all("gradient_factor", judged, {{"clip", options.clip}});
   step.outputs.push_back(whole[2]);
-  // With clipping all updates wait for the norm. Without it, an update depends only on its own
-  // gradient, which can be freed at once.
-  const bool clips = options.clip > 0;
+  if (usual) step.outputs.insert(step.outputs.end(), {whole[1], *usual});
+  // With clipping all updates wait for the norm, and so they do where a step is made as a whole or
+  // not at all. Otherwise an update depends only on its own gradient, which can be freed at once.
+  const bool waits = options.clip > 0 || options.guarded;
   at("gradient.divided", Role::kMetric);
-  const auto divided = clips ? whole : builder.emit_all("gradient_factor", {count, scale});
+  const auto divided = waits ? whole : builder.emit_all("gradient_factor", {count, scale});
   const Value ok = divided[1];
   const auto ok_for = [&](size_t i) {
-    if (clips) return ok;
+    if (waits) return ok;
     at(step[trained[i]].source.path, Role::kMetric, "grad.factor");
     return builder.emit_all("gradient_factor", {count, scale, squares[i]})[1];
   };
@@ -123,7 +151,22 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
     step.carries.push_back({before, after});
     return steps[optimizer] = after;
   };
-  std::optional<Roles> roles;  // only a text asks for them
+  std::optional<Roles> roles;  // only texts and norms ask for them
+  if (options.norms) {
+    roles.emplace(with_gradients);
+    std::map<std::string, std::vector<Value>> by_role;
+    for (size_t i = 0; i < trained.size(); ++i) {
+      by_role[role_of(*roles, trained[i])].push_back(squares[i]);
+    }
+    for (const auto& [role, members] : by_role) {
+      at("gradient.squares", Role::kMetric, role);
+      const Value sum_of_role = builder.emit("sum_all", members);
+      at("gradient", Role::kMetric, role);
+      const Value norm = builder.emit_all("gradient_factor", {count, scale, sum_of_role})[2];
+      step[norm].source = norm_source(role);
+      step.outputs.push_back(norm);
+    }
+  }
   for (size_t i = 0; i < trained.size(); ++i) {
     const Value p = trained[i];
     const std::string path = step[p].source.path;

@@ -11,7 +11,9 @@ namespace adjoint {
 // Reverse mode: the gradient of the loss's sum by every parameter that is not frozen, as further
 // outputs in the order of the parameters.
 Scheme apply_adjoint(const Scheme& forward);
-// Norm, clipping, one division, and the update of every parameter that has a gradient.
+// Norm, clipping, one division, and the update of every parameter that has a gradient. A step
+// returns its loss, its count of targets and the norm of its gradient; if it is guarded, whether it
+// changed anything and the mean of the losses before; and the norms by role, if they are asked for.
 Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options);
 
 // The realizations, one per attribute, in the order in which they run. Each inserts its transport

@@ -27,7 +27,8 @@ struct BuiltStep {
 };
 
 // A model's forward scheme, with the loss as (sum, count), to one whole training step. The verifier
-// runs after every functor. Outputs: loss, count and the norm of the gradient.
+// runs after every functor. Outputs: loss, count and the norm of the gradient (phases.h: and more,
+// where options ask for it).
 BuiltStep build_step(const Scheme& forward, const Stack& stack, const StepOptions& options,
                      std::vector<Firing>* firings = nullptr);
 // The same for those who build many steps of one model with the same options but for the stack: the

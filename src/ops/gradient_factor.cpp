@@ -3,7 +3,8 @@
 //   norm   = sqrt(squares) / (count * scale)             the norm of the mean's gradient
 //   factor = min(1, clip / norm) / (count * scale)       divides once, unscales, and clips at once
 //   ok     = count > 0 and norm is finite                (clipping: Pascanu et al., 2013)
-// clip=0 does not clip. Without squares there is nothing to wait for, and ok = count > 0.
+// clip=0 does not clip. Without squares there is nothing to wait for, and ok = count > 0. A fourth
+// number, 1 or 0, says whether somebody else would take this step (watch_loss), and ok follows it.
 #include "base/error.h"
 #include "ops/samples.h"
 
@@ -12,9 +13,12 @@ namespace adjoint {
 namespace {
 
 Body body(const OpCall& call) {
-  bool fits = call.inputs.size() == 2 || call.inputs.size() == 3;
+  bool fits = call.inputs.size() >= 2 && call.inputs.size() <= 4;
   for (const Type& t : call.inputs) fits = fits && t.rank() == 0;
-  if (!fits) fail("gradient_factor: wants the numbers count, scale and maybe the sum of squares");
+  if (!fits) {
+    fail("gradient_factor: wants the numbers count and scale, and maybe the sum of squares and ",
+         "whether to take the step");
+  }
   const double clip = call.number("clip", 0);
   if (!(clip >= 0)) fail("gradient_factor: clip must be 0 or more, found ", clip);
   Body body;
@@ -27,8 +31,9 @@ Body body(const OpCall& call) {
   }
   const Expr norm = sqrt(input(body, 2)) * divide;
   const Expr factor = clip > 0 ? divide * min(one, clip / (norm + 1e-6)) : divide;
-  body.outputs = {
-      {.node = factor.node}, {.node = (counted * is_finite(norm)).node}, {.node = norm.node}};
+  Expr ok = counted * is_finite(norm);
+  if (call.inputs.size() == 4) ok = ok * input(body, 3);
+  body.outputs = {{.node = factor.node}, {.node = ok.node}, {.node = norm.node}};
   return body;
 }
 
@@ -37,7 +42,7 @@ Body body(const OpCall& call) {
 extern const OpDef op_gradient_factor = {
     .name = "gradient_factor",
     .summary =
-        "count, scale, squares -> factor, ok, norm: one division and one clipping for all "
+        "count, scale, squares, take -> factor, ok, norm: one division and one clipping for all "
         "gradients",
     .body = body,
     .differentiable = false,
@@ -50,7 +55,7 @@ extern const OpDef op_gradient_factor = {
                           .attrs = {{"clip", clip}},
                           .fills = std::vector<Sample::Fill>(numbers, Sample::Fill::kPositive)};
           };
-          return std::vector<Sample>{at(2, 0), at(3, 0), at(3, 0.5)};
+          return std::vector<Sample>{at(2, 0), at(3, 0), at(3, 0.5), at(4, 0.5)};
         },
     .refused =
         [] {

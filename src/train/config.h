@@ -151,9 +151,16 @@ struct TrainConfig : OptionFields {
   double max_minutes = number("max_minutes", 0, {0, 1e7},
                               "save and stop after so much time; 0: never", {.of_command = true});
   double spike = number("spike", 0, {0, 1e9},
-                        "save and stop at a loss of so many times the mean of the 100 steps "
-                        "before, and write that batch to OUT/spike.json; 0: never");
+                        "a loss of more than so many times the mean of the 100 steps before is a "
+                        "spike; 0: only what is no number is one");
+  std::string on_spike = one_of(
+      "on_spike", "stop", {"stop", "skip", "back"},
+      "at a spike write that batch to OUT/spike.json and: save and stop | leave everything as "
+      "before that step and go on | go back to the last save and leave that batch out");
   int64_t log_every = whole("log_every", 10, {1, 1e12}, "steps between lines of metrics.jsonl");
+  int64_t norms = whole("norms", 0, {0, 1e12},
+                        "steps between norms of gradients and weights by role, in the metrics; 0: "
+                        "none");
   bool tensorboard = flag("tensorboard", "write the metrics for TensorBoard, too, into --out");
   double val_fraction =
       number("val_fraction", 0.1, {0.0001, 0.9}, "the last part of the data, for validation");

@@ -109,14 +109,13 @@ std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config,
 // them.
 constexpr uint64_t kWayToTokenize = 1;
 
-TokenizedSource tokens_of(const DataSource& source, const TrainConfig& config,
-                          const Tokenizer* tokenizer, const ChatTemplate* chat) {
+TokenizeOptions options_for(const DataSource& source, const TrainConfig& config,
+                            const Tokenizer* tokenizer, const ChatTemplate* chat) {
   TokenizeOptions options{
       .documents = {.tokenizer = tokenizer, .chat = chat, .skip_bad = config.skip_bad},
       .cache = config.cache,
       .threads = num_threads()};
-  const int64_t bytes = bytes_to_tokenize(source);
-  if (config.cache.empty() && bytes > kHeldBytes) {
+  if (config.cache.empty() && bytes_to_tokenize(source) > kHeldBytes) {
     options.cache = fs::absolute(config.out).parent_path() / "tokens";
   }
   if (tokenizer) {
@@ -125,6 +124,11 @@ TokenizedSource tokens_of(const DataSource& source, const TrainConfig& config,
   }
   if (chat) options.documents_hash = hash_of(config.chat_template, options.documents_hash);
   if (config.end_of_text >= 0) options.border = static_cast<int32_t>(config.end_of_text);
+  return options;
+}
+
+TokenizedSource tokens_of(const DataSource& source, TokenizeOptions options) {
+  const int64_t bytes = bytes_to_tokenize(source);
   constexpr int64_t kMiB = int64_t{1} << 20;
   Progress progress(bytes / kMiB, 0);
   options.told = [&](int64_t read) {
@@ -136,6 +140,31 @@ TokenizedSource tokens_of(const DataSource& source, const TrainConfig& config,
     note_once(fmt::format("{}: {} broken lines were left out", source.said, made.bad_lines));
   }
   return made;
+}
+
+// What a source of the corpus was made of: one source of the user's, or all that have no weight.
+struct MadeOf {
+  DataSource source;
+  TokenizeOptions options;
+  int64_t tokens;
+};
+
+std::vector<DocumentPlace> documents_in(std::span<const MadeOf> parts,
+                                        std::span<const int64_t> tokens) {
+  std::vector<DocumentPlace> found;
+  int64_t before = 0;
+  for (const MadeOf& part : parts) {
+    std::vector<int64_t> here;
+    while (found.size() + here.size() < tokens.size() &&
+           tokens[found.size() + here.size()] < before + part.tokens) {
+      here.push_back(tokens[found.size() + here.size()] - before);
+    }
+    before += part.tokens;
+    const auto places = find_documents(part.source, part.options, here);
+    found.insert(found.end(), places.begin(), places.end());
+  }
+  found.resize(tokens.size());
+  return found;
 }
 
 }  // namespace
@@ -160,20 +189,30 @@ RunData read_data(const TrainConfig& config, const std::optional<SavePaths>& tra
   }
   if (data.fields) return data;
 
-  std::optional<ChatTemplate> chat;
-  if (!config.chat_template.empty()) chat = find_chat_template(config.chat_template);
-  const ChatTemplate* const writes = chat ? &*chat : nullptr;
-  data.tokenizer = tokenizer_for(config, trained_before, weights, sources, writes);
+  std::shared_ptr<const ChatTemplate> chat;
+  if (!config.chat_template.empty()) {
+    chat = std::make_shared<const ChatTemplate>(find_chat_template(config.chat_template));
+  }
+  data.tokenizer = tokenizer_for(config, trained_before, weights, sources, chat.get());
   std::vector<TextCorpus::Part> parts;
+  std::vector<std::vector<MadeOf>> made_of;
   for (const DataSource& source : sources) {
-    TokenStream tokens = tokens_of(source, config, data.tokenizer.get(), writes).tokens;
+    const TokenizeOptions options = options_for(source, config, data.tokenizer.get(), chat.get());
+    TokenStream tokens = tokens_of(source, options).tokens;
     // Without weights all sources are one, so that an epoch has each sample once.
+    if (source.weight || parts.empty()) made_of.emplace_back();
+    made_of.back().push_back({source, options, tokens.size()});
     if (source.weight || parts.empty()) {
       parts.push_back({source.said, std::move(tokens), source.weight.value_or(1)});
     } else {
       parts[0].tokens.add(tokens);
     }
   }
+  data.documents = [made_of = std::move(made_of), chat](size_t source,
+                                                        std::span<const int64_t> tokens) {
+    return documents_in(made_of[source],
+                        tokens);  // `chat` lives as long as the options that use it
+  };
   data.corpus = std::make_unique<TextCorpus>(std::move(parts), config.val_fraction);
   return data;
 }

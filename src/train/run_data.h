@@ -1,5 +1,6 @@
 // The data of a run: what --data names becomes a corpus, and the tokenizer is learned or found.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,9 @@ struct RunData {
   std::string print = {};  // tells the data from others
   Packing packing = Packing::kCrops;
   bool fields = false;  // they are a file's, and not a text's
+  // The documents that hold tokens of a source of the corpus, in order. Of fields nobody knows.
+  std::function<std::vector<DocumentPlace>(size_t source, std::span<const int64_t> tokens)>
+      documents = nullptr;
 };
 
 // `trained_before` is the run whose parameters are taken over, if there is one: its ids are its

@@ -23,6 +23,7 @@ class Saver {
   void save_behind(int64_t step);
   void check();  // throws an Error if the last save failed, and says which save is still there
   void wait();   // waits for the current save, then checks
+  int64_t saved_at() const { return saved_at_; }  // after wait(): the step on disk, or -1
 
  private:
   bool has_room() const;

@@ -61,7 +61,7 @@ void SideSaves::save_to(const std::string& name, int64_t step) const {
   check_writable(to);
   const FolderLock lock(to);
   for (const fs::path& file :
-       {paths_.text(), paths_.tokenizer(), paths_.rule(), paths_.products()}) {
+       {paths_.text(), paths_.tokenizer(), paths_.rule(), paths_.products(), paths_.position()}) {
     if (fs::exists(file)) write_file_atomically(to.folder / file.filename(), read_file(file));
   }
   if (fs::exists(paths_.functors())) {

@@ -156,8 +156,9 @@ OpenSave open_without_manifest(const SavePaths& paths, bool with_optimizer) {
 }
 
 std::vector<fs::path> files_of(const SavePaths& paths) {
-  return {paths.model(),     paths.optimizer(), paths.manifest(), paths.run(), paths.text(),
-          paths.tokenizer(), paths.metrics(),   paths.products(), paths.rule()};
+  return {paths.model(), paths.optimizer(), paths.manifest(), paths.run(),
+          paths.text(),  paths.tokenizer(), paths.metrics(),  paths.products(),
+          paths.rule(),  paths.spikes(),    paths.spike(),    paths.position()};
 }
 
 std::vector<fs::path> files_in(const fs::path& folder) {

@@ -4,6 +4,8 @@
 //   save.json              the manifest: which two files are one save
 //   run.json               the settings;  model.scheme  the model's text;  tokenizer.json
 //   metrics.jsonl          one line per logged step
+//   spikes.jsonl           one line per step that went wrong (train/spikes.h)
+//   position.json          batches that are left out, and where batches changed their size
 //   functors/*.functor     the stack's own functors that came from files
 //   products.json          on a GPU: the algorithms that its matrix products were given
 //   .lock                  held by the one run that writes here
@@ -34,6 +36,9 @@ struct SavePaths {
   std::filesystem::path text() const { return folder / "model.scheme"; }
   std::filesystem::path tokenizer() const { return folder / "tokenizer.json"; }
   std::filesystem::path metrics() const { return folder / "metrics.jsonl"; }
+  std::filesystem::path spikes() const { return folder / "spikes.jsonl"; }
+  std::filesystem::path spike() const { return folder / "spike.json"; }
+  std::filesystem::path position() const { return folder / "position.json"; }
   std::filesystem::path rule() const { return folder / "run.optimizer"; }
   std::filesystem::path functors() const { return folder / "functors"; }
   std::filesystem::path products() const { return folder / "products.json"; }

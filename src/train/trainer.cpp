@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "analysis/input_ranges.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
+#include "functors/norms.h"
 #include "functors/pipeline.h"
 #include "ops/builder.h"
 #include "ops/segments.h"
@@ -20,9 +20,9 @@
 #include "run/random_steps.h"
 #include "train/late_progress.h"
 #include "train/merge.h"
+#include "train/metrics.h"
 #include "train/model_folder.h"
 #include "train/peft_adapter.h"
-#include "train/run_data.h"
 #include "train/saved_parameters.h"
 #include "train/side_saves.h"
 
@@ -38,18 +38,6 @@ std::optional<SavePaths> trained_before(const TrainConfig& config, const SavePat
   if (config.resume) return paths;
   if (!config.init.empty()) return SavePaths(config.init);
   return std::nullopt;
-}
-
-// Removes the lines of steps after `step`, which the resumed run repeats.
-void cut_metrics(const fs::path& file, int64_t step) {
-  if (!fs::exists(file)) return;
-  std::ifstream in(file);
-  std::string kept;
-  for (std::string line; std::getline(in, line);) {
-    const json entry = json::parse(line, nullptr, false);
-    if (entry.is_object() && entry.value("step", int64_t{0}) <= step) kept += line + "\n";
-  }
-  write_file_atomically(file, kept);
 }
 
 // The stack as the run's folder keeps it: functors that came from files refer to copies in the
@@ -106,6 +94,7 @@ Trainer::Trainer(ResolvedConfig resolved)
                            must_be_same ? std::optional(resolved.data_print) : std::nullopt);
   data_print_ = data.print;
   corpus_ = std::move(data.corpus);
+  documents_ = std::move(data.documents);
   const bool has_tokenizer = data.tokenizer != nullptr;
   tokenizer_ = std::move(data.tokenizer);
   const std::optional<int64_t> vocab =
@@ -156,6 +145,9 @@ Trainer::Trainer(ResolvedConfig resolved)
       {.sheet = sheet, .threads = num_threads(), .deterministic = config_.deterministic});
   config_.step.target = planned.target;
   config_.step.deterministic = planned.deterministic;
+  config_.step.guarded = config_.spike > 0 || config_.on_spike != "stop";
+  config_.step.spike = config_.spike;
+  config_.step.norms = config_.norms > 0;
   if (planned.target == Target::kCuda && config_.wish.profile.empty()) {
     config_.wish.device = sheet.name;
   }
@@ -181,6 +173,13 @@ Trainer::Trainer(ResolvedConfig resolved)
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
   Plan train_plan = plan;
   train_plan.make_room_for(eval_plan);
+  Scheme weights_scheme;
+  Plan weights_plan;
+  if (config_.norms > 0) {
+    weights_scheme = weight_squares(said_step(forward, stack, config_.step), step);
+    weights_plan = make_plan(weights_scheme, beside(step, plan, num_threads()));
+    train_plan.make_room_for(weights_plan);
+  }
   // On a CPU both tiers are one memory.
   const bool cpu = planned.target == Target::kCpu;
   const Bytes needed = cpu ? train_plan.arena + train_plan.host.size : train_plan.arena;
@@ -196,6 +195,7 @@ Trainer::Trainer(ResolvedConfig resolved)
   LateProgress progress;
   run_ = std::make_unique<Run>(step, train_plan, RunOptions{.told = progress.told()});
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
+  if (config_.norms > 0) weights_ = std::make_unique<Run>(weights_scheme, weights_plan, *run_);
   rate_ = input_named(step, "rate");
   counter_ = input_named(step, kRandomCounter);
   if (config_.resume) {
@@ -203,6 +203,7 @@ Trainer::Trainer(ResolvedConfig resolved)
       fail("--resume and --adapter contradict each other: a run that goes on has its parameters");
     }
     first_step_ = load_state(paths_, *run_, true, model_print_);
+    batches_->set_position(read_position(paths_));
     if (first_step_ >= config_.steps) {
       fail(config_.out, ": this run is already at step ", first_step_, " of ", config_.steps,
            "; say a larger --steps to go on");
@@ -309,6 +310,7 @@ void Trainer::begin_folder() {
   const std::string text = settings.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   if (config_.resume) {
     cut_metrics(paths_.metrics(), first_step_);
+    cut_spikes(paths_, first_step_);
   } else {
     remove_run(paths_);  // --overwrite: old weights must not meet new settings
     remove_side_saves(paths_);

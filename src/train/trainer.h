@@ -9,10 +9,13 @@
 #include "data/corpus.h"
 #include "data/tokenizer.h"
 #include "train/bound_model.h"
+#include "train/data_position.h"
 #include "train/fed_inputs.h"
 #include "train/resolve_config.h"
+#include "train/run_data.h"
 #include "train/save.h"
 #include "train/schedule.h"
+#include "train/spikes.h"
 
 namespace adjoint {
 
@@ -24,6 +27,8 @@ struct TrainResult {
   std::string ended_by = {};  // --patience or --max-minutes, as a sentence; else nothing
   Bytes predicted = {0};
 };
+
+class Saver;
 
 class Trainer {
  public:
@@ -59,8 +64,14 @@ class Trainer {
   void load_base();
   void begin_folder();
   void set_control(int64_t step);
-  // Writes what the samples of a step were, for people to look at; says where.
-  std::string write_samples_of(int64_t step, double loss);
+  // Writes what the samples of a step were, for people to look at; gives their documents.
+  std::vector<DocumentPlace> write_samples_of(const Spike& spike);
+  std::vector<std::vector<DocumentPlace>> documents_of(int64_t step) const;  // by row
+  // The run ends here: what there is is saved, and the Error says what was wrong.
+  [[noreturn]] void stop_at(const Spike& spike, int64_t step, int skipped, Saver& saver);
+  // As it was when the folder's save was made, but for the batch of this spike. Gives the step.
+  int64_t go_back_of(const Spike& spike, Saver& saver);
+  nlohmann::json weight_norms();  // by role
 
   TrainConfig config_;
   SavePaths paths_;
@@ -75,7 +86,9 @@ class Trainer {
   std::unique_ptr<BoundModel> model_;
   std::unique_ptr<Batches> batches_, val_batches_;
   std::map<std::string, int64_t> ignored_;  // by input: the value of rows that count for nothing
+  decltype(RunData::documents) documents_;  // null: of fields nobody knows
   std::unique_ptr<Run> run_, eval_;
+  std::unique_ptr<Run> weights_;  // sums of their squares by role; null: nobody asks
   Schedule schedule_;
   std::vector<std::string> idle_rules_;
   Bytes workspace_cap_ = kNoCap;  // saved with the run, because the bits of products depend on it

@@ -1,20 +1,21 @@
 // The loop: a batch, a rate, a step; and in between evaluations, lines of metrics and saves.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <deque>
-#include <fstream>
-#include <numeric>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "functors/norms.h"
 #include "ops/builder.h"
 #include "run/late_numbers.h"
 #include "train/evaluate.h"
-#include "train/event_file.h"
 #include "train/fed_inputs.h"
+#include "train/metrics.h"
 #include "train/progress.h"
 #include "train/saver.h"
 #include "train/side_saves.h"
@@ -27,24 +28,7 @@ using nlohmann::json;
 namespace {
 
 constexpr int kSkipsInARow = 10;  // updates, before a run is given up
-
-// The mean of the losses of the last steps, once there are enough of them to tell.
-class RecentLosses {
- public:
-  std::optional<double> mean() const {
-    if (losses_.size() < kEnough) return std::nullopt;
-    return std::accumulate(losses_.begin(), losses_.end(), 0.0) /
-           static_cast<double>(losses_.size());
-  }
-  void add(double loss) {
-    losses_.push_back(loss);
-    if (losses_.size() > kMost) losses_.pop_front();
-  }
-
- private:
-  static constexpr size_t kEnough = 10, kMost = 100;
-  std::deque<double> losses_;
-};
+constexpr int kBacksInARow = 10;  // to one save
 
 // A mean of nothing is none.
 std::optional<double> mean(double sum, double count) {
@@ -105,26 +89,103 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   return mean(sum, count);
 }
 
-std::string Trainer::write_samples_of(int64_t step, double loss) {
-  Batch data(*batches_);
-  batches_->fill(step, data.to);
-  const int64_t context = model_->context();
-  json rows = json::array();
-  for (size_t i = 0; i < data.to.size(); ++i) {
-    if (batches_->fields()[i].name != "tokens") continue;
-    const auto* const ids = static_cast<const int32_t*>(data.to[i]);
-    for (int64_t row = 0; row < config_.batch; ++row) {
-      const Batches::Origin from = batches_->origin(step, row);
-      rows.push_back(
-          {{"source", from.source},
-           {"sample", from.sample},
-           {"text", tokenizer_->decode({ids + row * context, ids + (row + 1) * context})}});
+std::vector<std::vector<DocumentPlace>> Trainer::documents_of(int64_t step) const {
+  std::vector<std::vector<DocumentPlace>> by_row(config_.batch);
+  if (!documents_) return by_row;
+  // All of a source at once, because its files are gone through to find them.
+  std::map<size_t, std::vector<std::pair<int64_t, int64_t>>> wanted;  // token, row
+  for (int64_t row = 0; row < config_.batch; ++row) {
+    const Batches::Origin from = batches_->origin(step, row);
+    for (const int64_t token : corpus_->documents_in(from.source, batches_->tokens_of(from))) {
+      wanted[from.source].emplace_back(token, row);
     }
   }
-  const json told = {{"step", step + 1}, {"loss", loss}, {"samples", rows}};
-  const std::filesystem::path file = paths_.folder / "spike.json";
-  write_file_atomically(file, told.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
-  return file.string();
+  for (auto& [source, begins] : wanted) {
+    std::sort(begins.begin(), begins.end());
+    std::vector<int64_t> tokens;
+    for (const auto& [token, row] : begins) tokens.push_back(token);
+    const std::vector<DocumentPlace> found = documents_(source, tokens);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (!found[i].file.empty()) by_row[begins[i].second].push_back(found[i]);
+    }
+  }
+  return by_row;
+}
+
+std::vector<DocumentPlace> Trainer::write_samples_of(const Spike& spike) {
+  const int64_t step = spike.step - 1, context = model_->context();
+  Batch data(*batches_);
+  batches_->fill(step, data.to);
+  const auto& fields = batches_->fields();
+  const auto tokens = std::find_if(fields.begin(), fields.end(),
+                                   [](const Field& field) { return field.name == "tokens"; });
+  const auto* const ids = static_cast<const int32_t*>(data.to[tokens - fields.begin()]);
+  json rows = json::array();
+  std::vector<DocumentPlace> all;
+  const auto by_row = documents_of(step);
+  for (int64_t row = 0; row < config_.batch; ++row) {
+    const Batches::Origin from = batches_->origin(step, row);
+    json documents = json::array();
+    for (const DocumentPlace& at : by_row[row]) {
+      documents.push_back({{"file", at.file.string()}});
+      if (at.line > 0) documents.back()["line"] = at.line;
+      all.push_back(at);
+    }
+    rows.push_back(
+        {{"source", from.source},
+         {"sample", from.sample},
+         {"documents", documents},
+         {"text", tokenizer_->decode({ids + row * context, ids + (row + 1) * context})}});
+  }
+  const json told = {{"step", spike.step},
+                     {"batch", spike.batch},
+                     {"wrong", name(spike.what)},
+                     {"loss", spike.loss},
+                     {"samples", rows}};
+  write_file_atomically(paths_.spike(),
+                        told.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  return all;
+}
+
+void Trainer::stop_at(const Spike& spike, int64_t step, int skipped, Saver& saver) {
+  const std::string documents = words_for(write_samples_of(spike));
+  const std::string samples = join_parts("; its samples are in ", paths_.spike().string(),
+                                         documents.empty() ? "" : " (" + documents + ")");
+  note_spike(paths_, spike, "stopped");
+  saver.save(step);
+  if (spike.what == Wrong::kSpike) fail(spike.sentence(), samples, "; saved what there is");
+  // Where the data hold it already, a lower rate would not help.
+  Batch fed(*batches_);
+  batches_->fill(spike.step - 1, fed.to);
+  const std::string odd = field_not_finite(*batches_, fed);
+  fail(spike.sentence(), " (rate ", schedule_.rate(spike.step - 1), "; ", skipped,
+       " updates skipped in a row): ", odd.empty() ? "try a lower --lr" : odd, samples,
+       "; saved what there is");
+}
+
+int64_t Trainer::go_back_of(const Spike& spike, Saver& saver) {
+  saver.wait();
+  const int64_t to = saver.saved_at();
+  CHECK(to >= 0 && to < spike.step, "a run that may go back has saved, and never a spike");
+  write_samples_of(spike);
+  note_spike(paths_, spike, join_parts("went back to step ", to));
+  // First of all, so that who is killed meanwhile and resumes leaves the batch out, too.
+  DataPosition position = batches_->position();
+  position.leave_out(spike.batch);
+  write_position(paths_, position);
+  batches_->set_position(std::move(position));
+  run_->synchronize();
+  load_state(paths_, *run_, true, model_print_);
+  return to;
+}
+
+json Trainer::weight_norms() {
+  weights_->step();
+  json norms = json::object();
+  for (const Value out : weights_->scheme().outputs) {
+    norms[role_of_norm(weights_->scheme()[out].source)] = std::sqrt(weights_->number(out));
+  }
+  return norms;
 }
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
@@ -133,65 +194,107 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
   TrainResult result{.step = first_step_, .predicted = run_->plan().arena};
   Saver saver(paths_, *run_, model_print_, config_.resume ? first_step_ : -1, room_to_save_);
-  Prefetcher data(*batches_, first_step_);
-  std::ofstream metrics(paths_.metrics(), std::ios::app);
-  std::optional<EventFile> events;
-  if (config_.tensorboard) events.emplace(paths_.folder, first_step_);
+  const bool goes_back = config_.on_spike == "back";
+  if (goes_back) saver.save(first_step_);  // there is always something to go back to
+  std::optional<Prefetcher> data(std::in_place, *batches_, first_step_);
+  std::optional<LateNumbers> late(std::in_place, *run_, s.outputs);
+  Metrics metrics(paths_, config_.tensorboard, first_step_);
   Progress progress(last, first_step_);
   auto logged_at = std::chrono::steady_clock::now();
   double stalled = 0;
   int64_t logged_step = first_step_;
   double tokens_per_s = 0, norm = 0;
-  int skipped = 0;
-  LateNumbers metrics_of_steps(*run_, {s.outputs[0], s.outputs[1], s.outputs[2]});
-  const auto take_loss = [&](const std::vector<double>& numbers) {
-    result.loss = numbers[1] > 0 ? std::optional(numbers[0]) : std::nullopt;
+  int skipped = 0, backs = 0;      // in a row
+  int64_t skips_since_logged = 0;  // by --on-spike
+  int64_t went_back_to = -1;
+  json gradient_norms = json::object();
+  // Where the loss is scaled, its scale is state and no control.
+  const bool scales_loss = input_named(s, "scale") < 0, guarded = config_.step.guarded;
+  const auto take_loss = [&](const StepNumbers& numbers) {
+    result.loss = numbers.count > 0 ? std::optional(numbers.loss) : std::nullopt;
   };
   const SideSaves side(paths_, *run_, model_print_, config_);
   BestLoss best = best_loss_in(paths_.metrics());
-  RecentLosses recent;
   const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
-  for (int64_t step = first_step_; step < last && !stop && result.ended_by.empty(); ++step) {
+  while (result.step < last && !stop && result.ended_by.empty()) {
     saver.check();
-    const Batch& batch = data.next();
+    const int64_t step = result.step;
+    const Batch& batch = data->next();
     feed(*run_, *batches_, batch);
     set_control(step);
     run_->step();
     result.step = step + 1;
-    metrics_of_steps.note();
+    late->note();
+    const auto is_due = [&](int64_t every) { return every > 0 && result.step % every == 0; };
     const bool ends = result.step == last;
-    const bool evaluates =
-        ends || (config_.eval_every > 0 && result.step % config_.eval_every == 0);
-    const bool logs = evaluates || result.step % config_.log_every == 0;
-    // Where somebody wants to know, now; else a step later, while the next one runs.
-    while (metrics_of_steps.waiting() > (logs ? 0 : metrics_of_steps.lag())) {
-      const std::vector<double> numbers = metrics_of_steps.take();
+    const bool evaluates = ends || is_due(config_.eval_every);
+    const bool tells_norms = is_due(config_.norms);
+    const bool logs = evaluates || tells_norms || is_due(config_.log_every);
+    const bool saves = !ends && is_due(config_.save_every);
+    std::optional<Spike> back_of;
+    // Where somebody wants to know, or saves, now; else a step later, while the next one runs.
+    while (!back_of && late->waiting() > (logs || saves ? 0 : late->lag())) {
+      const std::vector<double> outputs = late->take();
+      const StepNumbers numbers(outputs, guarded);
       take_loss(numbers);
-      norm = numbers[2];
+      norm = numbers.norm;
+      if (tells_norms) {
+        for (size_t i = numbers.num_read; i < outputs.size(); ++i) {
+          gradient_norms[role_of_norm(s[s.outputs[i]].source)] = outputs[i];
+        }
+      }
       // An update whose gradient is not finite was skipped, so what is saved is still good.
-      skipped = std::isfinite(norm) ? 0 : skipped + 1;
-      const auto usual = recent.mean();
-      const bool spike = config_.spike > 0 && usual && numbers[0] > config_.spike * *usual;
-      if (std::isfinite(numbers[0]) && skipped < kSkipsInARow && !spike) {
-        recent.add(numbers[0]);
+      skipped = numbers.taken || numbers.count == 0 ? 0 : skipped + 1;
+      const int64_t at = result.step - static_cast<int64_t>(late->waiting());
+      Spike spike{.step = at,
+                  .batch = batches_->position().batch_of(at - 1),
+                  .what = Wrong::kGradient,
+                  .loss = numbers.loss,
+                  .norm = norm,
+                  .usual = numbers.usual};
+      const auto wrong = wrong_with(numbers, scales_loss);
+      if (wrong) spike.what = *wrong;
+      const bool stops = config_.on_spike == "stop";
+      if (skipped == kSkipsInARow || (stops && wrong && *wrong != Wrong::kGradient)) {
+        progress.clear();
+        stop_at(spike, result.step, skipped, saver);
+      }
+      if (!wrong || stops) continue;
+      progress.clear();
+      if (goes_back) {
+        back_of = spike;
         continue;
       }
-      const int64_t at = result.step - static_cast<int64_t>(metrics_of_steps.waiting());
-      progress.clear();
-      const std::string samples = write_samples_of(at - 1, numbers[0]);
-      saver.save(result.step);
-      if (spike) {
-        fail("at step ", at, " the loss is ", numbers[0], ", and the mean of the steps before is ",
-             *usual, "; its samples are in ", samples, "; saved what there is");
+      const std::string documents = words_for(write_samples_of(spike));
+      note_spike(paths_, spike, "skipped");
+      ++skips_since_logged;
+      if (log) {
+        *log << spike.sentence() << "; skipped" << (documents.empty() ? "" : ": ") << documents
+             << "\n"
+             << std::flush;
       }
-      // Where the data hold it already, a lower rate would not help.
-      Batch fed(*batches_);
-      batches_->fill(at - 1, fed.to);
-      const std::string odd = field_not_finite(*batches_, fed);
-      fail("at step ", at, " the ", skipped == kSkipsInARow ? "gradient" : "loss",
-           " is no longer a number (rate ", schedule_.rate(at - 1), "; ", skipped,
-           " updates skipped in a row): ", odd.empty() ? "try a lower --lr" : odd,
-           "; its samples are in ", samples, "; saved what there is");
+    }
+    if (back_of) {
+      // A second spike of the same step number would be another batch's, so this ends.
+      const int64_t to = go_back_of(*back_of, saver);
+      backs = to == went_back_to ? backs + 1 : 1;
+      went_back_to = to;
+      if (backs > kBacksInARow) {
+        fail(back_of->sentence(), "; the run went back to step ", to, " ", kBacksInARow,
+             " times already: try a lower --lr, a larger --spike or an earlier save; the save of "
+             "step ",
+             to, " stays");
+      }
+      if (log) *log << back_of->sentence() << "; back to step " << to << "\n" << std::flush;
+      data.emplace(*batches_, to);
+      late.emplace(*run_, s.outputs);
+      metrics.go_back(to);
+      best = best_loss_in(paths_.metrics());
+      result.step = logged_step = to;
+      logged_at = std::chrono::steady_clock::now();
+      stalled = 0;
+      skipped = 0;
+      continue;
     }
     if (logs) {
       const auto now = std::chrono::steady_clock::now();
@@ -204,8 +307,10 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
                    {"tokens_per_s", tokens_per_s}};
       line["grad_norm"] = norm;
       line["epoch"] = batches_->epoch(result.step);
-      line["stall_s"] = data.stalled_seconds() - stalled;
-      stalled = data.stalled_seconds();
+      line["stall_s"] = data->stalled_seconds() - stalled;
+      if (skips_since_logged > 0) line["skipped"] = std::exchange(skips_since_logged, 0);
+      if (tells_norms) line["grad_norms"] = gradient_norms, line["weight_norms"] = weight_norms();
+      stalled = data->stalled_seconds();
       if (evaluates) {
         progress.show(result.step, "evaluating");
         const std::optional<double> val_loss = evaluate(stop);
@@ -228,19 +333,11 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
                << std::flush;
         }
       }
-      metrics << line.dump() << "\n" << std::flush;
-      if (!metrics) throw MachineError(paths_.metrics().string() + ": cannot be written");
-      if (events) {
-        std::vector<std::pair<std::string, double>> numbers;
-        for (const auto& [name, number] : line.items()) {
-          if (name != "step" && number.is_number()) numbers.emplace_back(name, number);
-        }
-        events->add(result.step, numbers);
-      }
+      metrics.write(line);
       logged_at = std::chrono::steady_clock::now();
       logged_step = result.step;
     }
-    if (!ends && config_.save_every > 0 && result.step % config_.save_every == 0) {
+    if (saves) {
       saver.save_behind(result.step);
       side.keep(result.step);
     }
@@ -250,7 +347,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     progress.show(result.step,
                   fmt::format("loss {}  {:.0f} tokens/s", shown(result.loss), tokens_per_s));
   }
-  while (metrics_of_steps.waiting() > 0) take_loss(metrics_of_steps.take());
+  while (late->waiting() > 0) take_loss(StepNumbers(late->take(), guarded));
   progress.clear();
   result.interrupted = stop;
   saver.save(result.step);

@@ -1,5 +1,6 @@
 // Models with inputs beside tokens and targets, trained from a file of fields.
 #include <cmath>
+#include <fstream>
 #include <numeric>
 
 #include "base/half.h"
@@ -154,6 +155,20 @@ TEST_F(TrainOnFields, ANumberThatIsNoneIsToldByItsField) {
   const std::string error = error_of(on_fields("inf", {{"steps", 500}}));
   EXPECT_NE(error.find("field 'weights' holds inf; its samples"), std::string::npos) << error;
   EXPECT_EQ(error.find("--lr"), std::string::npos) << error;
+}
+
+// A batch that holds infinity is no reason to end where the user says so, also without --spike.
+TEST_F(TrainOnFields, WhatIsNoNumberIsSkippedOrLeftOut) {
+  write_data(0, INFINITY);
+  for (const char* what : {"skip", "back"}) {
+    const json run = {{"steps", 500}, {"on_spike", what}, {"eval_every", 0}, {"save_every", 50}};
+    EXPECT_EQ(train(on_fields(what, run)).step, 500) << what;
+    std::ifstream in(out(what) / "spikes.jsonl");
+    std::string line;
+    ASSERT_TRUE(std::getline(in, line)) << what;
+    EXPECT_EQ(json::parse(line)["wrong"], "loss") << line;
+    EXPECT_EQ(read_json(out(what) / "spike.json")["samples"].size(), 4);
+  }
 }
 
 // 2^24 + 1 is 2^24 to a body, so that two ids would be one.

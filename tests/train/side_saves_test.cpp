@@ -61,7 +61,9 @@ TEST_F(TrainFolder, ASpikeIsToldWithItsSamples) {
                     {"log_every", 200}, {"eval_every", 0}, {"warmup", 0}};
   const std::string error = error_of(options("run", run));
   EXPECT_NE(error.find("at step 11 the loss is "), std::string::npos) << error;
-  EXPECT_NE(error.find("spike.json; saved what there is"), std::string::npos) << error;
+  EXPECT_NE(error.find("spike.json (" + data().string() + "); saved what there is"),
+            std::string::npos)
+      << error;
   const json told = read_json(out("run") / "spike.json");
   EXPECT_EQ(told["step"], 11);
   ASSERT_EQ(told["samples"].size(), 2);
