@@ -18,9 +18,9 @@ namespace adjoint {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFamilies[] = {"gpt2",   "llama",   "llama3",  "llama_biased",
-                                     "smollm", "mistral", "qwen2",   "qwen3",
-                                     "gemma2", "gemma3",  "mixtral", "qwen3_moe", "qwen3_yarn"};
+constexpr const char* kFamilies[] = {"gpt2",    "llama",     "llama3",    "llama_biased", "smollm",
+                                     "mistral", "qwen2",     "qwen3",     "gemma2",       "gemma3",
+                                     "mixtral", "qwen3_moe", "qwen3_yarn"};
 
 inline fs::path family_folder(const std::string& family) {
   return fs::path(SOURCE_DIR) / "tests" / "huggingface" / family;

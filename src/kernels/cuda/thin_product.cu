@@ -316,9 +316,8 @@ Launch thin_experts_cuda(const KernelCall& k, const Pointers& at) {
     const bool packs = s.in % V == 0 && rows.x_step % V == 0 && rows.w_row % V == 0 &&
                        is_aligned(x, 16) && is_aligned(w, 16);
     const auto kernel = packs ? thin_chosen<T, V> : thin_chosen<T, 1>;
-    return [=] {
-      launch_at(place, "expert_linear of few rows", kernel, rows, x, w, choice, bias, y);
-    };
+    return
+        [=] { launch_at(place, "expert_linear of few rows", kernel, rows, x, w, choice, bias, y); };
   });
 }
 
