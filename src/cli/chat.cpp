@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/interrupts.h"
 #include "cli/sample_flags.h"
 #include "data/chat_template.h"
 
@@ -15,12 +16,15 @@ struct ChatFlags {
   std::string system, form;
 };
 
+// Ctrl-C ends a reply, and where none is being written the conversation.
 int run(const ChatFlags& flags) {
+  Interrupts interrupts;
   SampleOptions sample = flags.sample.checked();
   use_threads(flags.sample.threads);
   GeneratorOptions options = flags.sample.generator();
   options.whole_context = true;  // a conversation grows
   Generator generator(flags.sample.model, options);
+  generator.stop_when(&interrupts.stop());
   const ChatTemplate form = flags.form.empty() ? chat_template_for(generator.tokenizer())
                                                : find_chat_template(flags.form);
   if (!form.stop().empty()) sample.stops.push_back(form.stop());
@@ -34,9 +38,11 @@ int run(const ChatFlags& flags) {
       const std::vector<int32_t> ids = encode_piece(generator.tokenizer(), piece);
       prompt.insert(prompt.end(), ids.begin(), ids.end());
     }
+    interrupts.ask_from_now_on();
     const std::vector<Generated> reply =
         generator.generate({prompt}, sample, turn,
                            [](int64_t, std::string_view text) { std::cout << text << std::flush; });
+    interrupts.end_from_now_on();
     std::cout << "\n";
     flags.sample.show(generator.times());
     messages.push_back({"assistant", reply[0].text});

@@ -75,7 +75,7 @@ int run_many(const GenerateFlags& flags, Generator& generator, const SampleOptio
     const int64_t end = std::min(texts, first + flags.batch);
     std::vector<std::vector<int32_t>> batch;
     for (int64_t i = first; i < end; ++i) {
-      batch.push_back(generator.tokenizer().encode(prompts[i / flags.samples]));
+      batch.push_back(generator.tokenizer().encode_with_specials(prompts[i / flags.samples]));
     }
     const std::vector<Generated> made = generator.generate(batch, sample, first, nullptr);
     for (int64_t i = first; i < end; ++i) {

@@ -15,6 +15,8 @@ class Interrupts {
   // Until now a signal ended the process at once; from now on it asks to stop, and a second one
   // more than a second later ends at once.
   void ask_from_now_on() { asks_ = true; }
+  // What was asked is done, and a signal ends the process at once again.
+  void end_from_now_on() { asks_ = false, stop_ = false; }
   const std::atomic<bool>& stop() const { return stop_; }
 
  private:

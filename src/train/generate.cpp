@@ -332,6 +332,9 @@ std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t
                    : sample_token(forward_->logits(row, usable), texts[i].tokens, options,
                                   first + row, made[i].tokens));
     }
+    for (size_t i = 0; stop_ && *stop_ && i < texts.size(); ++i) {
+      if (!texts[i].done) finish(i);
+    }
   }
   if (begun) forward_->take();
   forward_->end(texts);

@@ -1,5 +1,6 @@
 // Text from a trained model: token by token, several texts at once.
 #pragma once
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -58,6 +59,9 @@ class Generator {
   std::string generate(const std::string& prompt, const SampleOptions& options,
                        const std::function<void(std::string_view)>& on_text);
 
+  // Texts end where they are once this becomes true; nullptr: nobody asks.
+  void stop_when(const std::atomic<bool>* asked) { stop_ = asked; }
+
   const GenerationTimes& times() const { return times_; }  // of the last call
 
  private:
@@ -72,6 +76,7 @@ class Generator {
   EvaluatedModel model_;
   std::unique_ptr<Forward> forward_;
   GenerationTimes times_;
+  const std::atomic<bool>* stop_ = nullptr;
 };
 
 }  // namespace adjoint

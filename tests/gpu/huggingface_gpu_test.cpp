@@ -20,6 +20,10 @@ TEST_P(HuggingFaceGpu, LogitsAgree) {
   EXPECT_LE(relative_error(logits, reference.doubles("logits")), 1e-5);
 }
 
+TEST_P(HuggingFaceGpu, GeneratesTheTokensOfTransformers) {
+  EXPECT_EQ(expect_greedy_tokens(family_folder(GetParam()), Target::kCuda), 24u);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, HuggingFaceGpu, testing::ValuesIn(kFamilies),
                          [](const auto& info) { return std::string(info.param); });
 

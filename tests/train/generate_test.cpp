@@ -122,6 +122,28 @@ TEST_F(TrainFolder, GoingAheadChangesNoText) {
   }
 }
 
+// A reply that somebody has read enough of; the next one is as if it had been asked for first.
+TEST_F(TrainFolder, TextsEndWhenTheyAreAskedTo) {
+  train(options("run", {{"steps", 40}, {"batch", 8}, {"lr", 0.01}, {"context", 48}}));
+  for (const bool ahead : {false, true}) {
+    Generator generator(out("run"), {.plan = {.threads = num_threads()}, .ahead = ahead});
+    const SampleOptions sample{.tokens = 30, .temperature = 1};
+    const std::string whole = generator.generate("the cat", sample, nullptr);
+    ASSERT_EQ(whole.size(), 30u);
+    std::atomic<bool> stop = false;
+    generator.stop_when(&stop);
+    std::string shown;
+    const std::string text = generator.generate("the cat", sample, [&](std::string_view grown) {
+      shown += grown;
+      stop = shown.size() >= 5;
+    });
+    EXPECT_EQ(text, whole.substr(0, 5));
+    EXPECT_EQ(shown, text);
+    stop = false;
+    EXPECT_EQ(generator.generate("the cat", sample, nullptr), whole);
+  }
+}
+
 // What is before the last tokens that there is room for is as if it were not there.
 TEST_F(TrainFolder, APromptLongerThanTheContextIsItsEnd) {
   train(options("run", {{"steps", 40}, {"batch", 8}, {"lr", 0.01}}));

@@ -10,6 +10,7 @@
 #include "functors/evaluation.h"
 #include "kernels/harness.h"
 #include "run/parameters.h"
+#include "train/cached_model.h"
 #include "train/fed_inputs.h"
 #include "train/model_folder.h"
 #include "train/trainer.h"
@@ -86,6 +87,32 @@ inline Numbers logits_for(const fs::path& folder, const std::vector<int32_t>& to
   if (const auto targets = run->scheme().find({"targets"})) run->clear(*targets);
   run->step();
   return run->values(run->scheme().outputs[0]);
+}
+
+// Greedy tokens of generation, which keeps keys and values and draws each token where the model is,
+// are those of transformers until two are as good. How many were compared.
+inline size_t expect_greedy_tokens(const fs::path& folder, Target target = Target::kCpu) {
+  const ReferenceFile reference(folder);
+  const std::vector<int32_t> greedy = reference.ids("greedy");
+  const Numbers margins = reference.doubles("margins");
+  const size_t prompt = greedy.size() - margins.size();
+  const LoadedModel loaded(folder.string(), 1, static_cast<int64_t>(greedy.size()));
+  CachedModel model(logits_of(loaded.model.forward()), {},
+                    {.threads = num_threads(), .target = target}, {});
+  ModelFolder(folder).load(loaded.model, model.run());
+  const std::vector<int32_t> none = {0};
+  for (size_t i = 0; i < prompt; ++i) {
+    model.step(std::span(greedy).subspan(i, 1), std::vector{static_cast<int32_t>(i)}, none);
+  }
+  size_t agreed = 0;
+  for (; agreed < margins.size() && margins[agreed] >= 1e-4; ++agreed) {
+    model.ask_drawn();
+    const int32_t token = model.take_drawn()[0];
+    EXPECT_EQ(token, greedy[prompt + agreed]) << "token " << agreed;
+    if (token != greedy[prompt + agreed]) break;
+    model.step_on(std::vector{static_cast<int32_t>(prompt + agreed)});
+  }
+  return agreed;
 }
 
 // Runs that begin with a folder's weights, on tokens without a tokenizer.

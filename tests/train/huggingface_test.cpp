@@ -75,6 +75,10 @@ TEST_P(HuggingFace, GreedyTokensAgreeUntilTwoAreAsGood) {
   }
 }
 
+TEST_P(HuggingFace, GeneratesTheTokensOfTransformers) {
+  EXPECT_EQ(expect_greedy_tokens(folder_), 24u);
+}
+
 // What is read from a config.json gives a config.json that is read as the same.
 TEST_P(HuggingFace, ConfigIsWrittenAsItIsRead) {
   const LoadedModel loaded(folder_.string(), 1, 4);
