@@ -141,6 +141,8 @@ std::vector<Sample> expert_linear_samples() {
   biased.inputs.push_back(of({4, 7}));
   Sample shared_biased = at(of({5, 3}), of({2, 4, 3}), {5, 1}, 2);
   shared_biased.inputs.push_back(of({2, 4}));
+  Sample few_biased = at(of({11, 33}), of({3, 70, 33}), {11, 1}, 2);
+  few_biased.inputs.push_back(of({3, 70}));
   return {at(of({2, 3, 5}), of({4, 7, 5}), {2, 3, 2}, 4),
           at(of({2, 3, 2, 5}), of({6, 7, 5}), {2, 3, 2}, 4),  // experts that nobody chooses
           with(at(of({2, 3, 2, 7}), of({4, 7, 5}), {2, 3, 2}, 4), "transposed"),
@@ -150,8 +152,7 @@ std::vector<Sample> expert_linear_samples() {
           biased, shared_biased, at(of({1, 1}), of({1, 1, 1}), {1, 1}, 1),
           at(of({4}), of({3, 2, 4}), {2}, 3),  // a single token
           // Few rows of long ones: most of one expert, and its results summed.
-          with(at(of({5, 2, 70}), of({3, 9, 70}), {5, 2}, 2), "sum"),
-          at(of({11, 33}), of({2, 70, 33}), {11, 1}, 1),
+          with(at(of({5, 2, 70}), of({3, 9, 70}), {5, 2}, 2), "sum"), few_biased,
           at(of({2, 150, 40}), of({3, 72, 40}), {2, 150, 2}, 3)};  // tiles of rows, and a rest
 }
 

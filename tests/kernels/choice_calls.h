@@ -13,7 +13,7 @@ inline Numbers all_choices() {
   Numbers choices;
   for (const double temperature : {0.0, 0.3, 1.0, 4.0}) {
     for (const double top_k : {0.0, 1.0, 3.0, 40.0, 1e6}) {
-      for (const double top_p : {1e-6, 0.3, 0.9, 1.0}) {
+      for (const double top_p : {1e-6, 0.5, 0.9, 1.0}) {
         for (const double min_p : {0.0, 0.2, 1.0}) {
           for (const double number : {0.0, 0.37, 1 - 0x1p-24}) {
             choices.insert(choices.end(), {temperature, top_k, top_p, min_p, number});
