@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "base/text.h"
 #include "comm/lifeline.h"
@@ -43,7 +42,7 @@ std::vector<std::string> library_paths(const std::string& file) {
   return paths;
 }
 
-const MpiCalls& open_calls(const Launch& launch) {
+const MpiCalls& open_calls(const JobLaunch& launch) {
   std::vector<std::string> names;
   for (const std::string kind : {"openmpi", "mpich"}) {
     if (launch.library.empty() || launch.library == kind) names.push_back(kind);
@@ -77,7 +76,7 @@ const MpiCalls& open_calls(const Launch& launch) {
 
 class MpiWire : public Wire {
  public:
-  MpiWire(const MpiCalls& calls, const Launch& launch) : calls_(calls) {
+  MpiWire(const MpiCalls& calls, const JobLaunch& launch) : calls_(calls) {
     int largest_tag = 0;
     check_mpi(calls.start(&rank_, &ranks_, &largest_tag));
     if (ranks_ != launch.ranks) {
@@ -168,11 +167,7 @@ class MpiWire : public Wire {
     std::unique_lock lock(mutex_);
     if (idle) {
       changed_.wait(lock, [&] { return woken_; });
-    } else if (quiet_ < kEagerPolls) {
-      lock.unlock();
-      std::this_thread::yield();
-      lock.lock();
-    } else {
+    } else if (quiet_ >= kEagerPolls) {
       const auto pause =
           std::min(kLongestPause, kFirstPause * (1 << std::min(quiet_ - kEagerPolls, 10)));
       changed_.wait_for(lock, pause, [&] { return woken_; });
@@ -207,9 +202,10 @@ class MpiWire : public Wire {
 
  private:
   static constexpr int kChannelBits = 10, kFewestSequenceBits = 10;
-  // Messages between ranks that are at work arrive at once; a rank that waits for another's work
-  // asks a thousand times a second, which is half a percent of a core.
-  static constexpr int kEagerPolls = 20;
+  // An answer often comes at once. To yield instead of asking again would give the core away for
+  // whole slices of others' time. A rank that waits for another's work asks a thousand times a
+  // second, which is a percent of a core.
+  static constexpr int kEagerPolls = 5;
   static constexpr std::chrono::microseconds kFirstPause{10}, kLongestPause{1000};
 
   bool aborted() {
@@ -244,19 +240,19 @@ class MpiWire : public Wire {
 
 }  // namespace
 
-std::optional<Launch> find_launch() {
+std::optional<JobLaunch> find_launch() {
   for (const auto& [variable, library] :
        {std::pair{"OMPI_COMM_WORLD_SIZE", "openmpi"}, std::pair{"PMI_SIZE", "mpich"},
         std::pair{"SLURM_STEP_NUM_TASKS", ""}}) {
     const char* text = std::getenv(variable);
     int ranks = 0;
     if (!text || std::from_chars(text, text + std::strlen(text), ranks).ec != std::errc()) continue;
-    if (ranks > 0) return Launch{.ranks = ranks, .variable = variable, .library = library};
+    if (ranks > 0) return JobLaunch{.ranks = ranks, .variable = variable, .library = library};
   }
   return std::nullopt;
 }
 
-Communicator mpi_world(const Launch& launch, const WatchLimits& limits) {
+Communicator mpi_world(const JobLaunch& launch, const WatchLimits& limits) {
   CHECK(!opened_calls, "MPI is started once per process");
   opened_calls = &open_calls(launch);
   auto wire = std::make_unique<MpiWire>(*opened_calls, launch);

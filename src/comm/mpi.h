@@ -15,16 +15,16 @@
 namespace adjoint {
 
 // What a launcher says in the environment; nothing where none started this process.
-struct Launch {
+struct JobLaunch {
   int ranks = 1;
   std::string variable = {};  // that says so
   std::string library = {};   // "openmpi", "mpich"; empty: the launcher starts any
 };
-std::optional<Launch> find_launch();
+std::optional<JobLaunch> find_launch();
 
 // All ranks of the launch; once per process. An Error says in one sentence what is missing. From
 // here on a rank that dies or is silent ends all others (comm/lifeline.h).
-Communicator mpi_world(const Launch& launch, const WatchLimits& limits = {});
+Communicator mpi_world(const JobLaunch& launch, const WatchLimits& limits = {});
 
 // The library's own calls, to be measured beside ours; after mpi_world.
 const MpiCalls& mpi_calls();

@@ -4,6 +4,7 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -40,6 +41,9 @@ MPI_Comm world = MPI_COMM_NULL;
 
 const char* start(int* rank, int* ranks, int* largest_tag) {
   int given = 0;
+  // Open MPI, where ranks share cores, yields at every question that has no answer yet. We ask and
+  // then sleep, so that would only give our turn away.
+  setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   // One thread at a time calls, and not always the same one.
   if (const char* text = trouble(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given))) {
     return text;
