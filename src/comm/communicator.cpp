@@ -108,16 +108,19 @@ void Communicator::abort(const std::string& reason) const {
   throw Aborted(group_->traffic->abort(reason));
 }
 
+Algorithm Communicator::choice(Collective collective, int64_t whole) const {
+  const auto has = algorithms_of(collective);
+  if (group_->algorithm && std::ranges::find(has, *group_->algorithm) != has.end()) {
+    return *group_->algorithm;
+  }
+  return cheapest(collective, size(), whole, group_->traffic->wire().fabric());
+}
+
 RouteRequest Communicator::request(Collective collective, int64_t whole, int root,
                                    int64_t element) const {
   CHECK(root >= 0 && root < size(), "a root of this group");
-  const auto has = algorithms_of(collective);
-  Algorithm algorithm = cheapest(collective, size(), whole, group_->traffic->wire().fabric());
-  if (group_->algorithm && std::ranges::find(has, *group_->algorithm) != has.end()) {
-    algorithm = *group_->algorithm;
-  }
   return {.collective = collective,
-          .algorithm = algorithm,
+          .algorithm = choice(collective, whole),
           .rank = rank(),
           .ranks = size(),
           .root = root,
@@ -143,9 +146,9 @@ Pending Communicator::start(const RouteRequest& request, ReadBytes in, WriteByte
     scratch = journey->own_scratch;
   }
   CHECK(count(scratch) >= journey->route.scratch.count, "as much scratch as the call wants");
-  journey->pieces[static_cast<int>(Piece::kIn)] = writable(in);
-  journey->pieces[static_cast<int>(Piece::kOut)] = out.data();
-  journey->pieces[static_cast<int>(Piece::kScratch)] = scratch.data();
+  journey->pieces[static_cast<int>(RoutePiece::kIn)] = writable(in);
+  journey->pieces[static_cast<int>(RoutePiece::kOut)] = out.data();
+  journey->pieces[static_cast<int>(RoutePiece::kScratch)] = scratch.data();
   group_->traffic->start(journey);
   return Pending(group_->traffic, std::move(journey));
 }
@@ -153,11 +156,11 @@ Pending Communicator::start(const RouteRequest& request, ReadBytes in, WriteByte
 Pending Communicator::send(int to, ReadBytes data) const {
   CHECK(to >= 0 && to < size() && to != rank(), "a message goes to another rank of the group");
   auto journey = std::make_shared<Journey>();
-  Round& round = journey->route.rounds.emplace_back();
-  round.messages.push_back({to, true, {Piece::kIn, 0, count(data)}});
+  RouteRound& round = journey->route.rounds.emplace_back();
+  round.messages.push_back({to, true, {RoutePiece::kIn, 0, count(data)}});
   journey->members = group_->members;
   journey->channel = group_->channel + 1;
-  journey->pieces[static_cast<int>(Piece::kIn)] = writable(data);
+  journey->pieces[static_cast<int>(RoutePiece::kIn)] = writable(data);
   group_->traffic->start(journey);
   return Pending(group_->traffic, std::move(journey));
 }
@@ -165,11 +168,11 @@ Pending Communicator::send(int to, ReadBytes data) const {
 Pending Communicator::receive(int from, WriteBytes data) const {
   CHECK(from >= 0 && from < size() && from != rank(), "a message is from another rank");
   auto journey = std::make_shared<Journey>();
-  Round& round = journey->route.rounds.emplace_back();
-  round.messages.push_back({from, false, {Piece::kOut, 0, count(data)}});
+  RouteRound& round = journey->route.rounds.emplace_back();
+  round.messages.push_back({from, false, {RoutePiece::kOut, 0, count(data)}});
   journey->members = group_->members;
   journey->channel = group_->channel + 1;
-  journey->pieces[static_cast<int>(Piece::kOut)] = data.data();
+  journey->pieces[static_cast<int>(RoutePiece::kOut)] = data.data();
   group_->traffic->start(journey);
   return Pending(group_->traffic, std::move(journey));
 }

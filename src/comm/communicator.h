@@ -89,6 +89,8 @@ class Communicator {
   // Scratch that a call on `whole` bytes (the larger of `in` and `out`) wants on this rank.
   Bytes scratch(Collective collective, Dtype dtype, int64_t whole) const;
 
+  // The algorithm that a call on `whole` bytes takes; the same on every rank.
+  Algorithm choice(Collective collective, int64_t whole) const;
   // For tests and measurements: every call takes this algorithm if it has it. All ranks say the
   // same.
   void use(std::optional<Algorithm> algorithm);

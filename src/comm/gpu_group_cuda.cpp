@@ -143,11 +143,11 @@ void GpuGroup::follow(const Route& route, Dtype dtype, Reduction reduction, Read
         "as much scratch as the call wants");
   const std::array<std::byte*, 3> pieces = {const_cast<std::byte*>(in.data()), out.data(),
                                             scratch.data()};
-  const auto at = [&](const Region& region) {
+  const auto at = [&](const RouteRegion& region) {
     return pieces[static_cast<size_t>(region.piece)] + region.begin;
   };
-  for (const Round& round : route.rounds) {
-    for (const Copy& copy : round.copies) {
+  for (const RouteRound& round : route.rounds) {
+    for (const RouteCopy& copy : round.copies) {
       if (at(copy.to) == at(copy.from)) continue;
       check_cuda(cudaMemcpyAsync(at(copy.to), at(copy.from), copy.from.size,
                                  cudaMemcpyDeviceToDevice, cuda_stream(stream)),
@@ -155,8 +155,8 @@ void GpuGroup::follow(const Route& route, Dtype dtype, Reduction reduction, Read
     }
     if (!round.messages.empty()) {
       check_nccl(nccl::group_start(), "a round");
-      for (const Message& message : round.messages) {
-        const Region& region = message.region;
+      for (const RouteMessage& message : round.messages) {
+        const RouteRegion& region = message.region;
         if (message.sends) {
           send(message.peer, {at(region), static_cast<size_t>(region.size)}, stream);
         } else {
@@ -167,7 +167,7 @@ void GpuGroup::follow(const Route& route, Dtype dtype, Reduction reduction, Read
     }
     if (round.terms.empty()) continue;
     std::vector<const std::byte*> terms;
-    for (const Region& term : round.terms) terms.push_back(at(term));
+    for (const RouteRegion& term : round.terms) terms.push_back(at(term));
     reduce_on_gpu(reduction, dtype, terms, round.result.size / size_of(dtype).count,
                   at(round.result), stream);
   }

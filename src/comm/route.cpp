@@ -66,24 +66,24 @@ class Router {
  private:
   // --- Pieces of memory ---
   int64_t begin_of(int i) const { return segment_begin(q_.whole, q_.element, q_.ranks, i); }
-  Region range(Piece piece, int first, int last) const {
+  RouteRegion range(RoutePiece piece, int first, int last) const {
     return {piece, begin_of(first), begin_of(last) - begin_of(first)};
   }
-  Region segment(Piece piece, int i) const { return range(piece, i, i + 1); }
-  Region all(Piece piece) const { return {piece, 0, q_.whole}; }
+  RouteRegion segment(RoutePiece piece, int i) const { return range(piece, i, i + 1); }
+  RouteRegion all(RoutePiece piece) const { return {piece, 0, q_.whole}; }
   // The memory that holds one segment alone.
-  Region lone(Piece piece) const { return {piece, 0, segment(piece, q_.rank).size}; }
+  RouteRegion lone(RoutePiece piece) const { return {piece, 0, segment(piece, q_.rank).size}; }
   // The whole vector of rank i, in a scratch that has room for all ranks'.
-  Region vector_of(int i) const { return {Piece::kScratch, i * q_.whole, q_.whole}; }
+  RouteRegion vector_of(int i) const { return {RoutePiece::kScratch, i * q_.whole, q_.whole}; }
   int next(int by) const { return (q_.rank + by + q_.ranks) % q_.ranks; }
 
-  Round& round() { return route_.rounds.emplace_back(); }
+  RouteRound& round() { return route_.rounds.emplace_back(); }
   void want_scratch(int64_t size) { route_.scratch = std::max(route_.scratch, Bytes{size}); }
 
   // What remains of each collective for one rank: a copy.
   void alone() {
     if (q_.collective == Collective::kBroadcast || q_.collective == Collective::kBarrier) return;
-    round().copies.push_back({all(Piece::kIn), all(Piece::kOut)});
+    round().copies.push_back({all(RoutePiece::kIn), all(RoutePiece::kOut)});
   }
 
   void write() {
@@ -91,12 +91,13 @@ class Router {
       case Collective::kBroadcast:
         return broadcast();
       case Collective::kScatter:
-        return q_.algorithm == Algorithm::kTree ? tree_scatter(Piece::kIn, true) : flat_scatter();
+        return q_.algorithm == Algorithm::kTree ? tree_scatter(RoutePiece::kIn, true)
+                                                : flat_scatter();
       case Collective::kGather:
         return q_.algorithm == Algorithm::kTree ? tree_gather() : flat_gather();
       case Collective::kAllGather:
-        round().copies.push_back({lone(Piece::kIn), segment(Piece::kOut, q_.rank)});
-        return spread(Piece::kOut);
+        round().copies.push_back({lone(RoutePiece::kIn), segment(RoutePiece::kOut, q_.rank)});
+        return spread(RoutePiece::kOut);
       case Collective::kReduceScatter:
         return reduce(false);
       case Collective::kAllReduce:
@@ -109,9 +110,9 @@ class Router {
   }
 
   // --- Trees ---
-  void tree_broadcast(Piece piece, int root) {
+  void tree_broadcast(RoutePiece piece, int root) {
     for (const auto& level : spanning_tree(root, q_.ranks)) {
-      Round& r = round();
+      RouteRound& r = round();
       for (const Edge& edge : level) {
         if (edge.from == q_.rank) r.messages.push_back({edge.to, true, all(piece)});
         if (edge.to == q_.rank) r.messages.push_back({edge.from, false, all(piece)});
@@ -121,11 +122,11 @@ class Router {
 
   // The root's segments lie in `piece`. Others keep what they pass on in the scratch, or in place
   // (a broadcast, whose `out` has room for all).
-  void tree_scatter(Piece piece, bool lone_result) {
-    const Piece kept = lone_result ? Piece::kScratch : piece;
-    Piece held = q_.rank == q_.root ? piece : kept;
+  void tree_scatter(RoutePiece piece, bool lone_result) {
+    const RoutePiece kept = lone_result ? RoutePiece::kScratch : piece;
+    RoutePiece held = q_.rank == q_.root ? piece : kept;
     for (const auto& level : spanning_tree(q_.root, q_.ranks)) {
-      Round& r = round();
+      RouteRound& r = round();
       for (const Edge& edge : level) {
         if (edge.from == q_.rank) {
           r.messages.push_back({edge.to, true, range(held, edge.first, edge.last)});
@@ -136,18 +137,18 @@ class Router {
         }
       }
     }
-    if (lone_result) round().copies.push_back({segment(held, q_.rank), lone(Piece::kOut)});
+    if (lone_result) round().copies.push_back({segment(held, q_.rank), lone(RoutePiece::kOut)});
   }
 
   void tree_gather() {
-    const Piece held = q_.rank == q_.root ? Piece::kOut : Piece::kScratch;
-    round().copies.push_back({lone(Piece::kIn), segment(held, q_.rank)});
-    if (held == Piece::kScratch) want_scratch(begin_of(q_.rank + 1));
+    const RoutePiece held = q_.rank == q_.root ? RoutePiece::kOut : RoutePiece::kScratch;
+    round().copies.push_back({lone(RoutePiece::kIn), segment(held, q_.rank)});
+    if (held == RoutePiece::kScratch) want_scratch(begin_of(q_.rank + 1));
     const auto levels = spanning_tree(q_.root, q_.ranks);
     for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
-      Round& r = round();
+      RouteRound& r = round();
       for (const Edge& edge : *level) {
-        const Region region = range(held, edge.first, edge.last);
+        const RouteRegion region = range(held, edge.first, edge.last);
         if (edge.to == q_.rank) r.messages.push_back({edge.from, true, region});
         if (edge.from == q_.rank) r.messages.push_back({edge.to, false, region});
         if (edge.to == q_.rank) want_scratch(begin_of(edge.last));
@@ -157,43 +158,43 @@ class Router {
 
   // --- Direct ---
   void flat_scatter() {
-    Round& r = round();
+    RouteRound& r = round();
     if (q_.rank != q_.root) {
-      r.messages.push_back({q_.root, false, lone(Piece::kOut)});
+      r.messages.push_back({q_.root, false, lone(RoutePiece::kOut)});
       return;
     }
-    r.copies.push_back({segment(Piece::kIn, q_.rank), lone(Piece::kOut)});
+    r.copies.push_back({segment(RoutePiece::kIn, q_.rank), lone(RoutePiece::kOut)});
     for (int by = 1; by < q_.ranks; ++by) {
-      r.messages.push_back({next(by), true, segment(Piece::kIn, next(by))});
+      r.messages.push_back({next(by), true, segment(RoutePiece::kIn, next(by))});
     }
   }
 
   void flat_gather() {
-    Round& r = round();
+    RouteRound& r = round();
     if (q_.rank != q_.root) {
-      r.messages.push_back({q_.root, true, lone(Piece::kIn)});
+      r.messages.push_back({q_.root, true, lone(RoutePiece::kIn)});
       return;
     }
-    r.copies.push_back({lone(Piece::kIn), segment(Piece::kOut, q_.rank)});
+    r.copies.push_back({lone(RoutePiece::kIn), segment(RoutePiece::kOut, q_.rank)});
     for (int by = 1; by < q_.ranks; ++by) {
-      r.messages.push_back({next(by), false, segment(Piece::kOut, next(by))});
+      r.messages.push_back({next(by), false, segment(RoutePiece::kOut, next(by))});
     }
   }
 
   void all_to_all() {
-    Round& r = round();
-    r.copies.push_back({segment(Piece::kIn, q_.rank), segment(Piece::kOut, q_.rank)});
+    RouteRound& r = round();
+    r.copies.push_back({segment(RoutePiece::kIn, q_.rank), segment(RoutePiece::kOut, q_.rank)});
     for (int by = 1; by < q_.ranks; ++by) {  // everyone begins with another rank
-      r.messages.push_back({next(by), true, segment(Piece::kIn, next(by))});
-      r.messages.push_back({next(-by), false, segment(Piece::kOut, next(-by))});
+      r.messages.push_back({next(by), true, segment(RoutePiece::kIn, next(by))});
+      r.messages.push_back({next(-by), false, segment(RoutePiece::kOut, next(-by))});
     }
   }
 
   // --- All ranks' segments to all ranks: this rank's is in its place already ---
-  void spread(Piece piece) {
+  void spread(RoutePiece piece) {
     switch (q_.algorithm) {
       case Algorithm::kExchange: {
-        Round& r = round();
+        RouteRound& r = round();
         for (int by = 1; by < q_.ranks; ++by) {
           r.messages.push_back({next(by), true, segment(piece, q_.rank)});
           r.messages.push_back({next(-by), false, segment(piece, next(-by))});
@@ -202,7 +203,7 @@ class Router {
       }
       case Algorithm::kRing:
         for (int by = 0; by < q_.ranks - 1; ++by) {
-          Round& r = round();
+          RouteRound& r = round();
           r.messages.push_back({next(1), true, segment(piece, next(-by))});
           r.messages.push_back({next(-1), false, segment(piece, next(-by - 1))});
         }
@@ -210,9 +211,9 @@ class Router {
       case Algorithm::kTree: {
         const auto levels = spanning_tree(0, q_.ranks);
         for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
-          Round& r = round();
+          RouteRound& r = round();
           for (const Edge& edge : *level) {
-            const Region region = range(piece, edge.first, edge.last);
+            const RouteRegion region = range(piece, edge.first, edge.last);
             if (edge.to == q_.rank) r.messages.push_back({edge.from, true, region});
             if (edge.from == q_.rank) r.messages.push_back({edge.to, false, region});
           }
@@ -231,18 +232,18 @@ class Router {
   void doubling(const SegmentOf& segment_of) {
     for (int held = 1; held < q_.ranks; held *= 2) {
       const int more = std::min(held, q_.ranks - held);
-      Round& r = round();
+      RouteRound& r = round();
       send_runs(r, next(-held), true, q_.rank, more, segment_of);
       send_runs(r, next(held), false, next(held), more, segment_of);
     }
   }
 
   template <class SegmentOf>
-  void send_runs(Round& r, int peer, bool sends, int first, int count,
+  void send_runs(RouteRound& r, int peer, bool sends, int first, int count,
                  const SegmentOf& segment_of) {
     const auto run = [&](int from, int to) {
-      Region region = segment_of(from);
-      const Region end = segment_of(to - 1);
+      RouteRegion region = segment_of(from);
+      const RouteRegion end = segment_of(to - 1);
       region.size = end.begin + end.size - region.begin;
       r.messages.push_back({peer, sends, region});
     };
@@ -254,47 +255,47 @@ class Router {
   void broadcast() {
     switch (q_.algorithm) {
       case Algorithm::kTree:
-        return tree_broadcast(Piece::kOut, q_.root);
+        return tree_broadcast(RoutePiece::kOut, q_.root);
       case Algorithm::kExchange: {
-        Round& r = round();
+        RouteRound& r = round();
         if (q_.rank != q_.root) {
-          r.messages.push_back({q_.root, false, all(Piece::kOut)});
+          r.messages.push_back({q_.root, false, all(RoutePiece::kOut)});
           return;
         }
         for (int by = 1; by < q_.ranks; ++by) {
-          r.messages.push_back({next(by), true, all(Piece::kOut)});
+          r.messages.push_back({next(by), true, all(RoutePiece::kOut)});
         }
         return;
       }
       case Algorithm::kRing:
       case Algorithm::kDoubling:  // a scatter, and then everyone has something to give
-        tree_scatter(Piece::kOut, false);
-        return spread(Piece::kOut);
+        tree_scatter(RoutePiece::kOut, false);
+        return spread(RoutePiece::kOut);
     }
   }
 
   // --- Reductions ---
   // The terms of `of` where all ranks' vectors lie in the scratch, except for this rank's own.
-  std::vector<Region> terms(Region of) const {
-    std::vector<Region> found;
+  std::vector<RouteRegion> terms(RouteRegion of) const {
+    std::vector<RouteRegion> found;
     for (int i = 0; i < q_.ranks; ++i) {
-      found.push_back(i == q_.rank ? of
-                                   : Region{Piece::kScratch, i * q_.whole + of.begin, of.size});
+      found.push_back(
+          i == q_.rank ? of : RouteRegion{RoutePiece::kScratch, i * q_.whole + of.begin, of.size});
     }
     return found;
   }
 
   void reduce(bool for_all) {
-    const Region mine = for_all ? segment(Piece::kOut, q_.rank) : lone(Piece::kOut);
+    const RouteRegion mine = for_all ? segment(RoutePiece::kOut, q_.rank) : lone(RoutePiece::kOut);
     switch (q_.algorithm) {
       case Algorithm::kDoubling: {  // everyone gets everything, and adds what it needs
         want_scratch(q_.ranks * q_.whole);
-        round().copies.push_back({all(Piece::kIn), vector_of(q_.rank)});
+        round().copies.push_back({all(RoutePiece::kIn), vector_of(q_.rank)});
         doubling([&](int i) { return vector_of(i); });
-        Round& last = route_.rounds.back();
-        const Region of = for_all ? all(Piece::kIn) : segment(Piece::kIn, q_.rank);
+        RouteRound& last = route_.rounds.back();
+        const RouteRegion of = for_all ? all(RoutePiece::kIn) : segment(RoutePiece::kIn, q_.rank);
         last.terms = terms(of);
-        last.result = for_all ? all(Piece::kOut) : mine;
+        last.result = for_all ? all(RoutePiece::kOut) : mine;
         return;
       }
       case Algorithm::kTree:
@@ -304,17 +305,17 @@ class Router {
         // Segment `rank` of everyone comes here, side by side in the scratch.
         const int64_t size = mine.size;
         want_scratch(q_.ranks * size);
-        Round& r = round();
+        RouteRound& r = round();
         for (int by = 1; by < q_.ranks; ++by) {
-          r.messages.push_back({next(by), true, segment(Piece::kIn, next(by))});
-          r.messages.push_back({next(-by), false, {Piece::kScratch, next(-by) * size, size}});
+          r.messages.push_back({next(by), true, segment(RoutePiece::kIn, next(by))});
+          r.messages.push_back({next(-by), false, {RoutePiece::kScratch, next(-by) * size, size}});
         }
         for (int i = 0; i < q_.ranks; ++i) {
-          r.terms.push_back(i == q_.rank ? segment(Piece::kIn, i)
-                                         : Region{Piece::kScratch, i * size, size});
+          r.terms.push_back(i == q_.rank ? segment(RoutePiece::kIn, i)
+                                         : RouteRegion{RoutePiece::kScratch, i * size, size});
         }
         r.result = mine;
-        if (for_all) spread(Piece::kOut);
+        if (for_all) spread(RoutePiece::kOut);
         return;
       }
     }
@@ -324,29 +325,29 @@ class Router {
   void tree_reduce(bool for_all) {
     const int root = 0;
     const auto levels = spanning_tree(root, q_.ranks);
-    Region held = vector_of(q_.rank);
-    round().copies.push_back({all(Piece::kIn), held});
+    RouteRegion held = vector_of(q_.rank);
+    round().copies.push_back({all(RoutePiece::kIn), held});
     want_scratch((q_.rank + 1) * q_.whole);
     for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
-      Round& r = round();
+      RouteRound& r = round();
       for (const Edge& edge : *level) {
-        const Region region{Piece::kScratch, edge.first * q_.whole,
-                            (edge.last - edge.first) * q_.whole};
+        const RouteRegion region{RoutePiece::kScratch, edge.first * q_.whole,
+                                 (edge.last - edge.first) * q_.whole};
         if (edge.to == q_.rank) r.messages.push_back({edge.from, true, region});
         if (edge.from == q_.rank) r.messages.push_back({edge.to, false, region});
         if (edge.to == q_.rank || edge.from == q_.rank) want_scratch(edge.last * q_.whole);
       }
     }
-    const Piece result = for_all ? Piece::kOut : Piece::kScratch;
+    const RoutePiece result = for_all ? RoutePiece::kOut : RoutePiece::kScratch;
     if (q_.rank == root) {
-      Round& last = route_.rounds.back();
-      last.terms = terms(all(Piece::kIn));
+      RouteRound& last = route_.rounds.back();
+      last.terms = terms(all(RoutePiece::kIn));
       last.result = all(result);
     }
-    if (for_all) return tree_broadcast(Piece::kOut, root);
+    if (for_all) return tree_broadcast(RoutePiece::kOut, root);
     const int asked = q_.root;
     q_.root = root;
-    tree_scatter(Piece::kScratch, true);
+    tree_scatter(RoutePiece::kScratch, true);
     q_.root = asked;
   }
 
@@ -357,7 +358,7 @@ class Router {
       }
       return;
     }
-    Round& r = round();
+    RouteRound& r = round();
     for (int by = 1; by < q_.ranks; ++by) {
       r.messages.push_back({next(by), true, {}});
       r.messages.push_back({next(-by), false, {}});
@@ -370,19 +371,19 @@ class Router {
 
 // Both sides of a message know its size, so neither speaks of nothing.
 void drop_nothings(Route& route) {
-  for (Round& round : route.rounds) {
-    std::erase_if(round.messages, [](const Message& m) { return m.region.size == 0; });
-    std::erase_if(round.copies, [](const Copy& c) { return c.from.size == 0; });
+  for (RouteRound& round : route.rounds) {
+    std::erase_if(round.messages, [](const RouteMessage& m) { return m.region.size == 0; });
+    std::erase_if(round.copies, [](const RouteCopy& c) { return c.from.size == 0; });
     if (round.result.size == 0) round.terms.clear();
   }
-  std::erase_if(route.rounds, [](const Round& round) {
+  std::erase_if(route.rounds, [](const RouteRound& round) {
     return round.messages.empty() && round.copies.empty() && round.terms.empty();
   });
 }
 
 // A walk along all ranks' routes at once, with segments of one byte each. Rounds that are empty for
 // a rank are still there, so the rounds of all ranks go side by side.
-Price walked_price(Collective collective, Algorithm algorithm, int ranks) {
+RoutePrice walked_price(Collective collective, Algorithm algorithm, int ranks) {
   const bool empty = collective == Collective::kBarrier;
   std::vector<Route> routes;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -393,7 +394,7 @@ Price walked_price(Collective collective, Algorithm algorithm, int ranks) {
                              .whole = empty ? 0 : ranks})
                          .route());
   }
-  Price price;
+  RoutePrice price;
   for (size_t i = 0; i < routes[0].rounds.size(); ++i) {
     std::array<int, 2> messages = {};
     std::array<int64_t, 2> moved = {};
@@ -402,7 +403,7 @@ Price walked_price(Collective collective, Algorithm algorithm, int ranks) {
       CHECK(route.rounds.size() == routes[0].rounds.size(), "rounds go side by side");
       std::array<int, 2> count = {};
       std::array<int64_t, 2> bytes = {};
-      for (const Message& message : route.rounds[i].messages) {
+      for (const RouteMessage& message : route.rounds[i].messages) {
         count[message.sends] += 1;
         bytes[message.sends] += message.region.size;
       }
@@ -491,6 +492,15 @@ std::span<const Algorithm> algorithms_of(Collective collective) {
   return {};
 }
 
+int64_t sent_bytes(const Route& route) {
+  int64_t sum = 0;
+  for (const RouteRound& round : route.rounds) {
+    for (const RouteMessage& message : round.messages)
+      sum += message.sends ? message.region.size : 0;
+  }
+  return sum;
+}
+
 int64_t segment_begin(int64_t whole, int64_t element, int ranks, int i) {
   // The first segments are one element longer. The end is the whole, even with a broken element.
   const int64_t elements = whole / element;
@@ -498,16 +508,16 @@ int64_t segment_begin(int64_t whole, int64_t element, int ranks, int i) {
   return i == ranks ? whole : (each * i + std::min<int64_t>(i, longer)) * element;
 }
 
-Price price_of(Collective collective, Algorithm algorithm, int ranks) {
+RoutePrice price_of(Collective collective, Algorithm algorithm, int ranks) {
   static std::mutex mutex;
-  static std::map<std::tuple<Collective, Algorithm, int>, Price> known;  // a walk is long
+  static std::map<std::tuple<Collective, Algorithm, int>, RoutePrice> known;  // a walk is long
   const std::lock_guard lock(mutex);
   const auto [found, fresh] = known.try_emplace({collective, algorithm, ranks});
   if (fresh) found->second = walked_price(collective, algorithm, ranks);
   return found->second;
 }
 
-double seconds(const Price& price, const Fabric& fabric, int64_t whole) {
+double seconds(const RoutePrice& price, const Fabric& fabric, int64_t whole) {
   const double bytes = static_cast<double>(whole);
   return price.messages * fabric.latency + price.moved * bytes * fabric.seconds_per_byte +
          price.reduced * bytes * fabric.seconds_per_term;

@@ -40,32 +40,32 @@ constexpr int kNumAlgorithms = 4;
 std::string_view name(Algorithm algorithm);
 
 // Bytes of one of the three pieces of memory that a call is given.
-enum class Piece : uint8_t { kIn, kOut, kScratch };
-struct Region {
-  Piece piece = Piece::kIn;
+enum class RoutePiece : uint8_t { kIn, kOut, kScratch };
+struct RouteRegion {
+  RoutePiece piece = RoutePiece::kIn;
   int64_t begin = 0, size = 0;
-  bool operator==(const Region&) const = default;
+  bool operator==(const RouteRegion&) const = default;
 };
 
-struct Message {
+struct RouteMessage {
   int peer = 0;
   bool sends = false;
-  Region region = {};
+  RouteRegion region = {};
 };
 
-struct Copy {
-  Region from = {}, to = {};
+struct RouteCopy {
+  RouteRegion from = {}, to = {};
 };
 
-struct Round {
-  std::vector<Copy> copies = {};       // first,
-  std::vector<Message> messages = {};  // then these, at the same time,
-  std::vector<Region> terms = {};      // and when all are there, these are reduced, in this order,
-  Region result = {};                  // to this; no terms: nothing is
+struct RouteRound {
+  std::vector<RouteCopy> copies = {};       // first,
+  std::vector<RouteMessage> messages = {};  // then these, at the same time,
+  std::vector<RouteRegion> terms = {};  // and when all are there, these are reduced, in this order,
+  RouteRegion result = {};              // to this; no terms: nothing is
 };
 
 struct Route {
-  std::vector<Round> rounds = {};
+  std::vector<RouteRound> rounds = {};
   Bytes scratch = {0};  // beside `in` and `out`
 };
 
@@ -82,6 +82,9 @@ Route make_route(const RouteRequest& request);
 // The algorithms that a collective has, the plainest first.
 std::span<const Algorithm> algorithms_of(Collective collective);
 
+// Bytes that the rank of this route sends.
+int64_t sent_bytes(const Route& route);
+
 // Where segment i of `ranks` begins when `whole` bytes are cut as evenly as whole elements allow;
 // segment `ranks` is the end.
 int64_t segment_begin(int64_t whole, int64_t element, int ranks, int i);
@@ -90,12 +93,12 @@ int64_t segment_begin(int64_t whole, int64_t element, int ranks, int i);
 
 // What a collective costs on its slowest path, in the alpha-beta model: each round takes as long as
 // its busiest rank, which sends and receives at the same time, one message after the other.
-struct Price {
+struct RoutePrice {
   double messages = 0;  // one behind the other
   double moved = 0;     // bytes on that path, as a share of S
   double reduced = 0;   // bytes of terms that one rank reads, as a share of S
 };
-Price price_of(Collective collective, Algorithm algorithm, int ranks);
+RoutePrice price_of(Collective collective, Algorithm algorithm, int ranks);
 
 // What messages cost between the ranks of an engine.
 struct Fabric {
@@ -103,7 +106,7 @@ struct Fabric {
   double seconds_per_byte = 1e-10;  // beta
   double seconds_per_term = 1e-10;  // gamma: per byte of a term that is reduced
 };
-double seconds(const Price& price, const Fabric& fabric, int64_t whole);
+double seconds(const RoutePrice& price, const Fabric& fabric, int64_t whole);
 
 // The cheapest algorithm; the same on every rank, because it depends on nothing but its arguments.
 Algorithm cheapest(Collective collective, int ranks, int64_t whole, const Fabric& fabric);

@@ -18,12 +18,12 @@ void Journey::finish(std::exception_ptr trouble) {
 }
 
 void Journey::begin_round(Wire& wire) {
-  const Round& round = route.rounds[round_];
-  for (const Copy& copy : round.copies) {
+  const RouteRound& round = route.rounds[round_];
+  for (const RouteCopy& copy : round.copies) {
     if (at(copy.to) != at(copy.from)) wire.copy(at(copy.to), at(copy.from), copy.from.size);
   }
   parcels_.clear();
-  for (const Message& message : round.messages) {
+  for (const RouteMessage& message : round.messages) {
     Parcel& parcel = parcels_.emplace_back();
     parcel.peer = members[message.peer];
     parcel.sends = message.sends;
@@ -37,10 +37,10 @@ void Journey::begin_round(Wire& wire) {
 }
 
 void Journey::end_round(Wire& wire) {
-  const Round& round = route.rounds[round_];
+  const RouteRound& round = route.rounds[round_];
   if (!round.terms.empty()) {
     std::vector<const std::byte*> terms;
-    for (const Region& term : round.terms) terms.push_back(at(term));
+    for (const RouteRegion& term : round.terms) terms.push_back(at(term));
     wire.reduce(reduction, dtype, terms, round.result.size / size_of(dtype).count,
                 at(round.result));
   }

@@ -31,7 +31,7 @@ class Journey {
 
  private:
   friend class Traffic;
-  std::byte* at(const Region& region) const {
+  std::byte* at(const RouteRegion& region) const {
     return pieces[static_cast<int>(region.piece)] + region.begin;
   }
   bool advance(Wire& wire);  // as far as it goes; true: it has arrived

@@ -39,7 +39,7 @@ TEST(Route, PricesAreTheTextbooks) {
              Row{kAllToAll, kExchange, rest, share, 0},
              Row{kBarrier, kDoubling, log, 0, 0},
          }) {
-      const Price price = price_of(row.collective, row.algorithm, n);
+      const RoutePrice price = price_of(row.collective, row.algorithm, n);
       SCOPED_TRACE(join_parts(name(row.collective), " by ", name(row.algorithm), " on ", n));
       EXPECT_DOUBLE_EQ(price.messages, row.messages);
       EXPECT_DOUBLE_EQ(price.moved, row.moved);
@@ -69,6 +69,25 @@ TEST(Route, SmallVectorsTakeFewMessagesAndLargeOnesFewBytes) {
   EXPECT_EQ(cheapest(Collective::kBroadcast, 8, 4, fabric), Algorithm::kTree);
   EXPECT_EQ(cheapest(Collective::kBroadcast, 8, 1 << 28, fabric), Algorithm::kDoubling);
   EXPECT_EQ(cheapest(Collective::kBarrier, 8, 0, fabric), Algorithm::kDoubling);
+}
+
+// What every rank of n sends: (n-1)/n of the whole, twice for an all-reduce.
+TEST(Route, LargeVectorsAreSentAsFewTimesAsCanBe) {
+  for (const int n : {2, 3, 4, 8}) {
+    for (int rank = 0; rank < n; ++rank) {
+      const auto sent = [&](Collective collective, Algorithm algorithm) {
+        return sent_bytes(make_route({.collective = collective,
+                                      .algorithm = algorithm,
+                                      .rank = rank,
+                                      .ranks = n,
+                                      .whole = 960,
+                                      .element = 4}));
+      };
+      EXPECT_EQ(sent(Collective::kReduceScatter, Algorithm::kExchange), 960 / n * (n - 1));
+      EXPECT_EQ(sent(Collective::kAllGather, Algorithm::kRing), 960 / n * (n - 1));
+      EXPECT_EQ(sent(Collective::kAllReduce, Algorithm::kExchange), 2 * (960 / n) * (n - 1));
+    }
+  }
 }
 
 TEST(Route, SegmentsAreWholeElementsAndCoverAll) {
