@@ -8,6 +8,7 @@
 #include "bench/op_bench.h"
 #include "bench/step_bench.h"
 #include "bench/token_bench.h"
+#include "cli/bench_comm.h"
 #include "cli/command.h"
 #include "cli/step_flags.h"
 #include "device/gpu.h"
@@ -192,7 +193,9 @@ void add_bench(CLI::App& app, Action& action) {
       "  adjoint bench step --model ref --batch 8 --threads 2\n"
       "  adjoint bench ops --model ref --batch 8 --threads 2\n"
       "  adjoint bench sweep --model ref --batches 4,8,16,32,64\n"
-      "  adjoint bench tokens --model gpt2 --stack bf16");
+      "  adjoint bench tokens --model gpt2 --stack bf16\n"
+      "  adjoint bench comm --ranks 4");
+  add_bench_comm(*bench, action);
 
   auto of_ops = std::make_shared<BenchFlags>();
   CLI::App* ops = add_kind(*bench, action, "ops",
