@@ -50,10 +50,11 @@ int run_comm(const CommFlags& flags) {
     if (flags.ranks != 0 && flags.ranks != launch->ranks) {
       fail("--ranks: the launcher started ", launch->ranks, " ranks, found ", flags.ranks);
     }
-    Communicator world = mpi_world(*launch);
-    options.library = &mpi_calls();
-    const CommBench bench = bench_comm(world, mpi_calls().library, options);
-    if (world.rank() == 0) show_comm(bench, flags.json);
+    run_launched(*launch, [&](const Communicator& world) {
+      options.library = &mpi_calls();
+      const CommBench bench = bench_comm(world, mpi_calls().library, options);
+      if (world.rank() == 0) show_comm(bench, flags.json);
+    });
     return kDone;
   }
   const int64_t ranks = flags.ranks == 0 ? 2 : flags.ranks;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "comm/wire.h"
 #include "device/parallel.h"
 #include "device/waiting.h"
 
@@ -59,6 +60,9 @@ int main(int argc, char** argv) {
   } catch (const std::filesystem::filesystem_error& e) {
     std::cerr << "adjoint: " << e.path1().string() << ": " << e.code().message() << "\n";
     return kBadInput;
+  } catch (const Aborted& e) {
+    if (!e.told) std::cerr << "adjoint: " << e.what() << "\n";
+    return e.refused ? kBadInput : kMachineFailed;
   } catch (const MachineError& e) {
     std::cerr << "adjoint: " << e.what() << "\n";
     return kMachineFailed;

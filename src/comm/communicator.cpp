@@ -104,9 +104,7 @@ void Communicator::progress(int64_t step, std::string_view object) const {
   group_->traffic->wire().progress(step, object);
 }
 
-void Communicator::abort(const std::string& reason) const {
-  throw Aborted(group_->traffic->abort(reason));
-}
+void Communicator::abort(const std::string& reason) const { throw group_->traffic->abort(reason); }
 
 Algorithm Communicator::choice(Collective collective, int64_t whole) const {
   const auto has = algorithms_of(collective);

@@ -5,6 +5,7 @@
 // So nothing here waits inside MPI: one thread asks what has arrived, and sleeps between its
 // questions, longer the longer nothing does.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,11 @@ struct JobLaunch {
   std::string library = {};   // "openmpi", "mpich"; empty: the launcher starts any
 };
 std::optional<JobLaunch> find_launch();
+
+// Runs `work` as the rank of this process. If it throws, all ranks end: the user is told once, by
+// one of them, and Aborted is thrown here.
+void run_launched(const JobLaunch& launch, const std::function<void(Communicator)>& work,
+                  const WatchLimits& limits = {});
 
 // All ranks of the launch; once per process. An Error says in one sentence what is missing. From
 // here on a rank that dies or is silent ends all others (comm/lifeline.h).

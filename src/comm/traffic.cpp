@@ -87,11 +87,10 @@ void Traffic::wait(Journey& journey) {
   if (journey.trouble_) std::rethrow_exception(journey.trouble_);
 }
 
-std::string Traffic::abort(const std::string& reason) {
+Aborted Traffic::abort(const std::string& reason) {
   const std::string told =
       join_parts("rank ", wire_->rank(), " ended ", wire_->place(), ": ", reason);
-  wire_->abort(told);
-  return told;
+  return Aborted(told, wire_->abort(told));
 }
 
 void Traffic::fail_all(std::exception_ptr trouble) {

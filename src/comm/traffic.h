@@ -57,8 +57,8 @@ class Traffic {
 
   void start(std::shared_ptr<Journey> journey);
   void wait(Journey& journey);  // throws what went wrong
-  // Ends the job on all ranks; tells where this one was.
-  std::string abort(const std::string& reason);
+  // Ends the job on all ranks, and says where this one was.
+  Aborted abort(const std::string& reason);
   Wire& wire() { return *wire_; }
   // Channels that no group of this rank has used; see Communicator::split.
   uint32_t next_channel = 0;

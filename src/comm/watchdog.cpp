@@ -55,6 +55,7 @@ std::string Watchdog::sentence(const std::vector<int>& ranks, const std::string&
 }
 
 std::optional<std::string> Watchdog::verdict(double now) const {
+  if (ranks_.size() == 1) return std::nullopt;  // nobody waits for it
   std::vector<int> silent, waiting;
   bool all_silent = true;
   for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {

@@ -19,7 +19,8 @@ class Aborted : public MachineError {
  public:
   explicit Aborted(const std::string& reason, bool was_told = false)
       : MachineError(reason), told(was_told) {}
-  bool told = false;  // to the user, by one rank for all
+  bool told = false;     // to the user, by one rank for all
+  bool refused = false;  // because the input was wrong, and not because the machine failed
 };
 
 // One message under way. Messages of one key between two ranks arrive in the order in which they
@@ -53,7 +54,8 @@ class Wire {
 
   // Ends the job on all ranks; `poll` and `post` throw Aborted from then on. The first reason
   // holds.
-  virtual void abort(const std::string& reason) = 0;
+  // Returns whether the user was told.
+  virtual bool abort(const std::string& reason) = 0;
 
   // News for the watchdog (comm/watchdog.h), from any thread.
   virtual void progress(int64_t step, std::string_view object) = 0;

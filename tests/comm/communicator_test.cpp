@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <numeric>
@@ -240,6 +241,23 @@ TEST(Communicator, ASplitMakesGroupsThatDoNotDisturbEachOther) {
   });
 }
 
+TEST(Communicator, GroupsOfTheSameRanksDoNotTakeEachOthersMessages) {
+  run_ranks(3, [&](Communicator world) {
+    const std::vector<Communicator> twins = {world.split(0, 0), world.split(0, 0)};
+    for (int i = 0; i < 20; ++i) {
+      std::vector<std::vector<int32_t>> sums = {{1}, {10}};
+      std::vector<Pending> pending;
+      // Every other rank begins with the second.
+      for (const int k : {world.rank() % 2, 1 - world.rank() % 2}) {
+        pending.push_back(twins[k].all_reduce(Dtype::kI32, bytes_of(sums[k]), bytes_of(sums[k])));
+      }
+      for (Pending& each : pending) each.wait();
+      EXPECT_EQ(sums[0][0], 3);
+      EXPECT_EQ(sums[1][0], 30);
+    }
+  });
+}
+
 TEST(Communicator, TakesTheScratchThatItSaysItWants) {
   for (const Algorithm algorithm : algorithms_of(Collective::kAllReduce)) {
     run_ranks(5, [&](Communicator world) {
@@ -276,6 +294,31 @@ TEST(Communicator, ARankThatThrowsEndsAllThatWaitForIt) {
     });
   };
   EXPECT_THROW(job(), Error);
+  EXPECT_EQ(told, 3);
+}
+
+TEST(Communicator, ADeviceThatFailsToCopyEndsTheJob) {
+  std::atomic<int> copies = 0, told = 0;
+  const DeviceMemory memory = {.copy = [&](std::byte* to, const std::byte* from, int64_t size) {
+    if (++copies == 30) throw MachineError("the GPU failed at a copy");
+    std::memcpy(to, from, size);
+  }};
+  const auto job = [&] {
+    run_ranks(3,
+              [&](Communicator world) {
+                world.progress(5, "wpe");
+                std::vector<float> x(1000);
+                try {
+                  while (true) world.all_reduce(Dtype::kF32, bytes_of(x), bytes_of(x)).wait();
+                } catch (const MachineError& end) {
+                  EXPECT_TRUE(std::string(end.what()).ends_with("the GPU failed at a copy"));
+                  ++told;
+                  throw;
+                }
+              },
+              {.memory = memory});
+  };
+  EXPECT_THROW(job(), MachineError);
   EXPECT_EQ(told, 3);
 }
 

@@ -95,25 +95,20 @@ void wait_for_another(Communicator world) {
   say(world, join_parts("used ", used, " s"));
 }
 
-int run(const std::string& what) {
+void run(const std::string& what) {
   const auto launch = find_launch();
   if (!launch) fail("no launcher started this");
-  Communicator world = mpi_world(*launch, {.seconds = what == "wait" ? 60.0 : 1.0, .steps = 10});
-  try {
+  const auto work = [&](const Communicator& world) {
     if (what == "collectives") collectives(world);
     if (what == "die") steps(world, 2, [] { ::raise(SIGKILL); });
     if (what == "first_dies") steps(world, 0, [] { ::raise(SIGKILL); });
     if (what == "sleep") steps(world, 1, [] { ::sleep(60); });
     if (what == "throw") steps(world, 1, [] { fail("the disk is full"); });
+    if (what == "disagree") world.agree(world.rank() / 3, "data");
     if (what == "wait") wait_for_another(world);
-  } catch (const Aborted& end) {
-    if (!end.told) say(world, end.what());
-    return 3;
-  } catch (const std::exception& error) {
-    world.abort(error.what());
-  }
-  say(world, "done");
-  return 0;
+    say(world, "done");
+  };
+  run_launched(*launch, work, {.seconds = what == "wait" ? 60.0 : 1.0, .steps = 10});
 }
 
 }  // namespace
@@ -126,7 +121,11 @@ int main(int, char** argv) {
   sigaddset(&endings, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &endings, nullptr);
   try {
-    return adjoint::run(argv[1]);
+    adjoint::run(argv[1]);
+    return 0;
+  } catch (const adjoint::Aborted& end) {  // as main.cpp of adjoint
+    if (!end.told) std::fprintf(stderr, "mpi_job: %s\n", end.what());
+    return end.refused ? 1 : 3;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mpi_job: %s\n", error.what());
     return 1;

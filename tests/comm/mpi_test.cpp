@@ -105,6 +105,15 @@ TEST_P(Mpi, ARankThatThrowsEndsTheJobWithOneMessage) {
   EXPECT_EQ(count(job.text, "adjoint: the job ends: "), 1) << job.text;
 }
 
+TEST_P(Mpi, RanksThatDisagreeAreRefusedWithOneMessage) {
+  const Outcome job = run("disagree");
+  EXPECT_NE(job.status, 0);
+  const char* said =
+      "all ranks need the same data, and that of rank 3 is not that of ranks 0, 1, 2";
+  EXPECT_EQ(count(job.text, said), 1) << job.text;
+  EXPECT_EQ(count(job.text, ": done"), 0) << job.text;
+}
+
 TEST_P(Mpi, ARankThatWaitsLeavesItsCoreToOthers) {
   const Outcome job = run("wait");
   EXPECT_EQ(job.status, 0) << job.text;

@@ -63,6 +63,12 @@ TEST(Watchdog, ExpectsNothingOfARankThatIsDone) {
   EXPECT_EQ(dog.verdict(1000), std::nullopt);
 }
 
+TEST(Watchdog, LeavesAJobOfOneRankInPeace) {
+  Watchdog dog(1, {.seconds = 60, .steps = 10}, 0);
+  dog.progress(0, 7, "block[1].up", 5);
+  EXPECT_EQ(dog.verdict(1000), std::nullopt);
+}
+
 TEST(Watchdog, EndsThreadsOfWhichOneIsSilent) {
   std::atomic<int> told = 0;
   const auto job = [&] {
