@@ -108,7 +108,7 @@ void run(const std::string& what) {
     if (what == "wait") wait_for_another(world);
     say(world, "done");
   };
-  run_launched(*launch, work, {.seconds = what == "wait" ? 60.0 : 1.0, .steps = 10});
+  run_launched(*launch, work, {.seconds = what == "sleep" ? 1.0 : 60.0, .steps = 10});
 }
 
 }  // namespace
