@@ -17,6 +17,13 @@ namespace {
 
 constexpr std::string_view kOfAStep = "step-";
 
+// A folder without run.json is not a run, so that goes first: whoever is killed in between leaves
+// nothing that looks like a save and is half of one.
+void remove_side_save(const fs::path& folder) {
+  fs::remove(SavePaths(folder).run());
+  fs::remove_all(folder);
+}
+
 // Steps that have a folder of their own, in order.
 std::vector<int64_t> kept_steps(const fs::path& folder) {
   std::vector<int64_t> steps;
@@ -45,10 +52,14 @@ SideSaves::SideSaves(SavePaths run_folder, const Run& run, std::string model,
 void SideSaves::keep(int64_t step) const {
   if (num_kept_ == 0) return;
   save_to(std::string(kOfAStep) + std::to_string(step), step);
-  // Only once the new one is complete.
+  // Only once the new one is complete. What a writer that died left is not one of the last saves.
+  int64_t newer = 0;
   const std::vector<int64_t> steps = kept_steps(paths_.folder);
-  for (int64_t i = 0; i < static_cast<int64_t>(steps.size()) - num_kept_; ++i) {
-    fs::remove_all(paths_.folder / (std::string(kOfAStep) + std::to_string(steps[i])));
+  for (auto at = steps.rbegin(); at != steps.rend(); ++at) {
+    const fs::path folder = paths_.folder / (std::string(kOfAStep) + std::to_string(*at));
+    const bool is_save = fs::exists(SavePaths(folder).run());
+    if (is_save && newer++ < num_kept_) continue;
+    if (is_save || fs::exists(SavePaths(folder).lock())) remove_side_save(folder);
   }
 }
 
@@ -81,7 +92,7 @@ void remove_side_saves(const SavePaths& paths) {
     folders.push_back(paths.folder / (std::string(kOfAStep) + std::to_string(step)));
   }
   for (const fs::path& folder : folders) {
-    if (fs::exists(SavePaths(folder).lock())) fs::remove_all(folder);  // only what is ours
+    if (fs::exists(SavePaths(folder).lock())) remove_side_save(folder);  // only what is ours
   }
 }
 
