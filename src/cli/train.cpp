@@ -74,6 +74,7 @@ int run(const TrainFlags& flags) {
       std::cout << "--fit chose the stack '" << c.step.stack << "'\n";
     }
     if (c.resume) std::cout << "resuming after step " << trainer.first_step() << "\n";
+    for (const std::string& note : trainer.notes()) std::cout << note << "\n";
     std::cout << std::flush;
   }
   interrupts.ask_from_now_on();

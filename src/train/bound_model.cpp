@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "functors/evaluation.h"
 #include "models/format_config.h"
+#include "train/save.h"
 
 namespace adjoint {
 
@@ -67,6 +69,10 @@ Scheme BoundModel::forward(int64_t batch, int64_t context) const {
   Scheme scheme = elaborate(document_, text_.file, config);
   scheme.name = text_.preset.empty() ? "model" : text_.preset;
   return scheme;
+}
+
+std::string print_of(const BoundModel& model, int64_t tokens) {
+  return fingerprint(without_randomness(model.forward(1, tokens > 0 ? tokens : model.context())));
 }
 
 }  // namespace adjoint

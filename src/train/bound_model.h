@@ -41,4 +41,8 @@ class BoundModel {
   int64_t batch_, context_;
 };
 
+// Identifies the model by what it computes for one sample of so many tokens (see fingerprint); 0:
+// of as many as the model is bound to.
+std::string print_of(const BoundModel& model, int64_t tokens);
+
 }  // namespace adjoint

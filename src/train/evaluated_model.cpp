@@ -50,7 +50,9 @@ EvaluatedModel::EvaluatedModel(const fs::path& folder, EvaluatedModelOptions opt
                                  .seq = options_.seq > 0 ? options_.seq : config.seq,
                                  .vocab = tokenizer_->vocab_of_model(),
                                  .settings = config.settings});
-  trained_with_ = config.seq > 0 ? config.seq : config.context;
+  trained_with_ = resolved_.printed_with > 0 ? resolved_.printed_with
+                  : config.seq > 0           ? config.seq
+                                             : config.context;
   if (trained_with_ == 0) {
     const auto own = model_->settings().find("context");
     trained_with_ =

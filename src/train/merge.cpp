@@ -336,7 +336,7 @@ struct RewrittenRun {
   Parameters parameters(SavedModel& saved, const std::string& weights = "") const {
     const Scheme evaluation = evaluation_scheme(forward, stack, resolved.config.step);
     saved.check_fits(evaluation);
-    saved.check_model(fingerprint(plain));
+    saved.check_model(print_of(model, resolved.printed_with));
     if (!weights.empty()) saved.take_weights(evaluation, weights);
     return saved_values(saved, evaluation);
   }
@@ -498,7 +498,7 @@ MergeResult merge_run(const fs::path& run, const fs::path& out, const std::strin
   check_unheld(to);
   const MergedModel merged = merged_model(run, weights);
   write_folder(from, to, merged.plain, merged.parameters, merged.result.step,
-               fingerprint(merged.plain), weights);
+               print_of(merged.model, saved_config(run).printed_with), weights);
   return merged.result;
 }
 

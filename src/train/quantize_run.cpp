@@ -267,7 +267,7 @@ QuantizeResult quantize_run(const fs::path& folder, const fs::path& out,
   const fs::path data = options.data.empty() ? fs::path(config.data[0]) : options.data;
   const Parts corpus = parts_of(data, *tokenizer, config.val_fraction);
   const Scheme plain = without_randomness(model.forward(1, model.context()));
-  const std::string print = fingerprint(plain);
+  const std::string print = print_of(model, resolved.printed_with);
   const SavedModel saved(from);
   for (const SafetensorView& t : saved.file().tensors()) {
     if (t.dtype != "I8" && t.dtype != "U8") continue;

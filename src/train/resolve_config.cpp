@@ -34,6 +34,16 @@ json saved_layer(const SavePaths& paths) {
   return options;
 }
 
+int64_t saved_print_length(const SavePaths& paths) {
+  const json saved = read_json(paths.run());
+  if (!saved.contains("printed_with")) return 0;
+  if (!saved["printed_with"].is_number_unsigned() || saved["printed_with"] > 1e7) {
+    fail(paths.run().string(), ": wanted tokens per sample under \"printed_with\", found ",
+         saved["printed_with"].dump());
+  }
+  return saved["printed_with"].get<int64_t>();
+}
+
 ModelText saved_text(const SavePaths& paths) {
   const json saved = read_json(paths.run());
   if (!saved.contains("preset") || !saved["preset"].is_string()) {
@@ -89,6 +99,11 @@ ResolvedConfig resolve(const json& toml, const json& flags) {
   const bool fits = flags.contains("fit") || toml.contains("fit");
   if (fits && about.contains("asked_stack")) before["stack"] = about["asked_stack"];
   if (flags.contains("steps") || toml.contains("steps")) before["epochs"] = 0;  // no longer
+  // The cap on workspaces was the other device's.
+  const json& said = flags.contains("device") ? flags : toml;
+  if (said.contains("device") && said["device"] != saved.value("device", "cpu")) {
+    before["workspace"] = "";
+  }
   const json layers[] = {before, toml, flags};
   config = make_config(layers);
   config.out = paths.folder.string();  // the folder may have been moved
@@ -96,7 +111,10 @@ ResolvedConfig resolve(const json& toml, const json& flags) {
   return {.config = config,
           .text = same ? saved_text(paths) : find_model(config.model),
           .data_print = about.value("data", ""),
-          .data_given = flags.contains("data") || toml.contains("data")};
+          .data_given = flags.contains("data") || toml.contains("data"),
+          .before = about.contains("before") ? about["before"] : saved,
+          .unsettled = about.contains("before"),
+          .printed_with = saved_print_length(paths)};
 }
 
 }  // namespace
@@ -114,7 +132,10 @@ ResolvedConfig resolve_config(const json& toml, const json& flags) {
 ResolvedConfig saved_config(const std::filesystem::path& folder) {
   const SavePaths paths(folder);
   const json saved = saved_layer(paths);
-  return {.config = make_config(std::span(&saved, 1)), .text = saved_text(paths)};
+  return {.config = make_config(std::span(&saved, 1)),
+          .text = saved_text(paths),
+          .before = saved,
+          .printed_with = saved_print_length(paths)};
 }
 
 json to_json(const TrainConfig& config, const ModelText& text) {

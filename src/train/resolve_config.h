@@ -17,6 +17,11 @@ struct ResolvedConfig {
   ModelText text;
   std::string data_print = {};  // of the text that a resumed run began with
   bool data_given = false;      // it was said again, so it may be another
+  // Of a run's folder: its options as they were, null otherwise; and the tokens per sample by which
+  // its saves are known (fingerprint), which stay when a resumed run has others. 0: the options'.
+  nlohmann::json before = nullptr;
+  bool unsettled = false;  // who resumed it otherwise died before the save was as the options say
+  int64_t printed_with = 0;
 };
 ResolvedConfig resolve_config(const nlohmann::json& toml, const nlohmann::json& flags);
 

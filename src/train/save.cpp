@@ -368,6 +368,25 @@ void SavedModel::take_weights(const Scheme& scheme, const std::string& state) {
   instead_ = following(followed_, paths_, scheme, state);
 }
 
+namespace {
+void check_to_resume(const OpenSave& save, const SavePaths& paths) {
+  if (!save.optimizer) {
+    fail(paths.folder.string(),
+         ": this folder holds a model without an optimizer's state, so there is no run to go on "
+         "with; begin one from it with --init ",
+         paths.folder.string());
+  }
+  check_whole(*save.optimizer, paths.optimizer());
+  check_same_step(save, paths);
+}
+}  // namespace
+
+OpenSave open_to_resume(const SavePaths& paths) {
+  OpenSave save = open_save(paths, /*with_optimizer=*/true);
+  check_to_resume(save, paths);
+  return save;
+}
+
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
                    const std::string& model_print, const std::string& weights) {
   const OpenSave save = open_save(paths, with_optimizer || !weights.empty());
@@ -380,16 +399,12 @@ int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
   }
   const auto instead = following(save, paths, run.scheme(), weights);
   if (with_optimizer) {
-    if (!save.optimizer) {
-      fail(paths.folder.string(),
-           ": this folder holds a model without an optimizer's state, so there is no run to go on "
-           "with; begin one from it with --init ",
-           paths.folder.string());
+    // Names and shapes first, because their messages are clearer than a wrong checksum.
+    if (save.optimizer) {
+      check_fits(*save.optimizer, paths.optimizer(), views(run.scheme(), Role::kState, nullptr),
+                 /*other_widths=*/false);
     }
-    check_fits(*save.optimizer, paths.optimizer(), views(run.scheme(), Role::kState, nullptr),
-               /*other_widths=*/false);
-    check_whole(*save.optimizer, paths.optimizer());
-    check_same_step(save, paths);
+    check_to_resume(save, paths);
     copy_in(*save.optimizer, run, Role::kState);
   }
   copy_in(*save.model, run, Role::kParameter, instead);

@@ -42,6 +42,10 @@ class StateCopy {
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer, const std::string& model,
                    const std::string& weights = "");
 
+// The folder's save with the optimizer's state, whole and of one step; a folder without that state
+// is refused. The caller must hold the folder's lock.
+OpenSave open_to_resume(const SavePaths& paths);
+
 // The parameters of a save, mapped into memory.
 class SavedModel {
  public:

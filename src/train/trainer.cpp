@@ -23,8 +23,8 @@
 #include "train/metrics.h"
 #include "train/model_folder.h"
 #include "train/peft_adapter.h"
-#include "train/saved_parameters.h"
 #include "train/side_saves.h"
+#include "train/take_over.h"
 
 namespace adjoint {
 
@@ -85,7 +85,12 @@ void check_ids_fit(const Scheme& forward, const std::string& file, int64_t vocab
 Trainer::~Trainer() = default;
 
 Trainer::Trainer(ResolvedConfig resolved)
-    : config_(std::move(resolved.config)), paths_(config_.out), schedule_(config_) {
+    : config_(std::move(resolved.config)),
+      paths_(config_.out),
+      before_(std::move(resolved.before)),
+      unsettled_(resolved.unsettled),
+      printed_with_(resolved.printed_with),
+      schedule_(config_) {
   if (config_.data.empty()) fail("which text to train on? Say --data FILE");
   check_folder();
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
@@ -132,13 +137,21 @@ Trainer::Trainer(ResolvedConfig resolved)
   batches_ = std::make_unique<Batches>(corpus_->batches(wishes, Split::kTrain, sampling));
   val_batches_ = std::make_unique<Batches>(corpus_->batches(wishes, Split::kValidation, sampling));
   check_entries(*corpus_, wishes, forward);
+  if (config_.resume) set_position(*corpus_, wishes, sampling);
   if (config_.epochs > 0) {
-    config_.set_steps(std::max<int64_t>(
-        1, std::llround(config_.epochs * static_cast<double>(batches_->count_in_order()) /
-                        static_cast<double>(config_.batch))));
+    // What is left of the epochs, in steps of as many samples as there are now.
+    const DataPosition& at = batches_->position();
+    const auto read = static_cast<double>(at.sample_of(at.batch_of(first_step_), config_.batch));
+    const auto all = config_.epochs * static_cast<double>(batches_->count_in_order());
+    const double left = (all - read) / static_cast<double>(config_.batch);
+    config_.set_steps(std::max<int64_t>(1, first_step_ + std::llround(left)));
     schedule_ = Schedule(config_);
   }
-  model_print_ = fingerprint(without_randomness(model_->forward(1, model_->context())));
+  // A save is known by the length that the run began with.
+  if (config_.resume && printed_with_ == 0) {
+    printed_with_ = before("seq", 0) > 0 ? before("seq", 0) : before("context", 0);
+  }
+  model_print_ = print_of(*model_, printed_with_);
   DeviceSheet sheet = sheet_here(target_named(config_.device));
   if (!config_.workspace.empty()) sheet.workspace = workspace_of(config_.workspace);
   const PlanOptions planned = plan_options(
@@ -202,8 +215,7 @@ Trainer::Trainer(ResolvedConfig resolved)
     if (!config_.adapter.empty()) {
       fail("--resume and --adapter contradict each other: a run that goes on has its parameters");
     }
-    first_step_ = load_state(paths_, *run_, true, model_print_);
-    batches_->set_position(read_position(paths_));
+    load_resumed();
     if (first_step_ >= config_.steps) {
       fail(config_.out, ": this run is already at step ", first_step_, " of ", config_.steps,
            "; say a larger --steps to go on");
@@ -264,6 +276,96 @@ void Trainer::fit_stack(const Scheme& forward) {
   config_.step.stack = fitted(fit, config_.wish).stack;
 }
 
+int64_t Trainer::before(const char* option, int64_t otherwise) const {
+  const auto found = before_.find(option);
+  return found != before_.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
+}
+
+void Trainer::set_position(const Corpus& corpus, std::span<const FieldWish> wishes,
+                           Sampling sampling) {
+  first_step_ = saved_step(paths_).value_or(0);
+  DataPosition position = read_position(paths_);
+  const int64_t batch = before("batch", config_.batch);
+  if (batch != config_.batch) {
+    const int64_t ahead =
+        std::count_if(position.left_out.begin(), position.left_out.end(),
+                      [&](int64_t out) { return out >= position.batch_of(first_step_); });
+    position.change_size(first_step_, batch);
+    notes_.push_back(
+        fmt::format("batches have {} samples from step {} on, before {}: the run goes on at {}",
+                    config_.batch, first_step_, batch,
+                    sampling.packing == Packing::kCrops
+                        ? "new crops"
+                        : fmt::format("sample {}", position.sizes.back().sample)));
+    if (ahead > 0) notes_.push_back("batches that were left out ahead are other samples now");
+  }
+  const int64_t tokens = before("seq", 0) > 0 ? before("seq", 0) : before("context", 0);
+  if (tokens > 0 && tokens != model_->context()) {
+    // Crops begin anywhere. A row of one document stays that row where none is cut otherwise than
+    // before; other rows are others, and nobody knows which of their tokens were read in this
+    // epoch.
+    const int64_t rows = batches_->count_in_order();
+    sampling.context = tokens;
+    const bool same_rows = sampling.packing == Packing::kPadded &&
+                           corpus.batches(wishes, Split::kTrain, sampling).count_in_order() == rows;
+    if (sampling.packing != Packing::kCrops && !same_rows) {
+      fail("samples have ", model_->context(), " tokens, and before step ", first_step_,
+           " they had ", tokens,
+           ": which of these rows the run has read is not known; go on with --seq ", tokens,
+           ", or begin a run with --init ", paths_.folder.string());
+    }
+    notes_.push_back(fmt::format("samples have {} tokens from step {} on, before {}",
+                                 model_->context(), first_step_, tokens));
+  }
+  batches_->set_position(std::move(position));
+}
+
+void Trainer::load_resumed() {
+  const auto saved = [&](const char* option) { return before_.value(option, std::string()); };
+  const bool guarded =
+      before_.value("spike", 0.0) > 0 || before_.value("on_spike", "stop") != "stop";
+  const bool same = saved("stack") == config_.step.stack && guarded == config_.step.guarded &&
+                    saved("optimizer") == config_.step.optimizer;
+  const Scheme one = model_->forward(1, printed_with_ > 0 ? printed_with_ : model_->context());
+  const Scheme plain = without_randomness(one);
+  // One row a position: such a table cannot grow.
+  if (const SavedModel held(paths_); before("context", config_.context) != config_.context) {
+    for (const Value v : plain.inputs) {
+      const SafetensorView* view = held.file().find(to_string(plain[v].source));
+      if (plain[v].role != Role::kParameter || !view) continue;
+      const Type& type = plain[v].type;
+      for (int axis = 0; axis < type.rank(); ++axis) {
+        if (axis < static_cast<int>(view->shape.size()) && view->shape[axis] == type.dim(axis)) {
+          continue;
+        }
+        fail("--context ", config_.context, ": '", to_string(plain[v].source), "' has ",
+             view->shape[axis],
+             " rows, one for each position of this run's context, and would have ", type.dim(axis),
+             "; --seq chooses shorter samples");
+      }
+    }
+  }
+  if (same && !unsettled_) {
+    first_step_ = load_state(paths_, *run_, true, model_print_);
+    return;
+  }
+  if (unsettled_) {
+    // The one who resumed it otherwise may have come to write the save.
+    try {
+      first_step_ = load_state(paths_, *run_, true, model_print_);
+      return;
+    } catch (const Error&) {
+    }
+  }
+  initialize(*run_, config_.seed);
+  const TrainConfig was = make_config(std::span(&before_, 1));
+  const Scheme held = evaluation_scheme(one, parse_stack(was.step.stack), was.step);
+  TakenOver taken = take_over(paths_, *run_, held, plain, model_print_);
+  first_step_ = taken.step;
+  notes_.insert(notes_.end(), taken.notes.begin(), taken.notes.end());
+  taken_over_ = true;
+}
+
 // The base must have all parameters of the model; parameters that the stack added keep their
 // initial values. Of a base whose matrices are codes the run takes the codes themselves where it
 // holds the matrix in the same format, so that it begins with what was calibrated, and what they
@@ -277,7 +379,7 @@ void Trainer::load_base() {
   // The context length is not part of a model's identity, so the base's is used to compare.
   const TrainConfig& base_config = of_base.config;
   const int64_t context = base_config.seq > 0 ? base_config.seq : base_config.context;
-  saved.check_model(fingerprint(without_randomness(model_->forward(1, context))));
+  saved.check_model(print_of(*model_, of_base.printed_with > 0 ? of_base.printed_with : context));
   give_parameters(saved, held, without_randomness(one), *run_);
 }
 
@@ -307,8 +409,10 @@ void Trainer::begin_folder() {
   settings["options"]["threads"] = num_threads();
   settings["options"]["workspace"] = std::to_string(workspace_cap_.count);
   settings["data"] = data_print_;
+  if (printed_with_ > 0) settings["printed_with"] = printed_with_;
   const std::string text = settings.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   if (config_.resume) {
+    write_position(paths_, batches_->position());
     cut_metrics(paths_.metrics(), first_step_);
     cut_spikes(paths_, first_step_);
   } else {
@@ -323,6 +427,13 @@ void Trainer::begin_folder() {
   for (const auto& [name, own] : functor_texts_)
     write_file_atomically(paths_.functors() / name, own);
   if (!optimizer_text_.empty()) write_file_atomically(paths_.rule(), optimizer_text_);
+  if (taken_over_) {
+    // The save is not of this stack until it is written, and run.json says so in between.
+    json between = settings;
+    between["before"] = before_;
+    write_file_atomically(paths_.run(), between.dump(2) + "\n");
+    save_state(paths_, *run_, first_step_, model_print_);
+  }
   write_file_atomically(paths_.run(), text);
 }
 

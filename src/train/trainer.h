@@ -53,6 +53,8 @@ class Trainer {
   int64_t first_step() const { return first_step_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Corpus& corpus() const { return *corpus_; }
+  // What a resumed run could not take over, or reads otherwise than before.
+  const std::vector<std::string>& notes() const { return notes_; }
   // Rules of the stack that found nothing in this model, with their places.
   const std::vector<std::string>& idle_rules() const { return idle_rules_; }
 
@@ -62,6 +64,10 @@ class Trainer {
   void take_lock();
   void check_unheld() const;
   void load_base();
+  void load_resumed();  // all of the folder's save that this run has
+  // Which batches a resumed run reads, whose samples or batches may have another size than before.
+  void set_position(const Corpus& corpus, std::span<const FieldWish> wishes, Sampling sampling);
+  int64_t before(const char* option, int64_t otherwise) const;  // of a resumed run
   void begin_folder();
   void set_control(int64_t step);
   // Writes what the samples of a step were, for people to look at; gives their documents.
@@ -77,6 +83,10 @@ class Trainer {
   SavePaths paths_;
   std::unique_ptr<FolderLock> lock_;
   std::string model_print_, data_print_;
+  nlohmann::json before_;  // the options of a resumed run, as they were; else null
+  bool unsettled_ = false, taken_over_ = false;  // the folder's save is of other options than ours
+  int64_t printed_with_ = 0;  // tokens per sample, by which the run's saves are known
+  std::vector<std::string> notes_;
   std::optional<std::string> asked_stack_;            // before --fit chose
   std::string saved_stack_, saved_optimizer_;         // as the run's folder keeps them
   std::string optimizer_text_;                        // "": it is one of ours
