@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/version.h"
 #include "cli/command.h"
 #include "comm/wire.h"
 #include "device/parallel.h"
@@ -28,7 +29,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Adjoint trains decoder-only language models written as text."};
   app.name("adjoint");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "adjoint 0.1.0");
+  app.set_version_flag("--version", std::string("adjoint ") + kVersion);
   app.footer(
       "Example:\n"
       "  adjoint train --model char --data book.txt --out runs/book\n"

@@ -145,6 +145,7 @@ void add_train(CLI::App& app, Action& action) {
       "Examples:\n"
       "  adjoint train --model char --data book.txt --steps 2000 --out runs/book\n"
       "  adjoint train --resume --out runs/book --steps 4000\n"
+      "  adjoint train --repeat runs/book --out runs/again\n"
       "  adjoint train --model my.scheme --data book.txt --set layers=6 dropout=0.1\n"
       "  adjoint train --init runs/book --data talks.jsonl --template chatml --documents apart\n"
       "  adjoint train --model char --data 'books/**/*.txt.gz:3' --data news.jsonl:1\n"

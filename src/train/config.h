@@ -180,6 +180,11 @@ struct TrainConfig : OptionFields {
 
   // ---- the folder
 
+  std::string repeat = text(
+      "repeat", "",
+      "run once more, into another --out, what the run in this folder was: the same bits on the "
+      "same machine; refused where its data or weights have changed",
+      {.of_command = true});
   bool resume = flag("resume", "go on where the run in --out stopped", {.of_command = true});
   bool overwrite = flag("overwrite", "begin anew even if --out holds a run", {.of_command = true});
 

@@ -5,6 +5,8 @@
 #include "base/json.h"
 #include "functors/optimizer_text.h"
 #include "functors/stack.h"
+#include "train/provenance.h"
+#include "train/save.h"
 #include "train/store.h"
 
 namespace adjoint {
@@ -81,6 +83,14 @@ ResolvedConfig resolve(const json& toml, const json& flags) {
   }
   const json asked[] = {toml, flags};
   TrainConfig config = make_config(asked);
+  if (!config.repeat.empty()) {
+    for (const char* other : {"resume", "init", "adapter"}) {
+      if (!flags.contains(other)) continue;
+      fail("--repeat and --", other,
+           " contradict each other: a run that is repeated begins as it did");
+    }
+    return resolve_repeated(config.repeat, toml, flags);
+  }
   if (!config.resume && !config.init.empty()) return config_from_base(config.init, toml, flags);
   if (!config.resume) return {.config = config, .text = find_model(config.model)};
   if (flags.contains("init")) {

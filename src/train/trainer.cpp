@@ -23,6 +23,7 @@
 #include "train/metrics.h"
 #include "train/model_folder.h"
 #include "train/peft_adapter.h"
+#include "train/provenance.h"
 #include "train/side_saves.h"
 #include "train/take_over.h"
 
@@ -36,6 +37,7 @@ namespace {
 // Where the parameters come from, if they are not new: they were trained with that tokenizer's ids.
 std::optional<SavePaths> trained_before(const TrainConfig& config, const SavePaths& paths) {
   if (config.resume) return paths;
+  if (!config.repeat.empty()) return SavePaths(config.repeat);  // the same tokenizer
   if (!config.init.empty()) return SavePaths(config.init);
   return std::nullopt;
 }
@@ -94,7 +96,9 @@ Trainer::Trainer(ResolvedConfig resolved)
   if (config_.data.empty()) fail("which text to train on? Say --data FILE");
   check_folder();
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
-  const bool must_be_same = config_.resume && !resolved.data_given;
+  const bool must_be_same = (config_.resume || !config_.repeat.empty()) && !resolved.data_given;
+  if (!config_.resume) made_of_ = made_of(config_, resolved.text);
+  if (!config_.repeat.empty()) check_made_of(SavePaths(config_.repeat), made_of_);
   RunData data = read_data(config_, trained_before(config_, paths_), resolved.text.weights,
                            must_be_same ? std::optional(resolved.data_print) : std::nullopt);
   data_print_ = data.print;
@@ -204,7 +208,10 @@ Trainer::Trainer(ResolvedConfig resolved)
     }
     if (cpu) room_to_save_ = budget - needed;  // a copy for saving is in the same memory
   }
-  if (config_.resume && !cpu && !config_.deterministic) load_products(paths_);
+  if (!cpu && !config_.deterministic) {
+    if (config_.resume) load_products(paths_);
+    if (!config_.repeat.empty()) load_products(SavePaths(config_.repeat));
+  }
   LateProgress progress;
   run_ = std::make_unique<Run>(step, train_plan, RunOptions{.told = progress.told()});
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
@@ -391,7 +398,13 @@ void Trainer::begin_folder() {
   std::vector<std::string> data;
   for (const std::string& said : config_.data) data.push_back(fs::absolute(said).string());
   settings["options"]["data"] = data.size() == 1 ? json(data[0]) : json(data);
+  if (!model_->text().weights.empty() && fs::exists(config_.model)) {
+    settings["options"]["model"] = fs::absolute(config_.model).string();
+  }
   if (!config_.init.empty()) settings["options"]["init"] = fs::absolute(config_.init).string();
+  if (fs::exists(config_.chat_template)) {
+    settings["options"]["template"] = fs::absolute(config_.chat_template).string();
+  }
   if (!learns_tokenizer(config_.tokenizer)) {
     settings["options"]["tokenizer"] = fs::absolute(config_.tokenizer).string();
   }
@@ -409,6 +422,14 @@ void Trainer::begin_folder() {
   settings["options"]["threads"] = num_threads();
   settings["options"]["workspace"] = std::to_string(workspace_cap_.count);
   settings["data"] = data_print_;
+  settings["made_by"] = made_by(run_->on_gpu());
+  settings["made_of"] = made_of_;
+  if (config_.resume) {
+    const json about = read_json(paths_.run());
+    // What it began with, which a resumed run does not read again.
+    if (about.contains("made_of")) settings["made_of"] = about["made_of"];
+    settings["history"] = history_with(about, settings["options"], first_step_);
+  }
   if (printed_with_ > 0) settings["printed_with"] = printed_with_;
   const std::string text = settings.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   if (config_.resume) {

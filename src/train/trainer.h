@@ -86,6 +86,7 @@ class Trainer {
   nlohmann::json before_;  // the options of a resumed run, as they were; else null
   bool unsettled_ = false, taken_over_ = false;  // the folder's save is of other options than ours
   int64_t printed_with_ = 0;  // tokens per sample, by which the run's saves are known
+  nlohmann::json made_of_;    // train/provenance.h
   std::vector<std::string> notes_;
   std::optional<std::string> asked_stack_;            // before --fit chose
   std::string saved_stack_, saved_optimizer_;         // as the run's folder keeps them
