@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -20,7 +21,10 @@ std::string read_file(const fs::path& path) {
   if (!fs::is_regular_file(path, ignored)) fail(path.string(), ": this is not a plain file");
   std::ifstream in(path, std::ios::binary);
   if (!in) fail(path.string(), ": cannot be read: ", std::strerror(errno));
-  std::string text(fs::file_size(path), '\0');
+  // Of what was opened: by now there may be another file of this name.
+  in.seekg(0, std::ios::end);
+  std::string text(static_cast<size_t>(std::max<std::streamoff>(in.tellg(), 0)), '\0');
+  in.seekg(0);
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.gcount() != static_cast<std::streamsize>(text.size())) {
     fail(path.string(), ": ended after ", in.gcount(), " of ", text.size(), " bytes");

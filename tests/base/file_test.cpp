@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
+#include <fstream>
+#include <thread>
 
 #include "base/error.h"
 #include "base/error_text.h"
@@ -21,6 +24,33 @@ TEST(ReadFile, GivesEveryByte) {
   EXPECT_EQ(read_file(folder / "x"), text);
   write_file_atomically(folder / "empty", "");
   EXPECT_EQ(read_file(folder / "empty"), "");
+}
+
+// A file that is replaced again and again by one of another length is always one or the other.
+TEST(ReadFile, ReadsOneFileWhileItIsReplaced) {
+  const TempFolder folder;
+  const std::string texts[] = {std::string(10, 's'), std::string(5000, 'l')};
+  write_file_atomically(folder / "x", texts[0]);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    for (size_t i = 0; !done; ++i) {
+      // Without waiting for the disk, unlike AtomicFile.
+      std::ofstream(folder / "y") << texts[i % 2];
+      fs::rename(folder / "y", folder / "x");
+    }
+  });
+  std::string odd;
+  for (int i = 0; i < 20000 && odd.empty(); ++i) {
+    try {
+      const std::string text = read_file(folder / "x");
+      if (text != texts[0] && text != texts[1]) odd = std::to_string(text.size()) + " bytes";
+    } catch (const Error& e) {
+      odd = e.what();
+    }
+  }
+  done = true;
+  writer.join();
+  EXPECT_EQ(odd, "");
 }
 
 TEST(ReadFile, NamesWhatItCannotRead) {
