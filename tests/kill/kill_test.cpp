@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ using Words = std::vector<std::string>;
 pid_t start(const Words& words, const fs::path& told) {
   const pid_t child = ::fork();
   if (child != 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody stays behind a test that fails
   const int to = ::open(told.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644);
   ::dup2(to, 1);
   ::dup2(to, 2);
@@ -45,6 +47,36 @@ int wait_for(pid_t child) {
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
+
+// Processes that read again and again, a thread for each of these commands.
+class Readers {
+ public:
+  Readers(const std::vector<Words>& commands, const fs::path& told) {
+    for (size_t i = 0; i < commands.size(); ++i) {
+      const fs::path own = told.string() + std::to_string(i);
+      threads_.emplace_back([this, words = commands[i], own] {
+        while (!done_) {
+          ++reads_;
+          if (wait_for(start(words, own)) == 0) continue;
+          if (failures_++ == 0) std::cout << read_file(own);
+        }
+      });
+    }
+  }
+  ~Readers() { end(); }
+  void end() {
+    done_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  int reads() const { return reads_; }
+  int failures() const { return failures_; }
+
+ private:
+  std::atomic<bool> done_ = false;
+  std::atomic<int> reads_ = 0, failures_ = 0;
+  std::vector<std::thread> threads_;
+};
 
 class KilledRun : public testing::Test {
  protected:
@@ -133,24 +165,10 @@ class KilledRun : public testing::Test {
   void kill_again_and_again(int kills) {
     using namespace std::chrono_literals;
     ASSERT_EQ(run(fresh("run", 3)), 0);
-    std::atomic<bool> done = false;
-    std::atomic<int> reads = 0, failures = 0;
-    const auto read_again_and_again = [&](const Words& words, const std::string& told) {
-      while (!done) {
-        ++reads;
-        if (wait_for(start(words, folder_ / told)) == 0) continue;
-        if (failures++ == 0) std::cout << read_file(folder_ / told);
-      }
-    };
-    std::thread evaluates([&] {
-      read_again_and_again({"eval", "--model", out("run"), "--threads", "1", "--json"},
-                           "evaluated");
-    });
-    std::thread generates([&] {
-      read_again_and_again(
-          {"generate", "--model", out("run"), "--threads", "1", "--prompt", "the", "--tokens", "2"},
-          "generated");
-    });
+    Readers readers(
+        {{"eval", "--model", out("run"), "--threads", "1", "--json"},
+         {"generate", "--model", out("run"), "--threads", "1", "--prompt", "the", "--tokens", "2"}},
+        folder_ / "read");
     std::mt19937_64 random(std::random_device{}());
     std::uniform_int_distribution<int> from_start(0, 1500), from_save(0, 300);  // ms
     int64_t before = whole_step(out("run"));
@@ -174,11 +192,10 @@ class KilledRun : public testing::Test {
       went_on += now > before;
       before = now;
       check_side_saves("run");
+      if (kill % 50 == 49) std::cout << "killed " << kill + 1 << " times" << std::endl;
     }
-    done = true;
-    evaluates.join();
-    generates.join();
-    EXPECT_EQ(failures, 0) << "of " << reads << " reads";
+    readers.end();
+    EXPECT_EQ(readers.failures(), 0) << "of " << readers.reads() << " reads";
     const int64_t last = before + 2;
     ASSERT_EQ(run(resumed("run", last)), 0) << "goes on";
     ASSERT_EQ(run(fresh("whole", last)), 0);
@@ -188,7 +205,7 @@ class KilledRun : public testing::Test {
     std::cout << fmt::format(
         "killed {} times, {} of them inside a save; {} times it had gone on, to step {}; {} kept "
         "saves were whole; {} reads meanwhile\n",
-        kills, inside, went_on, before, side_saves_, reads.load());
+        kills, inside, went_on, before, side_saves_, readers.reads());
     EXPECT_GT(inside, 0) << "no kill was inside a save";
     EXPECT_GT(went_on, 0) << "no run came to save anything";
   }
