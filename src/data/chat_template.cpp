@@ -44,7 +44,8 @@ void add_piece(std::vector<TextPiece>& pieces, std::string_view text, bool train
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::string file, std::string_view text) : file_(std::move(file)) {
+ChatTemplate::ChatTemplate(std::string file, std::string_view text)
+    : file_(std::move(file)), text_(text) {
   int number = 0;
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());

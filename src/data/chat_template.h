@@ -43,6 +43,7 @@ class ChatTemplate {
   std::vector<TextPiece> prompt(std::span<const ChatMessage> messages) const;
   // What the model writes behind an answer, such as "<|im_end|>": who samples stops there.
   const std::string& stop() const { return stop_; }
+  const std::string& text() const { return text_; }  // of the file
   // The special token that tells a tokenizer of this family, or "".
   const std::string& mark() const { return mark_; }
 
@@ -56,7 +57,7 @@ class ChatTemplate {
   void add_role(const std::string& name, std::string_view text, const std::string& place);
   const Role& role_of(const ChatMessage& message) const;
 
-  std::string file_, mark_, begin_, stop_;
+  std::string file_, text_, mark_, begin_, stop_;
   std::map<std::string, Role> roles_;
   bool system_waits_ = false;  // some role has a place for it
 };

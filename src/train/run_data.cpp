@@ -122,7 +122,7 @@ TokenizeOptions options_for(const DataSource& source, const TrainConfig& config,
     options.documents_hash = hash_of(tokenizer->to_json().dump(), kWayToTokenize);
     options.border = tokenizer->end_of_text();
   }
-  if (chat) options.documents_hash = hash_of(config.chat_template, options.documents_hash);
+  if (chat) options.documents_hash = hash_of(chat->text(), options.documents_hash);
   if (config.end_of_text >= 0) options.border = static_cast<int32_t>(config.end_of_text);
   return options;
 }

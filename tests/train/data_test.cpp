@@ -178,6 +178,33 @@ TEST_F(TrainOnData, MessagesAreWrittenByATemplate) {
   EXPECT_EQ(error_of(resume("run", {{"steps", 9}})), "no error");
 }
 
+// Tokens in a cache are named after what made them: also by what a user's own template says.
+TEST_F(TrainOnData, ATemplateThatChangedIsReadAnew) {
+  std::string lines;
+  for (int i = 0; i < 60; ++i) {
+    lines += fmt::format(
+        "{{\"messages\": [{{\"role\": \"user\", \"content\": \"{}?\"}}, {{\"role\": "
+        "\"assistant\", \"content\": \"{}\"}}]}}\n",
+        i, i * i);
+  }
+  const fs::path cache = folder_ / "cache";
+  const json run = {{"data", put("talk.jsonl", lines).string()},
+                    {"template", (folder_ / "my.template").string()},
+                    {"cache", cache.string()},
+                    {"overwrite", true}};
+  const auto shards = [&] {
+    return std::count_if(fs::directory_iterator(cache), fs::directory_iterator(),
+                         [](const auto& entry) { return entry.path().extension() == ".tokens"; });
+  };
+  put("my.template", "user = \"Q {}\\n\"\nassistant = \"A {}\\n{end}\"\n");
+  train(with_llama("run", run));
+  train(with_llama("run", run));
+  EXPECT_EQ(shards(), 1);
+  put("my.template", "user = \"Question {}\\n\"\nassistant = \"A {}\\n{end}\"\n");
+  train(with_llama("run", run));
+  EXPECT_EQ(shards(), 2);
+}
+
 TEST_F(TrainOnData, EpochsAndStallsAreInTheMetrics) {
   // 300 documents in 270 rows to train on at most; as many steps as an epoch has.
   json run = with_llama(
