@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ctime>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -156,6 +157,42 @@ int run_info(const TokenizerFlags& flags) {
   return kDone;
 }
 
+// As corpora are encoded: in pieces, one after another on one thread.
+int run_speed(const TokenizerFlags& flags) {
+  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const std::string input = input_of(flags);
+  if (input.empty()) fail("the text is empty, so there is nothing to encode");
+  constexpr size_t kPiece = size_t{1} << 20;
+  constexpr double kSeconds = 2;  // of all passes but the first, which fills caches
+  const auto cpu_seconds = [] {
+    timespec now = {};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  size_t tokens = 0, bytes = 0;
+  double begin = 0, seconds = 0;
+  for (int pass = 0; seconds < kSeconds; ++pass) {
+    if (pass == 1) begin = cpu_seconds(), bytes = 0;
+    tokens = 0;
+    for (size_t at = 0; at < input.size(); at += kPiece) {
+      const std::string_view piece = std::string_view(input).substr(at, kPiece);
+      tokens += tokenizer->encode(piece).size();
+      bytes += piece.size();
+    }
+    if (pass > 0) seconds = cpu_seconds() - begin;
+  }
+  const double rate = static_cast<double>(bytes) / 1e6 / seconds;
+  if (flags.json) {
+    const json out = {
+        {"bytes", input.size()}, {"tokens", tokens}, {"megabytes_per_cpu_second", rate}};
+    std::cout << out.dump() << "\n";
+    return kDone;
+  }
+  std::cout << fmt::format("{:.1f} MB per CPU second: {} bytes are {} tokens\n", rate, input.size(),
+                           tokens);
+  return kDone;
+}
+
 std::string pattern_named(const std::string& name) {
   const std::vector<std::pair<std::string, std::string>> all = {{"gpt2", kGpt2Pattern},
                                                                 {"llama3", kLlama3Pattern},
@@ -244,10 +281,12 @@ void add_tokenizer(CLI::App& app, Action& action) {
                                            flags, action, run_decode);
   CLI::App* info =
       add_tokenizer_command(*group, "info", "size and special tokens", flags, action, run_info);
-  for (CLI::App* command : {encode, decode, info}) {
+  CLI::App* speed = add_tokenizer_command(*group, "speed", "how fast a text is encoded", flags,
+                                          action, run_speed);
+  for (CLI::App* command : {encode, decode, info, speed}) {
     command->add_option("--tokenizer", flags->tokenizer, "a folder or a file")->required();
   }
-  for (CLI::App* command : {encode, decode}) {
+  for (CLI::App* command : {encode, decode, speed}) {
     command->add_option("file", flags->file, "the input; none: standard input");
     command->add_option("--text", flags->text, "the input itself");
   }
@@ -257,9 +296,11 @@ void add_tokenizer(CLI::App& app, Action& action) {
   encode->add_flag("--json", flags->json, "a text per line as JSON; a list of ids for each");
   decode->add_flag("--json", flags->json, "a list of ids per line as JSON; a text for each");
   info->add_flag("--json", flags->json, "as JSON");
+  speed->add_flag("--json", flags->json, "as JSON");
   encode->footer("Example:\n  adjoint tokenizer encode --tokenizer runs/book --text \"And God\"");
   decode->footer("Example:\n  adjoint tokenizer decode --tokenizer runs/book --text \"1 2 3\"");
   info->footer("Example:\n  adjoint tokenizer info --tokenizer runs/book");
+  speed->footer("Example:\n  adjoint tokenizer speed --tokenizer gpt2.tiktoken book.txt");
 }
 
 }  // namespace adjoint

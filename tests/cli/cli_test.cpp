@@ -64,7 +64,8 @@ TEST_F(Cli, HelpAndUsage) {
                               "tokenizer train",
                               "tokenizer encode",
                               "tokenizer decode",
-                              "tokenizer info"}) {
+                              "tokenizer info",
+                              "tokenizer speed"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
