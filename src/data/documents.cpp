@@ -26,24 +26,27 @@ bool is_blank_line(std::string_view line) {
 }
 
 // As Unicode has it, because patterns of tokenizers join blanks of every kind.
-bool blank_at(std::string_view text, size_t at) {
-  return classed_point_at(UnicodeClasses::all(), text, at).classes & kWhiteSpace;
+uint8_t classes_at(std::string_view text, size_t at) {
+  return classed_point_at(UnicodeClasses::all(), text, at).classes;
 }
 bool blank_before(std::string_view text, size_t at) {
   size_t begin = at - 1;
   while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) {
     --begin;
   }
-  return blank_at(text, begin);
+  return classes_at(text, begin) & kWhiteSpace;
 }
 
-// Where a text may be cut: behind the last "a\nb"'s line end. 0: nowhere. Of b all bytes must be
-// there; then none of its lead's continuations can be missing.
+// Where a text may be cut: behind the last "a\nb"'s line end, where b is a letter or a number. Marks
+// may belong to the line's end: o200k has a token ";\n//". 0: nowhere. All bytes of b must be there.
 size_t last_cut(std::string_view text) {
   constexpr size_t kLongestCharacter = 4;
   if (text.size() < kLongestCharacter + 2) return 0;
   for (size_t at = text.size() - kLongestCharacter; at >= 2; --at) {
-    if (text[at - 1] == '\n' && !blank_at(text, at) && !blank_before(text, at - 1)) return at;
+    if (text[at - 1] == '\n' && (classes_at(text, at) & (kLetter | kNumber)) &&
+        !blank_before(text, at - 1)) {
+      return at;
+    }
   }
   return 0;
 }

@@ -19,11 +19,13 @@ bool begins_with(const Ids& ids, const Ids& beginning) {
          std::equal(beginning.begin(), beginning.end(), ids.begin());
 }
 
+// With a letter, a number or a part of a character: texts are cut nowhere else.
 bool goes_on_behind_line(std::string_view token) {
   for (size_t at = token.find('\n'); at < token.size() && at + 1 < token.size();
        at = token.find('\n', at + 1)) {
     const auto next = classed_point_at(UnicodeClasses::all(), token, at + 1);
-    if (!(next.classes & kWhiteSpace)) return true;
+    const bool part = next.size == 1 && static_cast<unsigned char>(token[at + 1]) >= 0x80;
+    if (part || (next.classes & (kLetter | kNumber))) return true;
   }
   return false;
 }

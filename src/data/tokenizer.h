@@ -61,9 +61,9 @@ class Tokenizer {
   // The tokens of a text, in which the name of a special token is text like any other. Throws an
   // Error that says which symbol the vocabulary lacks, or where the text is not valid UTF-8.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  // The tokens of a piece of a longer text. Pieces end behind a line's end that stands between two
-  // characters that are no blanks; then the tokens of all pieces are those of the whole text. Where
-  // no text may be cut so, `cuts_at_lines` is false (data/line_cuts.h).
+  // The tokens of a piece of a longer text. Pieces end behind a line's end that stands between a
+  // character that is no blank and a letter or a number; then the tokens of all pieces are those of
+  // the whole text. Where no text may be cut so, `cuts_at_lines` is false (data/line_cuts.h).
   virtual std::vector<int32_t> encode_piece(std::string_view text, PieceOfText /*where*/) const {
     return encode(text);
   }

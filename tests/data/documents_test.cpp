@@ -8,6 +8,7 @@
 #include "base/error_text.h"
 #include "base/file.h"
 #include "base/temp_folder.h"
+#include "data/bpe_train.h"
 
 namespace adjoint {
 namespace {
@@ -162,6 +163,31 @@ TEST(Documents, ChunksOfATextGetOneMark) {
       EXPECT_TRUE(ids == tokenizer->encode(text)) << scheme << " " << known;
       EXPECT_EQ(chunks > 1, known);
     }
+  }
+}
+
+// o200k's pattern takes marks behind a line's end along, and blanks of every kind belong together.
+TEST(Documents, ChunksOfCodeHaveTheTokensOfTheWholeText) {
+  const TempFolder folder;
+  std::mt19937 random(9);
+  const char* const lines[] = {"x = 1;\n// one\n// two\n", "}\n/* a */\n\n", "y();\n\xC2\xA0z\n",
+                               "if (a)\xE3\x80\x80\n", "b\n", "\xC3\xA4 = 2;\n//\n", "9\n"};
+  std::string text;
+  while (text.size() < 20'000) text += lines[random() % std::size(lines)];
+  const DataFile file{.path = folder / "a.txt"};
+  write_file_atomically(file.path, text);
+  const std::string_view views[] = {text};
+  for (const char* pattern : {kGpt2Pattern, kLlama3Pattern, kO200kPattern}) {
+    const auto tokenizer = make_bpe_tokenizer(parts_of_json(
+        byte_level_json(train_bpe(views, {.vocab = 320, .pattern = pattern, .specials = {}}))));
+    EXPECT_TRUE(tokenizer->cuts_at_lines());
+    ChunkReader reader(std::span(&file, 1), 200);
+    std::vector<int32_t> ids;
+    while (const auto chunk = reader.next()) {
+      const TokenizedChunk made = tokenize(*chunk, {.tokenizer = tokenizer.get()});
+      ids.insert(ids.end(), made.tokens.begin(), made.tokens.end());
+    }
+    EXPECT_TRUE(ids == tokenizer->encode(text)) << pattern;
   }
 }
 
