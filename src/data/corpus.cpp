@@ -172,17 +172,18 @@ Batches TextCorpus::batches(std::span<const FieldWish> wishes, Split split,
   const std::string_view split_name = split == Split::kTrain ? "train" : "validation";
   const std::string_view part_name = split == Split::kTrain ? "training" : "validation";
   using Entry = TextRows::Entry;
-  const std::map<std::string_view, Entry> known = {
-      {"tokens", Entry::kTokens}, {"targets", Entry::kTargets}, {"segments", Entry::kSegments}};
+  const std::map<std::string_view, Entry> known = {{"tokens", Entry::kTokens},
+                                                   {"targets", Entry::kTargets},
+                                                   {"segments", Entry::kSegments},
+                                                   {"positions", Entry::kPositions}};
   std::vector<Field> fields;
   std::vector<Entry> entries;
-  bool segments = false;
+  bool borders = false;  // some field says where documents end
   for (const FieldWish& wish : wishes) {
     const auto entry = known.find(wish.name);
     if (entry == known.end()) {
-      fail(parts_[0].name, ": '", wish.name,
-           "' is given by nobody: a text has tokens, targets and ",
-           "segments only; a .safetensors file may have a field '", wish.name,
+      fail(parts_[0].name, ": '", wish.name, "' is given by nobody: a text has tokens, targets, ",
+           "segments and positions only; a .safetensors file may have a field '", wish.name,
            "' beside its tokens");
     }
     if (!wish.row.empty() || wish.floating) {
@@ -192,12 +193,12 @@ Batches TextCorpus::batches(std::span<const FieldWish> wishes, Split split,
     }
     fields.push_back({.name = wish.name});
     entries.push_back(entry->second);
-    segments |= entry->second == Entry::kSegments;
+    borders |= entry->second == Entry::kSegments || entry->second == Entry::kPositions;
   }
   std::vector<WeightedSamples> sources;
   for (const Part& part : parts_) {
     const bool documents = packs_documents(sampling.packing);
-    if ((documents || segments || sampling.apart) && !part.tokens.tells_documents()) {
+    if ((documents || borders || sampling.apart) && !part.tokens.tells_documents()) {
       fail(part.name, ": it is not known where its documents end: say --end-of-text ID, the token ",
            "behind each");
     }
@@ -244,7 +245,8 @@ Batches TextCorpus::batches(std::span<const FieldWish> wishes, Split split,
 
 void TextCorpus::check_entries(const FieldWish& wish, std::optional<int64_t> below,
                                std::optional<int64_t> /*also*/) const {
-  if (wish.name == "segments" || !below) return;
+  // Segments and positions are counted within a row, which is no longer than the model's context.
+  if (wish.name == "segments" || wish.name == "positions" || !below) return;
   for (const Part& part : parts_) {
     if (part.tokens.largest() < *below) continue;
     fail(part.name, ": it holds the token ", part.tokens.largest(), ", wanted 0 to ", *below - 1);

@@ -1,6 +1,7 @@
 #include "data/text_rows.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace adjoint {
@@ -98,6 +99,16 @@ void TextRows::fill(int64_t index, std::span<std::byte* const> to) const noexcep
         }
         // What pads is a document of its own.
         std::fill(row + size, row + context, segment);
+        break;
+      }
+      case Entry::kPositions: {
+        int64_t at = first;
+        while (at < first + size) {
+          const int64_t end = std::min(stream_.end_behind(at), first + size);
+          std::iota(row + (at - first), row + (end - first), 0);
+          at = end;
+        }
+        std::iota(row + size, row + context, 0);
         break;
       }
     }

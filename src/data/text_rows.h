@@ -32,7 +32,8 @@ struct TextRowsOptions {
 
 class TextRows : public Samples {
  public:
-  enum class Entry : uint8_t { kTokens, kTargets, kSegments };
+  // Positions count from 0 in each document, or in what a row has of it.
+  enum class Entry : uint8_t { kTokens, kTargets, kSegments, kPositions };
 
   // The fields of a row, in this order. Counts 0 where the range holds no sample.
   TextRows(TokenStream stream, TextRowsOptions options, std::vector<Entry> entries);

@@ -1,9 +1,49 @@
 #include "ops/segments.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/attention.h"
 
 namespace adjoint {
+
+namespace {
+
+// Counted positions of a row become data, [batch, seq]. What follows of them gets an axis of
+// samples, as far as it had none.
+Scheme with_positions(Scheme forward, Value tokens) {
+  const Type ids = forward[tokens].type;
+  std::vector<Value> counted;
+  for (const Morphism& m : forward.morphisms) {
+    const Type& made = forward[m.outputs[0]].type;
+    if (m.op == "positions" && m.inputs.empty() && made.dim(0) == ids.dim(-1)) {
+      counted.push_back(m.outputs[0]);
+    }
+  }
+  if (counted.empty()) return forward;
+  const Value positions =
+      forward.add_input({.type = ids, .source = {.path = "positions"}, .role = Role::kInput});
+  std::vector<bool> changed(forward.objects.size(), false);
+  changed[positions] = true;
+  for (Morphism& m : forward.morphisms) {
+    for (Value& v : m.inputs) {
+      if (std::count(counted.begin(), counted.end(), v)) v = positions;
+    }
+    if (std::none_of(m.inputs.begin(), m.inputs.end(), [&](Value v) { return changed[v]; })) {
+      continue;
+    }
+    const std::vector<Type> types = infer_types(call_of(forward, m));
+    for (size_t i = 0; i < types.size(); ++i) {
+      Type& type = forward[m.outputs[i]].type;
+      if (same_shape(type, types[i])) continue;
+      type = types[i];
+      changed[m.outputs[i]] = true;
+    }
+  }
+  return without_dead(std::move(forward));
+}
+
+}  // namespace
 
 Scheme with_segments(Scheme forward) {
   const auto tokens = forward.find({.path = "tokens"});
@@ -26,7 +66,7 @@ Scheme with_segments(Scheme forward) {
     m.attrs["segments"] = int64_t{1};
   }
   if (!attends) fail("documents are kept apart by attention, and this model has none");
-  return forward;
+  return with_positions(std::move(forward), *tokens);
 }
 
 }  // namespace adjoint

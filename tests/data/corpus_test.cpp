@@ -94,8 +94,9 @@ TEST(Corpus, RefusesWhatATextDoesNotHave) {
     return error_text(
         [&] { corpus->batches(std::span(&wish, 1), Split::kTrain, {.batch = 1, .context = 2}); });
   };
-  EXPECT_TRUE(has(error({.name = "teacher"}),
-                  "'teacher' is given by nobody: a text has tokens, targets and segments only"));
+  EXPECT_TRUE(
+      has(error({.name = "teacher"}),
+          "'teacher' is given by nobody: a text has tokens, targets, segments and positions only"));
   EXPECT_EQ(error({.name = "segments", .row = {3}}),
             "book.txt: 'segments' is wanted as whole numbers [10,3], but 'segments' of a text are "
             "one whole number a token");

@@ -90,6 +90,8 @@ TEST(TextRows, DocumentsArePackedWhole) {
           {-1, 3, -1, -1, -1}, {6, 7, 8, 9, 10}, {11, -1, 13, -1, -1}, {15, 16, 17, -1, -1}}));
   EXPECT_EQ(rows_of(packed, Entry::kSegments),
             (std::vector<Ids>{{0, 0, 0, 1, 2}, {0, 0, 0, 0, 0}, {0, 0, 1, 1, 2}, {0, 0, 0, 0, 1}}));
+  EXPECT_EQ(rows_of(packed, Entry::kPositions),
+            (std::vector<Ids>{{0, 1, 2, 0, 0}, {0, 1, 2, 3, 4}, {0, 1, 0, 1, 0}, {0, 1, 2, 3, 0}}));
 }
 
 TEST(TextRows, PaddedRowsHoldOneDocument) {
@@ -123,6 +125,8 @@ TEST(TextRows, WindowsAndCropsReadOnAcrossDocuments) {
             (std::vector<Ids>{{-1, 3, -1, -1, 6}, {7, 8, 9, 10, 11}, {-1, 13, -1, 15, 16}}));
   EXPECT_EQ(rows_of(apart, Entry::kSegments),
             (std::vector<Ids>{{0, 0, 0, 1, 2}, {0, 0, 0, 0, 0}, {0, 1, 1, 2, 2}}));
+  EXPECT_EQ(rows_of(apart, Entry::kPositions),
+            (std::vector<Ids>{{0, 1, 2, 0, 0}, {0, 1, 2, 3, 4}, {0, 0, 1, 0, 1}}));
 }
 
 // Every token is in one row, whatever the context.

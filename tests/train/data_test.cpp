@@ -128,6 +128,40 @@ TEST_F(TrainOnData, DocumentsApartAreAsIfEachHadARow) {
   EXPECT_GT(std::abs(*together.val_loss - *alone.val_loss), 1e-4);
 }
 
+// So it does where positions are learned: each document has the table's first rows.
+TEST_F(TrainOnData, LearnedPositionsRestartWithADocumentApart) {
+  json run = {{"data", sums().string()},
+              {"model", "char"},
+              {"tokenizer", "byte"},
+              {"set", {{"layers", 2}, {"hidden", 16}, {"heads", 2}}},
+              {"context", 40},
+              {"eval_batches", 0},
+              {"steps", 3},
+              {"lr", 0.01}};
+  // Trained a little, so that rows of the table differ; then all look at the same parameters.
+  run["packing"] = "padded";
+  train(options("base", run));
+  run.update({{"init", out("base").string()}, {"steps", 1}, {"lr", 0}, {"min_lr", 0}});
+  const TrainResult alone = train(options("alone", run));
+  run["packing"] = "documents";
+  const TrainResult together = train(options("together", run));
+  run["documents"] = "apart";
+  const TrainResult apart = train(options("apart", run));
+  ASSERT_TRUE(alone.val_loss && together.val_loss && apart.val_loss);
+  EXPECT_NEAR(*apart.val_loss, *alone.val_loss, 1e-5);
+  EXPECT_GT(std::abs(*together.val_loss - *alone.val_loss), 1e-4);
+}
+
+TEST_F(TrainOnData, PositionsAreAnInputWhereATableIsReadByThem) {
+  const BoundModel model(find_model("char"), {.settings = {{"layers", 2}}});
+  const Scheme forward = model.forward(3, 8), apart = with_segments(forward);
+  verify(apart);
+  EXPECT_EQ(apart.inputs.size(), forward.inputs.size() + 2);
+  const Value positions = *apart.find({.path = "positions"});
+  EXPECT_EQ(apart[positions].type, apart[*apart.find({.path = "tokens"})].type);
+  EXPECT_EQ(with_segments(apart), apart) << "once is enough";
+}
+
 TEST_F(TrainOnData, SegmentsReachEveryAttention) {
   json run = {{"data", sums().string()}};
   const Trainer trainer(resolve_config({}, with_llama("run", run)));
