@@ -121,16 +121,17 @@ std::string architecture_of(const nlohmann::json& config) {
     const bool has = config.is_object() && config.contains(field);
     return std::string(field) + (has ? " " + config[field].dump() : " (absent)");
   };
-  std::vector<std::string> families;
+  std::vector<std::string> families, names;
   for (const Parsed& each : parsed_library()) {
     for (const Format& format : each.document.formats) {
       for (const std::string& name : format.architectures) {
+        names.push_back(name);
         families.push_back(name + " (" + file_of(*each.text) + ")");
       }
     }
   }
   fail(place, ": no family knows ", shown("architectures"), ", ", shown("model_type"),
-       "; there are ", join(families, ", "), did_you_mean(architecture_of(config), families));
+       "; there are ", join(families, ", "), did_you_mean(architecture_of(config), names));
 }
 
 // A name that a preset can have, and that none of the document has.
