@@ -1,4 +1,6 @@
 // adjoint: trains decoder-only language models. One binary, one subcommand per file.
+#include <fmt/format.h>
+
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -17,6 +19,17 @@ namespace adjoint {
 void use_threads(int64_t threads) {
   if (threads < 0 || threads > 1024) fail("--threads: wanted 0 to 1024, found ", threads);
   if (threads > 0) set_num_threads(static_cast<int>(threads));
+}
+
+// A message may quote names of a stranger's file, which must not speak to the terminal.
+static std::string visible(std::string_view message) {
+  std::string shown;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool control = (byte < ' ' && c != '\n' && c != '\t') || byte == 0x7F;
+    shown += control ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return shown;
 }
 
 }  // namespace adjoint
@@ -56,7 +69,7 @@ int main(int argc, char** argv) {
     if (!std::cout && code == kDone) throw MachineError("standard output cannot be written");
     return code;
   } catch (const Error& e) {
-    std::cerr << "adjoint: " << e.what() << "\n";
+    std::cerr << "adjoint: " << visible(e.what()) << "\n";
     return kBadInput;
   } catch (const std::filesystem::filesystem_error& e) {
     std::cerr << "adjoint: " << e.path1().string() << ": " << e.code().message() << "\n";
