@@ -75,8 +75,7 @@ bool is_print_of(const std::string& print, const std::string& found,
 // is gone since the run began is taken to be what the run's folder kept of it.
 bool is_named(const Tokenizer& tokenizer, const std::string& name) {
   if (learns_tokenizer(name)) return tokenizer.kind() == name;
-  return !learns_tokenizer(tokenizer.kind()) &&
-         (!fs::exists(name) || load_tokenizer(name)->to_json() == tokenizer.to_json());
+  return !fs::exists(name) || load_tokenizer(name)->to_json() == tokenizer.to_json();
 }
 
 std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config,

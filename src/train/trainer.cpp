@@ -407,6 +407,8 @@ void Trainer::begin_folder() {
   }
   if (!learns_tokenizer(config_.tokenizer)) {
     settings["options"]["tokenizer"] = fs::absolute(config_.tokenizer).string();
+  } else if (!model_->text().weights.empty() && tokenizer_->kind() != config_.tokenizer) {
+    settings["options"]["tokenizer"] = fs::absolute(model_->text().weights).string();  // its own
   }
   settings["options"]["stack"] = saved_stack_;
   settings["options"]["optimizer"] = saved_optimizer_;

@@ -48,6 +48,25 @@ TEST_F(TokenizerFile, TheRunKeepsItsTokenizer) {
   EXPECT_NE(error.find("this run has the tokenizer 'bpe', not '"), std::string::npos) << error;
 }
 
+// So does a run that began with a folder and took the tokenizer from there, or a file of ours.
+TEST_F(TokenizerFile, ARunOfAFolderGoesOnWithTheFoldersTokenizer) {
+  train(with_file("run"));
+  convert(out("run"), folder_ / "hub", {});
+  json flags = options("tuned");
+  flags["model"] = (folder_ / "hub").string();
+  flags.erase("set");
+  flags.erase("context");
+  flags["seq"] = 8;
+  train(flags);
+  EXPECT_EQ(error_of(resume("tuned", {{"steps", 8}})), "no error");
+  const std::string learned = (out("chars") / "tokenizer.json").string();
+  train(options("chars"));
+  json of_file = options("of_file");
+  of_file["tokenizer"] = learned;
+  train(of_file);
+  EXPECT_EQ(error_of(resume("of_file", {{"steps", 8}})), "no error");
+}
+
 TEST_F(TokenizerFile, RefusesOneThatDoesNotFit) {
   json flags = with_file("small");
   flags["set"]["vocab"] = 299;
