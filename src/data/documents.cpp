@@ -37,8 +37,9 @@ bool blank_before(std::string_view text, size_t at) {
   return classes_at(text, begin) & kWhiteSpace;
 }
 
-// Where a text may be cut: behind the last "a\nb"'s line end, where b is a letter or a number. Marks
-// may belong to the line's end: o200k has a token ";\n//". 0: nowhere. All bytes of b must be there.
+// Where a text may be cut: behind the last "a\nb"'s line end, where b is a letter or a number.
+// Marks may belong to the line's end: o200k has a token ";\n//". 0: nowhere. All bytes of b must be
+// there.
 size_t last_cut(std::string_view text) {
   constexpr size_t kLongestCharacter = 4;
   if (text.size() < kLongestCharacter + 2) return 0;

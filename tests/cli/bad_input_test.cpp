@@ -61,7 +61,8 @@ TEST_F(BadInput, UnknownArchitectureNamesFieldsAndFamilies) {
   patch("model/config.json", "LlamaForCausalLM", "LamaaForCausalLM");
   for (const std::string& command :
        {train(at("text.txt")), "eval --model " + at("model") + " --data " + at("text.txt"),
-        "generate --model " + at("model") + " --prompt a", "convert " + at("model") + " " + at("out")}) {
+        "generate --model " + at("model") + " --prompt a",
+        "convert " + at("model") + " " + at("out")}) {
     const Outcome o = run(command);
     EXPECT_EQ(o.code, 1) << o.text;
     EXPECT_TRUE(o.text.starts_with("adjoint: " + at("model/config.json") +
@@ -119,7 +120,9 @@ TEST_F(BadInput, OtherDtype) {
   patch("model/model.safetensors", "\"BF16\"", "\"U16\" ");
   const Outcome o = run(train(at("text.txt")));
   EXPECT_EQ(o.code, 1) << o.text;
-  EXPECT_NE(o.text.find(": tensor 'lm_head.weight' is U16, wanted F32, F16 or BF16\n"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find(": tensor 'lm_head.weight' is U16, wanted F32, F16 or BF16\n"),
+            std::string::npos)
+      << o.text;
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 

@@ -170,8 +170,13 @@ TEST(Documents, ChunksOfATextGetOneMark) {
 TEST(Documents, ChunksOfCodeHaveTheTokensOfTheWholeText) {
   const TempFolder folder;
   std::mt19937 random(9);
-  const char* const lines[] = {"x = 1;\n// one\n// two\n", "}\n/* a */\n\n", "y();\n\xC2\xA0z\n",
-                               "if (a)\xE3\x80\x80\n", "b\n", "\xC3\xA4 = 2;\n//\n", "9\n"};
+  const char* const lines[] = {"x = 1;\n// one\n// two\n",
+                               "}\n/* a */\n\n",
+                               "y();\n\xC2\xA0z\n",
+                               "if (a)\xE3\x80\x80\n",
+                               "b\n",
+                               "\xC3\xA4 = 2;\n//\n",
+                               "9\n"};
   std::string text;
   while (text.size() < 20'000) text += lines[random() % std::size(lines)];
   const DataFile file{.path = folder / "a.txt"};
