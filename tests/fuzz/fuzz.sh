@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh [NAME...]: runs fuzz targets, all unless some are named, for a while each (FUZZ_SECONDS, 60 unless told), from their seeds
-# and what earlier runs found. An input that breaks a parser is left beside the target and named; put it into the seeds with the fix.
+# and what earlier runs found. FUZZ_FLAGS are given to libFuzzer (-fork=1). An input that breaks a parser is left in the build folder and
+# named; put it into the seeds with the fix.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=build/fuzz
