@@ -53,6 +53,7 @@ class GpuGroup {
 
   Communicator group_;
   bool deterministic_ = false;
+  int exceptions_ = 0;  // that were under way when it was made
   nccl::Comm* comm_ = nullptr;
 };
 

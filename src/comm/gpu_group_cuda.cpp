@@ -1,4 +1,5 @@
 #include <array>
+#include <exception>
 
 #include "base/error.h"
 #include "comm/gpu_group.h"
@@ -50,7 +51,7 @@ nccl::Op op_of(Reduction reduction) {
 }  // namespace
 
 GpuGroup::GpuGroup(const Communicator& group, bool deterministic)
-    : group_(group), deterministic_(deterministic) {
+    : group_(group), deterministic_(deterministic), exceptions_(std::uncaught_exceptions()) {
   open_gpu();
   nccl::library.open();
   nccl::Key key = {};
@@ -60,7 +61,13 @@ GpuGroup::GpuGroup(const Communicator& group, bool deterministic)
 }
 
 GpuGroup::~GpuGroup() {
-  if (comm_) nccl::destroy(comm_);
+  if (!comm_) return;
+  // A job that fails does not wait for work of ranks that may be gone.
+  if (std::uncaught_exceptions() > exceptions_) {
+    nccl::abort(comm_);
+  } else {
+    nccl::destroy(comm_);
+  }
 }
 
 void GpuGroup::check() {
