@@ -118,7 +118,7 @@ class ThreadWire : public Wire {
   void post(Parcel& parcel) override {
     throw_if_aborted();
     if (!parcel.sends) {
-      wanted_.push_back(&parcel);
+      wanted_[{parcel.peer, parcel.channel, parcel.sequence}].push_back(&parcel);
       fetch();
       return;
     }
@@ -154,7 +154,7 @@ class ThreadWire : public Wire {
 
   void withdraw(Parcel& parcel) override {
     if (!parcel.sends) {
-      std::erase(wanted_, &parcel);
+      std::erase(wanted_[{parcel.peer, parcel.channel, parcel.sequence}], &parcel);
       return;
     }
     {
@@ -218,29 +218,31 @@ class ThreadWire : public Wire {
     }
   };
 
-  // Copies what was offered and is wanted. The first that was wanted gets the first of its key.
+  // Copies what was offered and is wanted. Of each key only the first that is wanted is looked for:
+  // a message that arrives meanwhile must not go to a later one.
   void fetch() {
-    for (size_t i = 0; i < wanted_.size();) {
-      Parcel& parcel = *wanted_[i];
-      Parcel* from = offered_to(parcel);
-      if (!from) {
-        ++i;
-        continue;
+    for (auto wanted = wanted_.begin(); wanted != wanted_.end();) {
+      auto& [key, parcels] = *wanted;
+      while (!parcels.empty()) {
+        Parcel* from = take_offered(key);
+        if (!from) break;
+        Parcel& parcel = *parcels.front();
+        parcels.pop_front();
+        CHECK(from->size == parcel.size,
+              join_parts("rank ", parcel.peer, " sends ", from->size, " bytes, and rank ", rank_,
+                         " wants ", parcel.size));
+        const Release release{exchange_->boxes[parcel.peer], from};
+        if (parcel.size > 0) copy(parcel.data, from->data, parcel.size);
+        parcel.done = true;
       }
-      wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i));
-      CHECK(from->size == parcel.size,
-            join_parts("rank ", parcel.peer, " sends ", from->size, " bytes, and rank ", rank_,
-                       " wants ", parcel.size));
-      const Release release{exchange_->boxes[parcel.peer], from};
-      if (parcel.size > 0) copy(parcel.data, from->data, parcel.size);
-      parcel.done = true;
+      wanted = parcels.empty() ? wanted_.erase(wanted) : std::next(wanted);
     }
   }
 
-  Parcel* offered_to(const Parcel& parcel) {
+  Parcel* take_offered(const Key& key) {
     Mailbox& mine = exchange_->boxes[rank_];
     const std::lock_guard lock(mine.mutex);
-    const auto found = mine.offered.find({parcel.peer, parcel.channel, parcel.sequence});
+    const auto found = mine.offered.find(key);
     if (found == mine.offered.end()) return nullptr;
     Parcel* from = found->second.front();
     found->second.pop_front();
@@ -250,7 +252,7 @@ class ThreadWire : public Wire {
 
   std::shared_ptr<Exchange> exchange_;
   int rank_ = 0;
-  std::vector<Parcel*> wanted_;  // receives that were posted, in order
+  std::map<Key, std::deque<Parcel*>> wanted_;  // receives that were posted, in order
 };
 
 }  // namespace

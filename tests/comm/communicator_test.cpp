@@ -186,6 +186,22 @@ TEST(Communicator, NobodyLeavesABarrierBeforeAllHaveCome) {
   });
 }
 
+// Receives wait while messages arrive, so that one which arrives late could go to the wrong one.
+TEST(Communicator, MessagesThatArriveWhileManyAreWantedKeepTheirOrder) {
+  run_ranks(2, [&](Communicator world) {
+    constexpr int kMessages = 20000;
+    std::vector<int32_t> numbers(kMessages);
+    std::vector<Pending> pending;
+    for (int i = 0; i < kMessages; ++i) {
+      const WriteBytes number = std::as_writable_bytes(std::span(numbers).subspan(i, 1));
+      if (world.rank() == 0) numbers[i] = i;
+      pending.push_back(world.rank() == 0 ? world.send(1, number) : world.receive(0, number));
+    }
+    for (Pending& each : pending) each.wait();
+    for (int i = 0; i < kMessages; ++i) ASSERT_EQ(numbers[i], i);
+  });
+}
+
 TEST(Communicator, MessagesBetweenTwoRanksKeepTheirOrder) {
   run_ranks(3, [&](Communicator world) {
     const int next = (world.rank() + 1) % 3, last = (world.rank() + 2) % 3;
