@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/version.h"
 #include "data/source.h"
 #include "device/gpu.h"

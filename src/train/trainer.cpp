@@ -9,6 +9,7 @@
 #include "analysis/input_ranges.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
 #include "functors/norms.h"

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/half.h"
+#include "base/json.h"
 #include "data/safetensors.h"
 #include "device/parallel.h"
 #include "train/generate.h"

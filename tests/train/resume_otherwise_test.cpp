@@ -2,6 +2,7 @@
 // of another size. What can be kept is kept, and the rest is named.
 #include <fstream>
 
+#include "base/json.h"
 #include "data/safetensors.h"
 #include "device/parallel.h"
 #include "train/generate.h"

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "base/json.h"
 #include "data/safetensors.h"
 #include "device/parallel.h"
 #include "ops/builder.h"

@@ -139,6 +139,7 @@ __global__ void __launch_bounds__(kChoosers)
     return load_float<float>(choices, choice_dtype, blockIdx.x / positions * choice_step + i);
   };
   Whole first = 0;
+#pragma unroll 16
   for (int token = threadIdx.x; token < size; token += kChoosers) {
     first = ::max(first, key_of(row.logit(token), token));
   }
