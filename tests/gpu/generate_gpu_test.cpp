@@ -1,5 +1,6 @@
 // Tokens that are drawn on the GPU. Skipped where there is none.
 #include "device/gpu.h"
+#include "device/parallel.h"
 #include "functors/evaluation.h"
 #include "kernels/choice_calls.h"
 #include "models/test_models.h"
@@ -26,7 +27,7 @@ TEST(GpuCachedModel, GoesOnWithTheTokensThatItDrew) {
     const Scheme logits =
         logits_of(elaborate(parse_document(text.text, text.file), text.file, config));
     const auto texts = [&](Target target, bool on) {
-      CachedModel model(logits, {}, {.threads = 2, .target = target}, {3});
+      CachedModel model(logits, {}, {.threads = num_threads(), .target = target}, {3});
       initialize(model.run(), 7);
       std::vector<int32_t> tokens(kSamples, 1), all;
       const std::vector<int32_t> zeros(kSamples, 0);
