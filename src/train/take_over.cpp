@@ -153,8 +153,8 @@ TakenOver take_over(const SavePaths& paths, Run& run, const Scheme& held, const 
   const SavedModel saved(paths);
   saved.check_fits(held);
   saved.check_model(model);
-  const OpenSave save = open_to_resume(paths);
   take_parameters(run, saved, held, plain);
+  const OpenSave save = open_to_resume(paths);
   Names dropped, fresh;
   // What stacks added to the model, or took from it.
   const auto added = [&](const Scheme& scheme) {
