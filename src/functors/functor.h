@@ -4,6 +4,7 @@
 // one C++ file here.
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +54,9 @@ struct Functor {
   std::string name;
   std::string summary;
   Law law = Law::kExact;
+  // Where the law compares with a stack in which another functor is told something else, that
+  // functor's call: zero(2) is exact against data_parallel(reduce=part). Null: never.
+  std::function<std::optional<Term>(const Arguments&)> against = nullptr;
   std::vector<FunctorParam> params = {};
   bool by_default = false;      // on unless switched off by name
   bool may_match_none = false;  // else no match is an error: true of those on by default

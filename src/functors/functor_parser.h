@@ -23,8 +23,10 @@ class FunctorParser {
   void param();
   void check_default(const FunctorParam& p, const Term& otherwise);
   void law(Position line);
+  void against();
   void let();
   void requirement();
+  void mesh(Position at);
   void check_message(std::string_view message, Position at) const;
   void expect_else();
 
@@ -35,6 +37,7 @@ class FunctorParser {
   void arrow();
   void check_once(const std::vector<AttributeValue>& values) const;
   AttributeValue attribute_value();
+  AttributeValue placement(const std::string& word, Position at);
   void morphism_rule(Position at);
   void state_rule(Position at);
   Term right_side(std::vector<Statement>& before, std::vector<std::string>& names);

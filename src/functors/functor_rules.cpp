@@ -25,7 +25,20 @@ constexpr AttributeWord kAttributeWords[] = {
 
 }  // namespace
 
+std::string_view mesh_axis_of(const AttributeValue& value) {
+  constexpr std::string_view kPlacement = "placement/";
+  std::string_view attribute = value.attribute;
+  if (!attribute.starts_with(kPlacement)) return "";
+  return attribute.substr(kPlacement.size());
+}
+
+std::vector<std::string> axis_words() { return {"samples", "out", "in"}; }
+
 std::string print(const AttributeValue& value) {
+  if (const std::string_view mesh = mesh_axis_of(value); !mesh.empty()) {
+    const std::string along = value.along.empty() ? "" : " along " + value.along;
+    return value.word + along + " over " + std::string(mesh);
+  }
   if (value.attribute == "parts") return "in parts";
   if (value.attribute == "optimizer") return "optimizer " + value.word;
   if (value.attribute == "clipped") return "clipped as " + value.word;
@@ -136,10 +149,7 @@ AttributeValue FunctorParser::attribute_value() {
     return value;
   }
   const std::string word = in_.take_name("what it becomes");
-  if (word == "sharded" || word == "replicated") {
-    if (!in_.accept_word("over")) in_.fail_wanted("'over' and an axis of the mesh");
-    return {"placement/" + word, in_.take_name("an axis of the mesh"), {}, at};
-  }
+  if (word == "sharded" || word == "replicated") return placement(word, at);
   std::vector<std::string> known = {"in n parts", "sharded over", "replicated over", "rate",
                                     "decay",      "optimizer",    "clipped as"};
   if (word == "bf16" && in_.accept_word("stochastic")) {
@@ -151,6 +161,28 @@ AttributeValue FunctorParser::attribute_value() {
   }
   in_.fail_at(at, "wanted what an object can become (" + join(known, ", ") + "), found '" + word +
                       "'" + did_you_mean(word, known));
+}
+
+// sharded [along samples] over data, replicated over data
+AttributeValue FunctorParser::placement(const std::string& word, Position at) {
+  AttributeValue value{.attribute = {}, .word = word, .at = at};
+  if (word == "sharded" && in_.accept_word("along")) {
+    in_.skip_blank();
+    const Position where = in_.position();
+    value.along = in_.take_name("an axis of the object");
+    const std::vector<std::string> known = axis_words();
+    if (std::find(known.begin(), known.end(), value.along) == known.end()) {
+      in_.fail_at(where, "wanted an axis of the object (" + join(known, ", ") + "), found '" +
+                             value.along + "'" + did_you_mean(value.along, known));
+    }
+  }
+  if (!in_.accept_word("over")) {
+    in_.fail_wanted(word == "sharded" && value.along.empty()
+                        ? "'along' and an axis of the object, or 'over' and an axis of the mesh"
+                        : "'over' and an axis of the mesh");
+  }
+  value.attribute = "placement/" + in_.take_name("an axis of the mesh");
+  return value;
 }
 
 void FunctorParser::morphism_rule(Position at) {

@@ -28,6 +28,8 @@ FunctorText FunctorParser::parse() {
       let();
     } else if (in_.accept_word("require")) {
       requirement();
+    } else if (in_.accept_word("mesh")) {
+      mesh(at);
     } else if (in_.accept_word("object")) {
       object_rule(at);
     } else if (in_.accept_word("morphism")) {
@@ -35,7 +37,7 @@ FunctorText FunctorParser::parse() {
     } else if (in_.accept_word("state")) {
       state_rule(at);
     } else {
-      in_.fail_wanted("law, default, let, require, object, morphism or state");
+      in_.fail_wanted("law, default, let, require, mesh, object, morphism or state");
     }
     in_.expect_line_end();
   }
@@ -176,10 +178,27 @@ void FunctorParser::law(Position line) {
   for (const Law law : {Law::kExact, Law::kReassociating, Law::kApproximating}) {
     if (adjoint::name(law) == word) {
       result_.law = law;
+      if (law == Law::kExact && in_.accept_word("against")) against();
       return;
     }
   }
   in_.fail_at(at, "wanted exact, reassociating or approximating, found '" + word + "'");
+}
+
+// What another functor of the stack is told in the stack that the law compares with.
+void FunctorParser::against() {
+  in_.skip_blank();
+  const Position at = in_.position();
+  if (!in_.at_name()) in_.fail_wanted("a functor and what it is told");
+  result_.against = terms_.whole_term();
+  const Term& call = *result_.against;
+  if (call.kind != Term::Kind::kCall || call.keywords.empty() || !call.args.empty()) {
+    in_.fail_at(at,
+                "wanted a functor and what it is told by name, such as "
+                "data_parallel(reduce=part), found '" +
+                    print(call) + "'");
+  }
+  result_.against_when = when();
 }
 
 void FunctorParser::let() {
@@ -207,6 +226,17 @@ void FunctorParser::requirement() {
   r.message = in_.take_text();
   check_message(r.message, at);
   result_.requirements.push_back(std::move(r));
+}
+
+// mesh data = n
+void FunctorParser::mesh(Position at) {
+  MeshRule rule{.axis = in_.take_name("an axis of the mesh"), .size = {}, .at = at};
+  for (const MeshRule& earlier : result_.mesh) {
+    if (earlier.axis == rule.axis) in_.fail_at(at, "the mesh has '" + rule.axis + "' twice");
+  }
+  in_.expect("=", "and how many ranks the axis has");
+  rule.size = number_term();
+  result_.mesh.push_back(std::move(rule));
 }
 
 // Names in braces are replaced by their values.

@@ -8,6 +8,8 @@
 //     let scale = alpha/rank
 //     require rank <= 1024, else "rank {rank} is too large"
 //     object parameter -> frozen unless made or trained
+//     mesh data = n
+//     object input -> sharded along samples over data
 //     object x_l in chain -> kept when l mod every == 0, else recomputed
 //     object parameter inside chain -> frozen when l < L/2 and not l in keep
 //     object parameter made here as lora_b -> rate 16 and decay 0
@@ -35,12 +37,17 @@ struct Clause {
 };
 
 struct AttributeValue {
-  // residence, precision, tier, frozen, parts, placement; rate, decay, optimizer, clipped
+  // residence, precision, tier, frozen, parts, placement/data; rate, decay, optimizer, clipped
   std::string attribute;
-  std::string word;               // kept, bf16, host, sgd, ...; of a placement its mesh axis
+  std::string word;               // kept, bf16, host, sgd, sharded, ...
   std::vector<Term> number = {};  // of parts, rate and decay
   Position at = {};
+  std::string along = {};  // of a shard: which axis of the object it is of; "": its first
 };
+// Of an attribute that is a placement: the axis of the mesh. "" of any other.
+std::string_view mesh_axis_of(const AttributeValue& value);
+// What axes of objects are called where they are sharded.
+std::vector<std::string> axis_words();
 std::string print(const AttributeValue& value);
 
 // l mod k == 0, l in keep, on == all, number(every), and these joined by `not`, `and`, `or` and
@@ -101,15 +108,25 @@ struct Requirement {
   std::string message;
 };
 
+// mesh data = n: the ranks that work together, and how many.
+struct MeshRule {
+  std::string axis;
+  Term size;
+  Position at = {};
+};
+
 struct FunctorText {
   std::string file, name, summary;
   Law law = Law::kExact;
   bool says_law = false;
+  std::optional<Term> against = {};  // law exact against data_parallel(reduce=part) when stage >= 2
+  Condition against_when = {};
   bool by_default = false;
   std::vector<FunctorParam> params = {};
   std::vector<StackPart> parts = {};
   std::vector<Let> lets = {};
   std::vector<Requirement> requirements = {};
+  std::vector<MeshRule> mesh = {};
   std::vector<ObjectRule> objects = {};
   std::vector<MorphismRule> morphisms = {};
   std::vector<StateRule> states = {};

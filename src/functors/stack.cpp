@@ -271,4 +271,23 @@ Stack without(const Stack& stack, size_t index) {
   return rest;
 }
 
+Stack compared_with(const Stack& stack, size_t index) {
+  const StackedFunctor& f = stack.functors[index];
+  Stack rest = without(stack, index);
+  const std::optional<Term> told = f.functor.against ? f.functor.against(f.args) : std::nullopt;
+  if (!told) return rest;
+  for (StackedFunctor& other : rest.functors) {
+    if (other.functor.name != told->word) continue;
+    Term call{.kind = Term::Kind::kCall};
+    for (const FunctorParam& p : other.functor.params) {
+      const auto said = std::find_if(told->keywords.begin(), told->keywords.end(),
+                                     [&](const auto& k) { return k.first == p.name; });
+      const bool is_said = said != told->keywords.end();
+      call.keywords.emplace_back(p.name, is_said ? said->second : other.args.term(p.name));
+    }
+    other.args = Arguments(other.functor.name, other.functor.params, call);
+  }
+  return rest;
+}
+
 }  // namespace adjoint

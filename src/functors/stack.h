@@ -36,6 +36,9 @@ Law law_of(const Stack& stack);
 Stack without(const Stack& stack, size_t index);
 // With functors of forward schemes, which share no phase with any other, behind the rest.
 Stack with_forward_functors(Stack stack, std::string_view items);
+// The stack that the law of a functor compares with: without it, and with what its law says that
+// another functor is told. A functor that is not there is told nothing.
+Stack compared_with(const Stack& stack, size_t index);
 
 // A stack's text with every .functor file that it names replaced by what `renamed` says.
 std::string with_functor_files(std::string_view stack,

@@ -7,8 +7,9 @@
 
 namespace adjoint {
 
-Names::Names(const FunctorText& text, const Arguments& args, int chain_length)
-    : text_(text), args_(args) {
+Names::Names(const FunctorText& text, const Arguments& args, int chain_length,
+             std::span<const MeshAxis> mesh)
+    : text_(text), args_(args), mesh_(mesh.begin(), mesh.end()) {
   numbers_["L"] = chain_length;
   for (const Let& let : text.lets) {
     for (const auto& [value, when] : let.choices) {
@@ -88,6 +89,9 @@ Term Names::meant(const Term& term) const {
     Term most{.at = term.at};
     for (const Term& t : elements(term.args[0])) most.number = std::max(most.number, number(t));
     return most;
+  }
+  if (term.kind == Term::Kind::kCall && term.word == "mesh" && term.args.size() == 1) {
+    return {.number = static_cast<double>(mesh_size(mesh_, term.args[0].word)), .at = term.at};
   }
   return term;
 }

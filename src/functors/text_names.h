@@ -2,6 +2,7 @@
 // chain and the index of a state; and so which of the text's conditions hold.
 #pragma once
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,8 @@ namespace adjoint {
 
 class Names {
  public:
-  Names(const FunctorText& text, const Arguments& args, int chain_length);
+  Names(const FunctorText& text, const Arguments& args, int chain_length,
+        std::span<const MeshAxis> mesh = {});
 
   const std::vector<std::string>& chosen() const { return chosen_; }  // what each let became
   void set(const std::string& name, double value) { numbers_[name] = value; }
@@ -30,7 +32,8 @@ class Names {
   std::string filled(std::string text) const;  // "{every}" becomes its value
 
  private:
-  // A parameter's name stands for what was given; `largest` of a list is a number.
+  // A parameter's name stands for what was given; `largest` of a list is a number, and so is the
+  // `mesh` of an axis: how many ranks it has so far.
   Term meant(const Term& term) const;
   std::vector<Term> elements(const Term& term) const;  // a single value is a list of one
   bool is_number(const Term& term) const;
@@ -39,6 +42,7 @@ class Names {
 
   const FunctorText& text_;
   const Arguments& args_;
+  std::vector<MeshAxis> mesh_;
   std::map<std::string, double> numbers_;
   std::vector<std::string> chosen_;
 };

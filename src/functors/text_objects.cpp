@@ -15,6 +15,7 @@ namespace adjoint {
 namespace {
 
 constexpr int kMostParts = 1 << 20;  // beyond this it is a mistake
+constexpr int kMostRanks = 1 << 16;
 
 // Per object: whether it is a state that follows a parameter, which is to say that what it becomes
 // is made of what the parameter has become. A moment is made of gradients.
@@ -46,12 +47,14 @@ class ObjectRules : TextRules {
         return std::any_of(choice.values.begin(), choice.values.end(), is_said_now);
       });
     };
-    if (std::none_of(text_.objects.begin(), text_.objects.end(), belongs)) return;
+    const bool meshes = phase == FunctorPhase::kStepRules && !text_.mesh.empty();
+    if (!meshes && std::none_of(text_.objects.begin(), text_.objects.end(), belongs)) return;
     // Roles are those of the scheme before anything is said: attributes change none, freezing may.
     const std::optional<Scheme> found =
         phase == FunctorPhase::kMorphisms ? std::optional(scheme) : std::nullopt;
     const Roles roles(found ? *found : scheme);
-    Names names = names_for(roles.chain().length());
+    Names names = names_for(roles.chain().length(), scheme.mesh);
+    if (meshes) say_mesh(scheme, names);
     const std::vector<int> made_by = producers(scheme);
     std::set<std::pair<Value, std::string>> said;
     std::set<Value> carried;  // what comes out of a step is what went in
@@ -134,6 +137,26 @@ class ObjectRules : TextRules {
   }
 
  private:
+  // An axis of one rank is as good as none, and costs nothing.
+  void say_mesh(Scheme& scheme, const Names& names) const {
+    for (const MeshRule& rule : text_.mesh) {
+      const double size = names.number(rule.size);
+      if (size != std::floor(size) || size < 1 || size > kMostRanks) {
+        fail_at(text_.file, rule.at, "an axis of the mesh has 1 to ", kMostRanks, " ranks, found ",
+                rule.axis, " = ", shortest(size));
+      }
+      const auto [found, fresh] = application_.said->emplace(
+          std::pair{rule.axis, "mesh"}, Application::Saying{shortest(size), application_.functor});
+      if (!fresh && found->second.value != shortest(size)) {
+        application_.refuse("says that the mesh has ", rule.axis, " = ", shortest(size), ", and ",
+                            found->second.by, " says ", found->second.value,
+                            "; leave one of them out");
+      }
+      ++application_.matches;
+      if (fresh && size > 1) scheme.mesh.push_back({rule.axis, static_cast<int>(size)});
+    }
+  }
+
   // Per object: a parameter that blocks of the chain read and that is in none of them.
   static std::vector<bool> of_several_blocks(const Scheme& scheme, const Chain& chain) {
     std::vector<bool> of_several(scheme.objects.size(), false);
@@ -206,6 +229,16 @@ class ObjectRules : TextRules {
     if (attribute == "precision" && (o.role == Role::kMetric || o.role == Role::kControl)) {
       return because("what a step is told and what it measures stay float32", is);
     }
+    if (!mesh_axis_of(value).empty() && value.word == "sharded") {
+      if (o.type.rank() == 0) return because("a single number has no axis to shard", "is one");
+      if (value.along == "samples" && o.role != Role::kInput) {
+        return because("only a step's input is sharded along samples", is);
+      }
+      const bool matrix = o.role == Role::kParameter && o.type.rank() == 2;
+      if ((value.along == "out" || value.along == "in") && !matrix) {
+        return because("only a matrix has an axis " + value.along, "is none");
+      }
+    }
     if (attribute == "precision" && !is_float(o.type.dtype)) {
       return because("only floating numbers have a precision", "holds whole numbers");
     }
@@ -252,11 +285,20 @@ class ObjectRules : TextRules {
     } else if (value.attribute == "clipped") {
       o.attributes.training.clipped_as = value.word;
     } else {
-      const bool sharded = value.attribute.ends_with("sharded");
-      o.attributes.placement.push_back(
-          {value.word, sharded ? Spread::kSharded : Spread::kReplicated, 0});
+      place_on_mesh(o, value);
     }
     return true;
+  }
+
+  // Inputs begin with their samples, and rows of a matrix are what comes out of a linear map.
+  static void place_on_mesh(Object& o, const AttributeValue& value) {
+    const std::string mesh_axis(mesh_axis_of(value));
+    const bool sharded = value.word == "sharded";
+    std::vector<Placement>& all = o.attributes.placement;
+    std::erase_if(all, [&](const Placement& p) { return p.mesh_axis == mesh_axis; });
+    all.push_back({.mesh_axis = mesh_axis,
+                   .spread = sharded ? Spread::kSharded : Spread::kReplicated,
+                   .axis = value.along == "in" ? 1 : 0});
   }
 
   // A value as two functors compare it. Refuses numbers that it cannot be.
@@ -272,6 +314,7 @@ class ObjectRules : TextRules {
     if (value.attribute == "rate" || value.attribute == "decay") {
       return shortest(number(value, names, 0));
     }
+    if (!mesh_axis_of(value).empty()) return print(value);
     const bool is_param = value.attribute == "optimizer" && names.is_param(value.word);
     return is_param ? application_.args.word(value.word) : value.word;
   }

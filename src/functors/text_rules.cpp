@@ -8,8 +8,8 @@
 
 namespace adjoint {
 
-Names TextRules::names_for(int chain_length) const {
-  const Names names(text_, application_.args, chain_length);
+Names TextRules::names_for(int chain_length, std::span<const MeshAxis> mesh) const {
+  const Names names(text_, application_.args, chain_length, mesh);
   for (const Requirement& r : text_.requirements) {
     if (!names.holds(r.condition)) application_.refuse(names.filled(r.message));
   }
@@ -178,6 +178,12 @@ Functor functor_of(FunctorText text) {
                   .parts = text.parts,
                   .says_law = text.says_law};
   const auto shared = std::make_shared<const FunctorText>(std::move(text));
+  if (shared->against) {
+    functor.against = [shared](const Arguments& args) -> std::optional<Term> {
+      if (!Names(*shared, args, 0).holds(shared->against_when)) return std::nullopt;
+      return shared->against;
+    };
+  }
   const auto rule_for = [&](FunctorPhase phase) {
     functor.rules.push_back({phase, [shared, phase](Scheme scheme, Application& a) {
                                return apply(*shared, a, std::move(scheme), phase);
@@ -198,7 +204,8 @@ Functor functor_of(FunctorText text) {
   }
   if (says_in(FunctorPhase::kAdjoint)) rule_for(FunctorPhase::kAdjoint);
   if (!shared->states.empty()) rule_for(FunctorPhase::kStates);
-  if (says_in(FunctorPhase::kStepRules)) rule_for(FunctorPhase::kStepRules);
+  if (says_in(FunctorPhase::kStepRules) || !shared->mesh.empty())
+    rule_for(FunctorPhase::kStepRules);
   return functor;
 }
 

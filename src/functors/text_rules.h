@@ -19,7 +19,7 @@ class TextRules {
  protected:
   // The names of a text in a scheme whose chain has this length. Refuses what the text's
   // requirements refuse, and tells what its lets became.
-  Names names_for(int chain_length) const;
+  Names names_for(int chain_length, std::span<const MeshAxis> mesh = {}) const;
 
   // Any of the words that a clause may stand for; "all" is everything.
   template <class Predicate>

@@ -4,6 +4,7 @@
 //   %7 block[0].qkv: f32[batch=4, seq=8, 3*hidden=384] = linear(%3, %1, %2) {k=1} @block[0].qkv
 //   carry %1 -> %9
 //   loop %3 -> %8        (an accumulator; the head then says `scheme name parts=4:`)
+// The head of a scheme for several ranks says its mesh: `scheme name mesh data=2 tensor=4:`.
 //   return %7
 // Only what differs from the default is written; a morphism's line ends in what it is and waits
 // for: `@block[0].up backward epoch=2 after %9`.
@@ -33,7 +34,9 @@ std::string refs(const std::vector<Value>& values) {
 std::string print_placement(const Placement& p) {
   const char* spreads[] = {"replicated", "sharded", "partial"};
   std::string out = " place=" + p.mesh_axis + "/" + spreads[static_cast<int>(p.spread)];
-  return p.spread == Spread::kSharded ? out + "/" + std::to_string(p.axis) : out;
+  if (p.spread != Spread::kSharded) return out;
+  out += "/" + std::to_string(p.axis);
+  return p.whole ? out + "/" + std::to_string(p.whole) : out;
 }
 
 // %7 path:facet: type, then whatever is not the default.
@@ -68,13 +71,14 @@ class FlatParser {
   Scheme parse() {
     in_.skip_blank_lines();
     if (!in_.accept_word("scheme")) in_.fail_wanted("'scheme' to begin a scheme");
-    if (!in_.looking_at(":") && !in_.looking_at("parts=")) {
+    if (!in_.looking_at(":") && !in_.looking_at("parts=") && !in_.looking_at("mesh ")) {
       scheme_.name = in_.take_run(".-*", "the name of the scheme");
     }
     if (in_.accept_word("parts")) {
       in_.expect("=", "after 'parts'");
       scheme_.parts = small_integer("a number of parts");
     }
+    if (in_.accept_word("mesh")) mesh();
     in_.expect(":", "after the name of the scheme");
     in_.expect_line_end();
     for (in_.skip_blank_lines(); !in_.at_end(); in_.skip_blank_lines()) line();
@@ -85,6 +89,19 @@ class FlatParser {
   }
 
  private:
+  void mesh() {
+    do {
+      in_.skip_blank();
+      const Position at = in_.position();
+      MeshAxis axis{.name = in_.take_name("an axis of the mesh")};
+      in_.expect("=", "after an axis of the mesh");
+      axis.size = small_integer("a number of ranks");
+      if (axis.size < 2) in_.fail_at(at, "wanted an axis of the mesh with at least 2 ranks");
+      scheme_.mesh.push_back(std::move(axis));
+      in_.skip_blank();
+    } while (!in_.looking_at(":"));
+  }
+
   void line() {
     const Position at = in_.position();
     if (in_.accept_word("carry")) {
@@ -297,6 +314,7 @@ class FlatParser {
       p.spread = Spread::kSharded;
       in_.expect("/", "after 'sharded'");
       p.axis = small_integer("an axis");
+      if (in_.accept("/")) p.whole = small_integer("the size of the whole axis");
     } else if (word == "partial") {
       p.spread = Spread::kPartial;
     } else if (word != "replicated") {
@@ -363,6 +381,10 @@ std::string print(const Scheme& scheme) {
   std::string out = "scheme";
   if (!scheme.name.empty()) out += " " + scheme.name;
   if (scheme.parts > 1) out += " parts=" + std::to_string(scheme.parts);
+  if (!scheme.mesh.empty()) out += " mesh";
+  for (const MeshAxis& axis : scheme.mesh) {
+    out += " " + axis.name + "=" + std::to_string(axis.size);
+  }
   out += ":\n";
   for (const Value in : scheme.inputs) {
     out += "  " + std::string(name(scheme[in].role)) + " " + print_object(scheme, in, true) + "\n";

@@ -88,6 +88,26 @@ std::optional<Value> Scheme::find(const Source& source) const {
   return std::nullopt;
 }
 
+int mesh_size(const std::vector<MeshAxis>& mesh, std::string_view axis) {
+  for (const MeshAxis& a : mesh) {
+    if (a.name == axis) return a.size;
+  }
+  return 1;
+}
+
+int num_ranks(const std::vector<MeshAxis>& mesh) {
+  int ranks = 1;
+  for (const MeshAxis& a : mesh) ranks *= a.size;
+  return ranks;
+}
+
+const Placement* placement_over(const Object& object, std::string_view mesh_axis) {
+  for (const Placement& p : object.attributes.placement) {
+    if (p.mesh_axis == mesh_axis) return &p;
+  }
+  return nullptr;
+}
+
 std::vector<int> producers(const Scheme& scheme) {
   std::vector<int> made_by(scheme.objects.size(), -1);
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
@@ -199,6 +219,7 @@ Scheme without_morphisms(const Scheme& scheme) {
           .inputs = scheme.inputs,
           .outputs = scheme.outputs,
           .carries = scheme.carries,
+          .mesh = scheme.mesh,
           .parts = scheme.parts,
           .loop = scheme.loop};
 }

@@ -57,13 +57,26 @@ enum class Residence : uint8_t {
 };
 enum class Tier : uint8_t { kDevice, kHost };
 constexpr int kNumTiers = 2;
+// Ranks are the points of a mesh: named axes, the last one fastest. A rank is its coordinates.
+struct MeshAxis {
+  std::string name;  // "data", "tensor", ...
+  int size = 1;
+  bool operator==(const MeshAxis&) const = default;
+};
+// How an object lies along one axis of the mesh: the same on every rank, each rank with its piece
+// of one of the object's axes, or each rank with a term of a sum that nobody has added up yet.
 enum class Spread : uint8_t { kReplicated, kSharded, kPartial };
 struct Placement {
-  std::string mesh_axis;  // "data", "tensor", ...
+  std::string mesh_axis;
   Spread spread = Spread::kReplicated;
   int axis = 0;  // which axis of the object is sharded
+  // Of a realized shard: the size of that axis in the whole object. The axis of the object itself
+  // is then as large as the largest piece. 0: nothing is realized yet.
+  int64_t whole = 0;
   bool operator==(const Placement&) const = default;
 };
+// How large the largest of n pieces of an axis is. The first pieces are full.
+constexpr int64_t shard_size(int64_t whole, int64_t ranks) { return (whole + ranks - 1) / ranks; }
 // How a parameter is trained, where that differs from what the run says of all parameters. The
 // optimizer reads it, and leaves it on the parameter as a record.
 struct Training {
@@ -139,7 +152,8 @@ struct Scheme {
   std::vector<Value> inputs = {};        // parameters, state, control and data, in order
   std::vector<Value> outputs = {};
   std::vector<Carry> carries = {};
-  int parts = 1;  // how often the body runs
+  std::vector<MeshAxis> mesh = {};  // none: one rank
+  int parts = 1;                    // how often the body runs
   // What crosses iterations of the body, and nothing else does: `in` is made before the body (or is
   // an input) and read by its first iteration, `out` by the next one and by the epilogue.
   std::vector<Carry> loop = {};
@@ -151,6 +165,12 @@ struct Scheme {
   std::optional<Value> find(const Source& source) const;
   bool operator==(const Scheme&) const = default;
 };
+
+// How many ranks an axis of the mesh has; 1 where the mesh has no such axis.
+int mesh_size(const std::vector<MeshAxis>& mesh, std::string_view axis);
+int num_ranks(const std::vector<MeshAxis>& mesh);
+// How an object lies along an axis of the mesh; null: replicated, as nobody said otherwise.
+const Placement* placement_over(const Object& object, std::string_view mesh_axis);
 
 // For every object the morphism that makes it, or -1.
 std::vector<int> producers(const Scheme& scheme);

@@ -85,8 +85,8 @@ functor idea(n, rank = 16, rate = 0.5: number, how = sqrt: count | sqrt | block,
   EXPECT_EQ(print(f.objects[3].choices[0].values[0].number[0]), "2*n");
   EXPECT_EQ(f.objects[4].choices[0].values[0].attribute, "tier");
   EXPECT_EQ(f.objects[5].selector[2].kind, Clause::Kind::kOutside);
-  EXPECT_EQ(f.objects[5].choices[0].values[0].attribute, "placement/sharded");
-  EXPECT_EQ(f.objects[5].choices[0].values[0].word, "data");
+  EXPECT_EQ(f.objects[5].choices[0].values[0].attribute, "placement/data");
+  EXPECT_EQ(f.objects[5].choices[0].values[0].word, "sharded");
 
   ASSERT_EQ(f.morphisms.size(), 1u);
   const MorphismRule& m = f.morphisms[0];
@@ -130,7 +130,14 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
       {"functor f:\n  object input -> host\n", "3:1", "a line 'law exact'"},
       {"functor f:\n  law exact\n", "3:1", "a rule"},
       {with_lines("  lwa exact\n"), "3:3",
-       "wanted law, default, let, require, object, morphism or state"},
+       "wanted law, default, let, require, mesh, object, morphism or state"},
+      {with_lines("  mesh = 2\n"), "3:8", "wanted an axis of the mesh"},
+      {with_lines("  mesh data 2\n"), "3:13", "wanted '='"},
+      {with_lines("  mesh data = m\n"), "3:15", "there is no number or word 'm'"},
+      {with_lines("  mesh data = 2\n  mesh data = 3\n"), "4:3", "the mesh has 'data' twice"},
+      {with_lines("  object input -> sharded along sampels over data\n"), "3:33",
+       "wanted an axis of the object (samples, out, in), found 'sampels'; did you mean 'samples'?"},
+      {with_lines("  object input -> sharded along samples data\n"), "3:41", "wanted 'over'"},
       {with_lines("  object -> bf16\n"), "3:10", "what an object is"},
       {with_lines("  object activatoin -> bf16\n"), "3:10", "did you mean 'activation'?"},
       {with_lines("  object parameter, attention -> bf16\n"), "3:21",

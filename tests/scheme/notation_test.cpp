@@ -25,7 +25,8 @@ Scheme everything() {
       .precision = "nf4/64",
       .residence = Residence::kRecomputed,
       .tier = Tier::kHost,
-      .placement = {{"data", Spread::kSharded, 1},
+      .placement = {{"data", Spread::kSharded, 1, 65},
+                    {"model", Spread::kSharded, 0},
                     {"tensor", Spread::kPartial},
                     {"expert", Spread::kReplicated}},
       .stage = 3,
@@ -78,6 +79,7 @@ Scheme everything() {
   };
   s.outputs = {loss, a};
   s.carries = {{m, m2}};
+  s.mesh = {{"data", 2}, {"tensor", 3}};
   return s;
 }
 
@@ -181,6 +183,10 @@ TEST(FlatNotation, Refusals) {
       {head + "  state %1 y: f32[] place=data/split",
        "s:3:32: wanted replicated, sharded or partial, found 'split'"},
       {head + "  state %1 y: f32[] place=data/sharded", "s:3:39: wanted '/' after 'sharded'"},
+      {head + "  state %1 y: f32[] place=data/sharded/0/x",
+       "s:3:42: wanted the size of the whole axis, found 'x'"},
+      {"scheme m mesh data:", "s:1:19: wanted '=' after an axis of the mesh, found ':'"},
+      {"scheme m mesh data=1:", "s:1:15: wanted an axis of the mesh with at least 2 ranks"},
       {head + "  %1 y: f32[]", "s:3:14: wanted '=' after the objects that a morphism makes"},
       {head + "  %1 y: f32[] = (%0) @y", "s:3:17: wanted the name of an op, found '('"},
       {head + "  %1 y: f32[] = relu %0", "s:3:22: wanted '(' after the name of an op, found '%'"},

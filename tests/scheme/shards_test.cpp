@@ -1,0 +1,76 @@
+// Which elements of a whole a rank holds: all ranks together hold each element once.
+#include "scheme/shards.h"
+
+#include <gtest/gtest.h>
+
+namespace adjoint {
+namespace {
+
+// An object of these whole sizes, cut as the placements say, in order.
+Object cut(std::vector<int64_t> sizes, std::vector<Placement> placements,
+           const std::vector<MeshAxis>& mesh) {
+  Object object;
+  for (const int64_t size : sizes) object.type.axes.push_back({"a", size});
+  for (Placement& p : placements) {
+    Axis& axis = object.type.axes[p.axis];
+    p.whole = axis.size;
+    axis.size = shard_size(axis.size, mesh_size(mesh, p.mesh_axis));
+  }
+  object.attributes.placement = placements;
+  return object;
+}
+
+TEST(Shards, TheLastAxisOfTheMeshIsTheFastest) {
+  const std::vector<MeshAxis> mesh = {{"data", 2}, {"tensor", 3}};
+  EXPECT_EQ(coordinates_of(0, mesh), (Coordinates{{"data", 0}, {"tensor", 0}}));
+  EXPECT_EQ(coordinates_of(2, mesh), (Coordinates{{"data", 0}, {"tensor", 2}}));
+  EXPECT_EQ(coordinates_of(4, mesh), (Coordinates{{"data", 1}, {"tensor", 1}}));
+}
+
+TEST(Shards, RunsOfOneAxis) {
+  const std::vector<MeshAxis> mesh = {{"data", 2}};
+  const Object rows = cut({5, 3}, {{"data", Spread::kSharded, 0}}, mesh);
+  EXPECT_EQ(whole_type(rows).num_elements(), 15);
+  EXPECT_EQ(shard_runs(rows, mesh, {{"data", 0}}), (std::vector<ShardRun>{{0, 0, 9}}));
+  EXPECT_EQ(shard_runs(rows, mesh, {{"data", 1}}), (std::vector<ShardRun>{{9, 0, 6}}));
+  const Object columns = cut({2, 5}, {{"data", Spread::kSharded, 1}}, mesh);
+  EXPECT_EQ(shard_runs(columns, mesh, {{"data", 1}}),
+            (std::vector<ShardRun>{{3, 0, 2}, {8, 3, 2}}));
+}
+
+// What is replicated or partial is held whole, and what nobody realized is not cut.
+TEST(Shards, WhatIsNotCutIsOneRun) {
+  const std::vector<MeshAxis> mesh = {{"data", 2}};
+  Object object = cut({4, 3}, {}, mesh);
+  object.attributes.placement = {{"data", Spread::kPartial}};
+  EXPECT_EQ(shard_runs(object, mesh, {{"data", 1}}), (std::vector<ShardRun>{{0, 0, 12}}));
+  object.attributes.placement = {{"data", Spread::kSharded, 0}};
+  EXPECT_EQ(shard_runs(object, mesh, {{"data", 1}}), (std::vector<ShardRun>{{0, 0, 12}}));
+}
+
+TEST(Shards, AllRanksTogetherHoldEachElementOnce) {
+  const std::vector<MeshAxis> mesh = {{"data", 2}, {"tensor", 3}};
+  const std::vector<std::vector<Placement>> ways = {
+      {{"data", Spread::kSharded, 0}, {"tensor", Spread::kSharded, 2}},
+      {{"data", Spread::kSharded, 1}, {"tensor", Spread::kSharded, 0}},
+      {{"data", Spread::kSharded, 1}, {"tensor", Spread::kSharded, 1}},  // an axis over both
+      {{"tensor", Spread::kSharded, 0}, {"data", Spread::kSharded, 0}}};
+  for (const std::vector<Placement>& way : ways) {
+    for (const std::vector<int64_t>& sizes :
+         {std::vector<int64_t>{6, 6, 6}, std::vector<int64_t>{7, 5, 4},
+          std::vector<int64_t>{3, 11, 2}}) {
+      const Object object = cut(sizes, way, mesh);
+      std::vector<int> held(whole_type(object).num_elements(), 0);
+      for (int rank = 0; rank < num_ranks(mesh); ++rank) {
+        for (const ShardRun& r : shard_runs(object, mesh, coordinates_of(rank, mesh))) {
+          EXPECT_LE(r.local + r.count, object.type.num_elements());
+          for (int64_t i = 0; i < r.count; ++i) ++held[r.whole + i];
+        }
+      }
+      EXPECT_EQ(held, std::vector<int>(held.size(), 1)) << way[0].axis << " " << way[1].axis;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace adjoint
