@@ -6,8 +6,9 @@
 
 #include <algorithm>
 
+#include "analysis/padding.h"
+#include "analysis/spread.h"
 #include "base/error.h"
-#include "ops/op_def.h"
 
 namespace adjoint {
 
@@ -57,16 +58,21 @@ class Splitter {
     split_.axes[v] = axis;
   }
 
+  Share share_of(Value v) const {
+    if (is(v, Batchwise::kSplit)) return piece_along(split_.axes[v]);
+    return is(v, Batchwise::kPartial) ? kTerm : kWhole;
+  }
+
   // Where the morphism runs; its results get their kinds.
   Section follow(const Morphism& m) {
+    std::vector<Share> comes;
+    for (const Value in : m.inputs) comes.push_back(share_of(in));
+    const CallShares shares = share_call(call_of(scheme_, m), comes, m.outputs.size());
     if (any(m, Batchwise::kSplit)) {
-      follow_samples(m);
+      follow_samples(m, comes, shares);
       return known_ahead(m) ? Section::kPrologue : Section::kBody;
     }
-    const bool all_partial =
-        !m.inputs.empty() && std::all_of(m.inputs.begin(), m.inputs.end(),
-                                         [&](Value v) { return is(v, Batchwise::kPartial); });
-    if (all_partial && is_linear_together(call_of(scheme_, m))) {
+    if (!m.outputs.empty() && shares.gives[0].is_term()) {
       for (const Value out : m.outputs) split_.kinds[out] = Batchwise::kPartial;
       return Section::kBody;
     }
@@ -98,97 +104,58 @@ class Splitter {
     return true;
   }
 
-  // A contract adds its third operand to a sum: right when that is a part of the same sum.
-  bool is_addend(const Morphism& m, size_t operand) const {
-    return static_cast<int>(operand) == op_named(m.op).addend;
-  }
-
-  bool is_told_targets(const Morphism& m) const {
-    const int targets = op_named(m.op).targets;
-    return targets >= 0 && targets < static_cast<int>(m.inputs.size());
-  }
-
-  void follow_samples(const Morphism& m) {
-    const IndexMap map = index_map_of(call_of(scheme_, m));
-    char letter = 0;
-    for (size_t i = 0; i < m.inputs.size(); ++i) {
-      const Value in = m.inputs[i];
-      if (is(in, Batchwise::kSplit)) {
-        const char mine = map.inputs[i][split_.axes[in]];
-        check_letter(m, map, in, mine);
-        if (letter && mine != letter) {
-          refuse(at(m), " takes the samples of ", named(in), " for another axis than those of ",
-                 named(m.inputs[0]));
-        }
-        letter = mine;
-      }
+  void follow_samples(const Morphism& m, const std::vector<Share>& comes,
+                      const CallShares& shares) {
+    for (size_t i = 0; i < comes.size(); ++i) {
+      if (comes[i].is_piece()) check_samples(m, i, shares);
     }
-    split_.letters.back() = letter;
-    check_padding(m);
-    for (size_t i = 0; i < m.inputs.size(); ++i) check_beside(m, map, i, letter);
+    split_.letters.back() = shares.letter;
+    if (padded_) check_targets_of_padded(scheme_, m, who_, "part");
+    for (size_t i = 0; i < comes.size(); ++i) {
+      if (comes[i] != shares.wants[i]) refuse_beside(m, i, shares.wants[i]);
+      if (is(m.inputs[i], Batchwise::kTotal)) refuse_sum(m, i);
+    }
     for (size_t k = 0; k < m.outputs.size(); ++k) {
-      const size_t axis = map.outputs[k].find(letter);
-      if (axis != std::string::npos) {
-        set_split(m.outputs[k], static_cast<int>(axis));
+      if (shares.gives[k].is_piece()) {
+        set_split(m.outputs[k], shares.gives[k].axis);
         continue;
       }
       split_.kinds[m.outputs[k]] = Batchwise::kPartial;
-      // An op with targets leaves out samples whose targets are ignored.
-      if (padded_ && m.phase == Phase::kForward && !is_told_targets(m)) {
-        refuse(at(m),
-               " sums over all samples, and the last part has some that do not count; "
-               "choose a number of parts that divides the batch");
-      }
+      if (padded_) check_sums_of_padded(m, who_, "part");
     }
   }
 
-  // Samples that do not count have targets that are ignored. That is known of the targets as they
-  // come, and not of what is made of them.
-  void check_padding(const Morphism& m) const {
-    const int targets = op_named(m.op).targets;
-    if (!padded_ || targets < 0 || targets >= static_cast<int>(m.inputs.size())) return;
-    Value v = m.inputs[targets];
-    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
-      const Morphism& maker = scheme_.morphisms[i];
-      if (maker.outputs[0] == v && op_named(maker.op).view) v = maker.inputs[0];
-    }
-    if (scheme_[v].role == Role::kInput) return;
-    refuse(at(m), " counts by ", named(v),
-           ", which is computed, and the last part has samples that do not count; choose a number "
-           "of parts that divides the batch");
-  }
-
-  void check_letter(const Morphism& m, const IndexMap& map, Value in, char letter) const {
-    const Axis& axis = scheme_[in].type.axes[split_.axes[in]];
-    const bool added_to = has_addend(op_named(m.op), m.inputs.size()) &&
-                          map.outputs[0].find(letter) == std::string::npos;
-    const bool whole = map.uncut().find(letter) != std::string::npos;
-    const bool only_added_to = added_to && map.whole.find(letter) != std::string::npos;
-    if (whole && !only_added_to) {
-      refuse(at(m), " needs the axis ", axis.name, "=", axis.size, " of ", named(in),
-             " whole, and that axis holds the samples that come in parts");
-    }
-  }
-
-  // Operands without samples, beside those that have them.
-  void check_beside(const Morphism& m, const IndexMap& map, size_t i, char letter) const {
+  // Of an operand that comes with samples.
+  void check_samples(const Morphism& m, size_t i, const CallShares& shares) const {
     const Value in = m.inputs[i];
-    const bool is_summed = map.outputs[0].find(letter) == std::string::npos;
-    if (is_addend(m, i) && is_summed) {
-      if (!is(in, Batchwise::kPartial)) {
-        refuse(at(m), " would add ", named(in), " once per part");
-      }
-      return;
+    if (shares.wants[i] == piece_along(split_.axes[in])) return;
+    const Axis& axis = scheme_[in].type.axes[split_.axes[in]];
+    const char mine = index_map_of(call_of(scheme_, m)).inputs[i][split_.axes[in]];
+    if (shares.letter && mine != shares.letter && may_cut(m, mine)) {
+      refuse(at(m), " takes the samples of ", named(in), " for another axis than those of ",
+             named(m.inputs[0]));
     }
-    if (is(in, Batchwise::kPartial) || is(in, Batchwise::kTotal)) {
-      refuse(at(m), " needs ", named(in),
-             ", a sum over the whole batch, while the samples still come in parts");
-    }
-    const size_t axis = map.inputs[i].find(letter);
-    if (is(in, Batchwise::kInvariant) && axis != std::string::npos && axis > 0) {
-      refuse(at(m), " pairs the samples with the axis ", scheme_[in].type.axes[axis].name, " of ",
-             named(in), ", which is not its first");
-    }
+    if (mine == shares.letter) return;  // it is added to a sum
+    refuse(at(m), " needs the axis ", axis.name, "=", axis.size, " of ", named(in),
+           " whole, and that axis holds the samples that come in parts");
+  }
+  bool may_cut(const Morphism& m, char letter) const {
+    return index_map_of(call_of(scheme_, m)).uncut().find(letter) == std::string::npos;
+  }
+
+  [[noreturn]] void refuse_sum(const Morphism& m, size_t i) const {
+    refuse(at(m), " needs ", named(m.inputs[i]),
+           ", a sum over the whole batch, while the samples still come in parts");
+  }
+  // Operands that come otherwise than they are wanted, beside those with samples. A part takes its
+  // rows of what depends on no data.
+  void refuse_beside(const Morphism& m, size_t i, const Share& wanted) const {
+    const Value in = m.inputs[i];
+    if (wanted.is_term()) refuse(at(m), " would add ", named(in), " once per part");
+    if (!is(in, Batchwise::kInvariant)) refuse_sum(m, i);
+    if (wanted.axis == 0) return;
+    refuse(at(m), " pairs the samples with the axis ", scheme_[in].type.axes[wanted.axis].name,
+           " of ", named(in), ", which is not its first");
   }
 
   void returned(Value v) {

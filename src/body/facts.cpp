@@ -35,6 +35,23 @@ bool adds_elements(const Body& body) {
                      [&](const BodyOutput& o) { return is_sum_of_row(o.node); });
 }
 
+bool vanishes_at_zero(const Body& body) {
+  Body zeros;
+  std::vector<int> now;  // per node
+  const auto is_zero = [&](int node) {
+    return zeros.nodes[node].kind == ExprKind::kConst && zeros.nodes[node].value == 0;
+  };
+  for (ExprNode node : body.nodes) {
+    for (int a = 0; a < facts(node.kind).arity; ++a) node.args[a] = now[node.args[a]];
+    const bool of_row = node.kind == ExprKind::kRowSum || node.kind == ExprKind::kRowMax ||
+                        node.kind == ExprKind::kRotate;
+    const bool zero = node.kind == ExprKind::kInput || (of_row && is_zero(node.args[0]));
+    now.push_back(zeros.add(zero ? ExprNode{} : node));
+  }
+  return std::all_of(body.outputs.begin(), body.outputs.end(),
+                     [&](const BodyOutput& o) { return is_zero(now[o.node]); });
+}
+
 bool runs_in_units(const Body& body) {
   return std::none_of(body.outputs.begin(), body.outputs.end(), is_sum) &&
          std::none_of(body.nodes.begin(), body.nodes.end(),

@@ -13,6 +13,8 @@ bool is_elementwise(const Body& body);
 bool makes_single_numbers(const Body& body);
 // Whether, besides, each of these sums adds up a function of single elements.
 bool adds_elements(const Body& body);
+// Whether every result is 0 where all operands are, so that zeros that pad them add nothing.
+bool vanishes_at_zero(const Body& body);
 // Whether it neither sums over leading axes nor draws random numbers, so that its pieces may run in
 // any order.
 bool runs_in_units(const Body& body);

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "analysis/batch_split.h"
+#include "analysis/padding.h"
+#include "analysis/spread.h"
 #include "base/error.h"
 #include "functors/phases.h"
 #include "ops/builder.h"
@@ -62,7 +64,7 @@ class Realization {
         split_(split_batch(scheme, who, parts.padded())),
         read_by_(readers(scheme)),
         made_by_(producers(scheme)),
-        fills_(scheme.objects.size()),
+        fills_(ignored_targets(scheme)),
         result_(scheme),
         totals_(scheme.objects.size(), -1) {}
 
@@ -70,7 +72,6 @@ class Realization {
     result_.morphisms.clear();
     result_.parts = static_cast<int>(parts_.count);
     for (const Value in : result_.inputs) result_[in].attributes.parts = 1;
-    find_fills();
     add_index();
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) add_morphism(i);
     Morphism next{.op = "map",
@@ -123,19 +124,6 @@ class Realization {
     result_.loop.push_back({index_, next_index_});
   }
 
-  // The values that pad inputs. Targets, and what they are views of, get the id that their loss
-  // ignores; everything else gets 0.
-  void find_fills() {
-    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
-      const Morphism& m = scheme_.morphisms[i];
-      const OpDef& def = op_named(m.op);
-      if (def.targets >= 0 && def.targets < static_cast<int>(m.inputs.size())) {
-        fills_[m.inputs[def.targets]].insert(ignored_target(call_of(scheme_, m)));
-      } else if (def.view) {
-        fills_[m.inputs[0]].insert(fills_[m.outputs[0]].begin(), fills_[m.outputs[0]].end());
-      }
-    }
-  }
   // Whoever else reads targets, as the derived gradient of a loss does, sees the samples that pad a
   // part as ignored, too.
   int64_t fill_for(const Morphism& m, size_t operand) const {
@@ -229,11 +217,7 @@ class Realization {
         m.inputs[k] = part_of(in, 0);
       }
     }
-    // The iteration space of a body, where an attribute states it because the operands do not imply
-    // it.
-    if (const auto shape = m.attrs.find("shape"); shape != m.attrs.end()) {
-      std::get<std::vector<int64_t>>(shape->second)[letter - 'a'] = parts_.size;
-    }
+    shrink_attrs(call_of(scheme_, original), letter, parts_.samples, parts_.size, m.attrs);
     for (const Value out : m.outputs) {
       if (split_.kinds[out] != Batchwise::kSplit) continue;
       Axis& axis = result_[out].type.axes[split_.axes[out]];

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "body/facts.h"
+
 namespace adjoint {
 
 IndexMap body_index_map(const OpCall& call) {
@@ -31,7 +33,8 @@ IndexMap body_index_map(const OpCall& call) {
     }
     map.outputs.push_back(letters);
   }
-  if (rank > 0 && body.needs_whole_rows()) map.whole += letter(rank - 1);
+  // A sum of all elements is the sum of the sums of pieces.
+  if (rank > 0 && body.needs_whole_rows() && !adds_elements(body)) map.whole += letter(rank - 1);
   // A position is not the same in a slice, so no axis of a body that asks for positions is split.
   if (body.uses_index()) {
     for (const ExprNode& n : body.nodes) {
