@@ -43,11 +43,14 @@ struct KernelCall : KernelTerms {
 KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism& morphism,
                        const KernelTerms& terms, const std::function<Strides(Value)>& strides);
 
+class Communicator;
+
 struct Pointers {
   std::vector<const void*> in;
   std::vector<void*> out;
   void* workspace = nullptr;
-  void* stream = nullptr;  // where CUDA's launches go
+  void* stream = nullptr;         // where CUDA's launches go
+  Communicator* peers = nullptr;  // of a collective: the ranks along its axis of the mesh
   // CUDA's kernels may be put in place while those of the call before still run, and wait for them
   // themselves (kernels/cuda/elements.cuh).
   bool early = false;

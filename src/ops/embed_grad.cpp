@@ -60,6 +60,8 @@ extern const OpDef op_embed_grad = {
     .wants_dense = true,
     .takes_padding = true,
     .may_overwrite = {{0, 2}},
+    .linear =
+        [](const OpCall& call) { return call.inputs.size() == 2 ? Linear::kEach : Linear::kNo; },
     .addend = 2,
     .samples =
         [] {

@@ -1,0 +1,26 @@
+// What the ops that speak to other ranks have in common. Their attributes: `mesh`, the axis of the
+// mesh along which they speak; `ranks`, how many there are; and of those that cut or join pieces
+// `axis`, along which. All ranks run the same call. Sums over ranks are in the order of the ranks,
+// in float32, rounded once. With one rank each is a copy.
+#pragma once
+#include "ops/op_def.h"
+
+namespace adjoint {
+
+int64_t ranks_of(const OpCall& call);
+// The axis whose pieces the ranks have.
+int piece_axis(const OpCall& call);
+
+// Refuses a call without operand, mesh or ranks. Every collective's `infer` begins with it.
+void check_collective(const OpCall& call);
+
+// Letters for all axes but that of the pieces, which no other split may touch.
+IndexMap letters_beside_pieces(const OpCall& call);
+// A sum over ranks is added up once, of the sums over all parts of a batch, unless `each_part` says
+// that every part's sum is added up by itself.
+Linear linear_by_parts(const OpCall& call);
+
+Attrs collective_attrs(std::string mesh, int64_t ranks);
+std::vector<Sample> pieces_samples();
+
+}  // namespace adjoint

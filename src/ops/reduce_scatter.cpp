@@ -1,0 +1,53 @@
+// The sum of what all ranks along an axis of the mesh have, of which each keeps its piece along
+// `axis`: rank r the rows from r * piece on. Where the ranks do not divide the axis, what is past
+// its end is zeros, so that all ranks have pieces of one size.
+#include "base/error.h"
+#include "ops/collective.h"
+#include "ops/samples.h"
+
+namespace adjoint {
+
+namespace {
+
+std::vector<Type> infer(const OpCall& call) {
+  check_collective(call);
+  Type t = call.inputs[0];
+  if (t.rank() == 0) fail("reduce_scatter: a single number has no axis to cut");
+  Axis& axis = t.axes[piece_axis(call)];
+  axis = {axis.name, shard_size(axis.size, ranks_of(call))};
+  return {t};
+}
+
+}  // namespace
+
+extern const OpDef op_reduce_scatter = {
+    .name = "reduce_scatter",
+    .summary = "each rank's piece of the sum over the ranks along an axis of the mesh",
+    .infer = infer,
+    .index_map = letters_beside_pieces,
+    .flops =
+        [](const OpCall& call) {
+          const int64_t ranks = ranks_of(call);
+          return call.inputs[0].num_elements() / ranks * (ranks - 1);
+        },
+    .differentiable = false,
+    .wants_dense = true,
+    .linear = linear_by_parts,
+    .collective = true,
+    .samples =
+        [] {
+          std::vector<Sample> all = pieces_samples();
+          all[0].attrs["each_part"] = int64_t{1};
+          return all;
+        },
+    .refused =
+        [] {
+          Attrs past = collective_attrs("data", 1);
+          past["axis"] = int64_t{2};
+          return std::vector<Sample>{{.inputs = {of({3})}, .attrs = {}},
+                                     {.inputs = {of({})}, .attrs = collective_attrs("data", 1)},
+                                     {.inputs = {of({3, 2})}, .attrs = past}};
+        },
+};
+
+}  // namespace adjoint
