@@ -1,6 +1,8 @@
 // The phases of a step that no stack names: reverse mode, the optimizer, and a realization for each
 // attribute that functors say of objects.
 #pragma once
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include "functors/step_options.h"
@@ -21,7 +23,9 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
 // was.
 Scheme realize_precision(Scheme scheme);
 Scheme realize_state(Scheme scheme);  // the precision of the optimizer's state, as a part of it
-Scheme realize_placement(Scheme scheme);
+// Refuses in the name of who said the axis of the mesh.
+Scheme realize_placement(Scheme scheme,
+                         const std::function<std::string(std::string_view)>& who_said);
 // Refuses in the name of `who`, the functor that said in how many parts the batch comes.
 Scheme realize_time(const Scheme& scheme, std::string_view who);
 Scheme realize_residence(Scheme scheme);

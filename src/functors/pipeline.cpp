@@ -103,7 +103,12 @@ class Pipeline {
     apply(FunctorPhase::kBitChanging);
     // Residence and tier come last, because they must see every object that the others create.
     take(realize_precision(std::move(result_.scheme)));
-    take(realize_placement(std::move(result_.scheme)));
+    // One rank alone has no mesh, whatever the stack says.
+    if (!options_.on_mesh || positions_ > 0) result_.scheme.mesh.clear();
+    take(realize_placement(std::move(result_.scheme), [&](std::string_view axis) {
+      const auto said = said_.find({std::string(axis), "mesh"});
+      return said == said_.end() ? "the stack" : said->second.by;
+    }));
     // What is kept of positions has the precision in which it is read, so that comes first. The
     // rest sees the step as it will run.
     apply(FunctorPhase::kPositions);

@@ -20,6 +20,9 @@ struct StepOptions {
   std::string stack = {};        // functors joined by '|'
   Target target = Target::kCpu;  // whose kernels run it
   bool deterministic = false;    // and with the same bits every time
+  // Whether the mesh that a stack says is realized. Where it is not, one rank does all the work:
+  // what is generated, merged or converted is the same on any mesh.
+  bool on_mesh = false;
   // The verifier looks at what every functor made; else at the whole step alone, which is what
   // those want who build many steps to choose one of them.
   bool verify_each = true;
