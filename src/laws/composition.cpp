@@ -19,6 +19,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> table = {
       {"accumulate", {"accumulate(4)"}},
       {"checkpoint", {"checkpoint(every=2)"}},
+      {"data_parallel", {"data_parallel(2)"}},
       {"dora", {"dora(rank=4)"}},
       {"freeze", {"freeze(attention)"}},
       {"lora", {"lora(rank=4)"}},
@@ -55,10 +56,11 @@ struct Bench {
 std::vector<Bench> benches_for(const CompositionOptions& options) {
   std::vector<Bench> benches;
   for (const ModelText& text : options.models) {
-    const ModelSizes sizes{.batch = 6, .context = 8};
+    // Two ranks with four parts each have a sample a part.
+    const ModelSizes sizes{.batch = 8, .context = 8};
     const BoundModel model(text, sizes);
     const BoundModel small =
-        shrunken(model, {}, {.width = 32, .repeats = 4, .batch = 6, .context = 8, .vocab = 23});
+        shrunken(model, {}, {.width = 32, .repeats = 4, .batch = 8, .context = 8, .vocab = 23});
     StepOptions step;
     step.eps = 1e-2;  // as in verify
     benches.push_back({model.name(), Judge({.forward = small.forward(),

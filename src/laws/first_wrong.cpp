@@ -63,7 +63,7 @@ Trace Judge::node_trace(const Stack& stack, Kind kind, const Verdict& verdict,
 
 std::optional<WrongNode> Judge::first_wrong(const Stack& stack, size_t index,
                                             const Verdict& verdict) {
-  const Stack rest = without(stack, index);
+  const Stack rest = compared_with(stack, index);
   const Trace run = node_trace(stack, Kind::kRun, verdict, nullptr);
   std::optional<Trace> plain, judge;
   try {

@@ -92,7 +92,9 @@ BuiltStep build(const Subject& subject, const Stack& stack) {
 }
 
 Judge::Judge(Subject subject)
-    : subject_(std::move(subject)), ranges_(input_ranges(subject_.forward)) {}
+    : subject_(std::move(subject)), ranges_(input_ranges(subject_.forward)) {
+  subject_.options.on_mesh = true;
+}
 
 const BuiltStep& Judge::built(const Stack& stack) {
   const std::string key = identity(stack, subject_.target);
@@ -306,7 +308,7 @@ Verdict Judge::judge(const Stack& stack, size_t index) {
                   .by_default = applied.by_default,
                   .matches = applied.matches,
                   .note = join(applied.idle_rules, "; ")};
-  Stack rest = without(stack, index);
+  Stack rest = compared_with(stack, index);
   try {
     built(rest);
   } catch (const Error& e) {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/philox.h"
-#include "device/parallel.h"
+#include "laws/rank_traces.h"
 #include "ops/builder.h"
 #include "run/parameters.h"
 #include "scheme/elements.h"
@@ -38,23 +38,20 @@ bool has_state(const Object& object) {
 
 }  // namespace
 
-Tracer::Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions& options,
-               DrawnNumbers* drawn)
+RankTracer::RankTracer(const Scheme& step, const Plan& plan, const InputRanges& ranges,
+                       const TraceOptions& options, DrawnNumbers* drawn, Seat* seat)
     : ranges_(ranges),
       options_(options),
       drawn_(drawn),
-      run_(step,
-           make_plan(step, {.threads = num_threads(),
-                            .target = options.reference ? Target::kCpu : options.target,
-                            .deterministic = true}),
-           {.reference = options.reference, .poison = options.nodes_of < 0}),
+      run_(step, plan,
+           {.reference = options.reference, .poison = options.nodes_of < 0, .seat = seat}),
       gradient_of_(step.objects.size(), -1) {
   find_gradients();
   find_choices();
   run_.after_call = [this](int at) { after_call(at); };
 }
 
-Trace Tracer::trace(const TraceOptions& options) {
+Trace RankTracer::trace(const TraceOptions& options) {
   CHECK(options.reference == options_.reference && options.target == options_.target &&
             (options.nodes_of < 0) == (options_.nodes_of < 0),
         "a tracer prepares one kind of run");
@@ -70,12 +67,12 @@ Trace Tracer::trace(const TraceOptions& options) {
     constexpr const char* kOutputs[] = {"loss", "count", "norm"};
     for (size_t i = 0; i < 3 && i < scheme().outputs.size(); ++i) {
       const Value out = scheme().outputs[i];
-      trace_.tensors[{TensorKey::Kind::kMetric, kOutputs[i], step_}] = run_.values(out);
+      traced({TensorKey::Kind::kMetric, kOutputs[i], step_}, out) = run_.values(out);
     }
   }
   for (const Value in : scheme().inputs) {
     if (!has_state(scheme()[in])) continue;
-    trace_.tensors[{TensorKey::Kind::kState, to_string(scheme()[in].source), options_.steps - 1}] =
+    traced({TensorKey::Kind::kState, to_string(scheme()[in].source), options_.steps - 1}, in) =
         run_.values(in);
   }
   for (Node& node : nodes_) {
@@ -86,7 +83,7 @@ Trace Tracer::trace(const TraceOptions& options) {
   return std::move(trace_);
 }
 
-void Tracer::take_step() {
+void RankTracer::take_step() {
   for (int tries = 0; tries < kMostSkips; ++tries) {
     feed();  // before every step, because a step may reuse its data's bytes
     scale_ = 1;
@@ -103,7 +100,7 @@ void Tracer::take_step() {
 }
 
 // The last object of a source is the complete gradient; its parts come before it.
-void Tracer::find_gradients() {
+void RankTracer::find_gradients() {
   std::map<std::string, Value> last;
   for (size_t v = 0; v < scheme().objects.size(); ++v) {
     const Source& source = scheme().objects[v].source;
@@ -116,7 +113,7 @@ void Tracer::find_gradients() {
   }
 }
 
-void Tracer::find_choices() {
+void RankTracer::find_choices() {
   for (const Morphism& m : scheme().morphisms) {
     if (op_named(m.op).effect != Effect::kChoosing) continue;
     for (const Value out : m.outputs) {
@@ -136,12 +133,12 @@ void Tracer::find_choices() {
   }
 }
 
-bool Tracer::begins_as_zeros(Value in) const {
+bool RankTracer::begins_as_zeros(Value in) const {
   const Object& object = scheme()[in];
   return object.role == Role::kState && object.init && object.init->kind == Init::Kind::kZeros;
 }
 
-void Tracer::begin() {
+void RankTracer::begin() {
   const auto said = [&](Value in) -> const Numbers* {
     if (!options_.replayed) return nullptr;
     const auto found = options_.replayed->begin.find(to_string(scheme()[in].source));
@@ -155,27 +152,29 @@ void Tracer::begin() {
   for (const Value in : inputs) {
     if (!has_state(scheme()[in])) continue;
     const Numbers* numbers = said(in);
-    if (numbers) run_.set_values(in, *numbers);
+    if (numbers) set_whole(in, *numbers);
     if (!numbers && begins_as_zeros(in)) continue;
     trace_.begin[to_string(scheme()[in].source)] = run_.values(in);
   }
 }
 
-void Tracer::jitter() {
+void RankTracer::jitter() {
   for (const Value in : scheme().inputs) {
     const Object& object = scheme()[in];
     if (object.role != Role::kParameter || !is_float(object.type.dtype)) continue;
     const RandomStream stream{random_key(options_.seed, to_string(object.source) + ":jitter"),
                               static_cast<uint64_t>(step_) + (uint64_t(options_.draw) << 32)};
     Numbers numbers = run_.values(in);
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      numbers[i] *= 1 + options_.jitter * (2 * stream.uniform(i) - 1);
+    for (const ShardRun& r : run_.runs_of(in)) {
+      for (int64_t i = 0; i < r.count; ++i) {
+        numbers[r.local + i] *= 1 + options_.jitter * (2 * stream.uniform(r.whole + i) - 1);
+      }
     }
     run_.set_values(in, numbers);
   }
 }
 
-void Tracer::feed() {
+void RankTracer::feed() {
   for (const Value in : scheme().inputs) {
     const Object& object = scheme()[in];
     const std::string& path = object.source.path;
@@ -183,15 +182,17 @@ void Tracer::feed() {
       const auto range = ranges_.find(path);
       const RandomStream stream{random_key(options_.seed, path + ":data"),
                                 static_cast<uint64_t>(step_)};
-      Numbers numbers(object.type.num_elements());
+      const Type whole = whole_type(object);
+      Numbers numbers(whole.num_elements());
       for (size_t i = 0; i < numbers.size(); ++i) {
         const int64_t index = static_cast<int64_t>(i);
         numbers[i] = is_float(object.type.dtype)
                          ? stream.normal(i)
                          : datum(range == ranges_.end() ? InputRange{} : range->second, stream,
-                                 index, object.type);
+                                 index, whole);
       }
-      run_.set_values(in, numbers);
+      const bool ignores = range != ranges_.end() && range->second.ignored;
+      set_whole(in, numbers, ignores ? static_cast<double>(*range->second.ignored) : 0);
     } else if (path == "rate") {
       run_.set_number(in, 1e-3 * (1 + step_));
     } else if (path == kRandomCounter) {
@@ -200,7 +201,7 @@ void Tracer::feed() {
   }
 }
 
-void Tracer::after_call(int at) {
+void RankTracer::after_call(int at) {
   const int index = run_.plan().calls[at].morphism;
   const Morphism& m = scheme().morphisms[index];
   for (size_t k = 0; k < m.outputs.size(); ++k) {
@@ -212,7 +213,7 @@ void Tracer::after_call(int at) {
       if (scale_ != 1) {
         for (double& n : numbers) n /= scale_;
       }
-      trace_.tensors[{TensorKey::Kind::kGradient, to_string(scheme()[of].source), step_}] =
+      traced({TensorKey::Kind::kGradient, to_string(scheme()[of].source), step_}, out) =
           std::move(numbers);
     }
     if (options_.nodes_of == step_) {
@@ -223,9 +224,23 @@ void Tracer::after_call(int at) {
   }
 }
 
-// Parts of a batch make their choices one after another; a reference with the whole batch takes
-// them in that order.
-void Tracer::note_choice(Value out) {
+// This rank's piece of a whole object; what pads it is `fill`.
+void RankTracer::set_whole(Value v, const Numbers& whole, double fill) {
+  Numbers piece(scheme()[v].type.num_elements(), fill);
+  for (const ShardRun& r : run_.runs_of(v)) {
+    std::copy_n(whole.begin() + r.whole, r.count, piece.begin() + r.local);
+  }
+  run_.set_values(v, piece);
+}
+
+Numbers& RankTracer::traced(TensorKey key, Value v) {
+  traced_[key] = v;
+  return trace_.tensors[std::move(key)];
+}
+
+// Parts of a batch make their choices one after another, and ranks side by side; a reference with
+// the whole batch takes them in that order.
+void RankTracer::note_choice(Value out) {
   const std::string source = to_string(scheme()[out].source);
   if (!options_.replayed) {
     Numbers& kept = trace_.choices[step_][source];
@@ -238,7 +253,11 @@ void Tracer::note_choice(Value out) {
   const auto found = said[step_].find(source);
   if (found == said[step_].end()) return;
   const int64_t size = scheme()[out].type.num_elements();
-  int64_t& next = replayed_[source];
+  const auto [place, first_time] = replayed_.emplace(source, 0);
+  int64_t& next = place->second;
+  if (first_time && run_.seat()) {
+    next = first_choice(scheme()[out], scheme().mesh, run_.seat()->coordinates());
+  }
   if (next + size > static_cast<int64_t>(found->second.size())) return;
   const auto first = found->second.begin() + next;
   run_.set_values(out, Numbers(first, first + size));

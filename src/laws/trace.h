@@ -2,6 +2,7 @@
 // that is all that two stacks of one model have in common.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -53,20 +54,17 @@ struct TraceOptions {
   int nodes_of = -1;  // the step of which every object is kept; -1: none
 };
 
-// Runs a step any number of times, each time from its initial parameters; it is planned and
-// prepared once. A step that overflows, as the first ones in float16 do, is repeated with a smaller
-// loss scale. Batches are masked and ragged, and depend on the seed, the step and the input's path
-// only.
-class Tracer {
+// One rank's run of a step. What it traces of a sharded object is the rank's piece.
+class RankTracer {
  public:
-  // `reference`, `target` and `nodes_of` hold for all runs. `drawn` caches the initial random
-  // parameters, and may be shared with other tracers.
-  Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions& options,
-         DrawnNumbers* drawn = nullptr);
-  Tracer(const Tracer&) = delete;
-  Tracer& operator=(const Tracer&) = delete;
+  RankTracer(const Scheme& step, const Plan& plan, const InputRanges& ranges,
+             const TraceOptions& options, DrawnNumbers* drawn, Seat* seat);
+  RankTracer(const RankTracer&) = delete;
+  RankTracer& operator=(const RankTracer&) = delete;
 
   Trace trace(const TraceOptions& options);
+  // The object whose numbers a trace has under this key.
+  Value traced_as(const TensorKey& key) const { return traced_.at(key); }
 
  private:
   const Scheme& scheme() const { return run_.scheme(); }
@@ -79,6 +77,8 @@ class Tracer {
   void feed();
   void after_call(int at);
   void note_choice(Value out);
+  void set_whole(Value v, const Numbers& whole, double fill = 0);
+  Numbers& traced(TensorKey key, Value v);
 
   const InputRanges& ranges_;
   TraceOptions options_;
@@ -94,6 +94,30 @@ class Tracer {
       replayed_;                 // per source: how many of its choices have been repeated
   std::vector<int> first_node_;  // per morphism
   std::vector<Node> nodes_;
+  std::map<TensorKey, Value> traced_;
+};
+
+// Runs a step any number of times, each time from its initial parameters; it is planned and, on one
+// rank, prepared once. A step that overflows, as the first ones in float16 do, is repeated with a
+// smaller loss scale. Batches are masked and ragged, and depend on the seed, the step and the
+// input's path only. A step with a mesh is run by one thread per rank, and tensors are assembled of
+// the ranks' pieces: a trace knows nothing of meshes.
+class Tracer {
+ public:
+  // `reference`, `target` and `nodes_of` hold for all runs. `drawn` caches the initial random
+  // parameters, and may be shared with other tracers.
+  Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions& options,
+         DrawnNumbers* drawn = nullptr);
+
+  Trace trace(const TraceOptions& options);
+
+ private:
+  Trace trace_on_mesh(const TraceOptions& options) const;
+
+  Scheme step_;
+  Plan plan_;
+  const InputRanges& ranges_;
+  std::unique_ptr<RankTracer> alone_;  // of one rank
 };
 
 Trace trace_run(const Scheme& step, const InputRanges& ranges, const TraceOptions& options);

@@ -26,13 +26,13 @@ std::vector<Encoded> encoded_parameters(const Scheme& scheme) {
     const Value scales_in = before_moves(scheme, made_by, m.inputs[1]);
     if (!seen.insert(codes).second) continue;
     CHECK(made_by[codes] < 0 && made_by[scales_in] < 0, "codes are a parameter of the step");
-    Encoded e{codes, scales_in, scheme[codes].source, scheme[m.outputs[0]].type, {}};
+    Encoded e{codes, scales_in, scheme[codes].source, whole_type(scheme[m.outputs[0]]), {}};
     // The facet that the realization added stands last: W:codes, W:lora.codes.
     std::string& facet = e.source.facet;
     const size_t dot = facet.rfind('.');
     facet.resize(dot == std::string::npos ? 0 : dot);
     e.format.kind = code_kind(std::get<std::string>(m.attrs.at("format"))).value();
-    const Type& scales = scheme[e.scales].type;
+    const Type scales = whole_type(scheme[e.scales]);
     if (scales.rank() + 1 == e.type.rank()) e.format.per = CodeFormat::Per::kChannel;
     if (scales.rank() == e.type.rank()) {
       e.format.per = CodeFormat::Per::kGroup;
@@ -61,11 +61,24 @@ std::vector<Book> books_in(const Scheme& scheme) {
 namespace {
 
 int64_t numbers_of(const Run& run, const Book& book) {
-  return run.scheme()[book.indices].type.num_elements();
+  return whole_type(run.scheme()[book.indices]).num_elements();
+}
+
+// What a rank holds of whole codes and whole numbers.
+void write_whole(Run& run, Value v, const void* bytes) {
+  is_sharded(run.scheme()[v]) ? run.write_piece(v, bytes) : run.write(v, bytes);
+}
+void set_whole_values(Run& run, Value v, const std::vector<float>& numbers) {
+  std::vector<double> held(run.scheme()[v].type.num_elements());
+  for (const ShardRun& r : run.runs_of(v)) {
+    std::copy_n(numbers.begin() + r.whole, r.count, held.begin() + r.local);
+  }
+  run.set_values(v, held);
 }
 
 void write_book(Run& run, const Book& book, const float* matrix) {
-  const Type &indices = run.scheme()[book.indices].type, &centres = run.scheme()[book.centres].type;
+  const Type indices = whole_type(run.scheme()[book.indices]);
+  const Type centres = whole_type(run.scheme()[book.centres]);
   const int64_t group = indices.dim(-1), k = centres.dim(-1);
   std::vector<uint8_t> found(indices.num_elements());
   std::vector<float> numbers(centres.num_elements());
@@ -74,17 +87,17 @@ void write_book(Run& run, const Book& book, const float* matrix) {
       find_centres(matrix + r * group, group, k, &found[r * group], &numbers[r * k]);
     }
   });
-  run.write(book.indices, found.data());
-  run.set_values(book.centres, std::vector<double>(numbers.begin(), numbers.end()));
+  write_whole(run, book.indices, found.data());
+  set_whole_values(run, book.centres, numbers);
 }
 
 void write_codes(Run& run, const Encoded& e, const float* matrix) {
-  std::vector<std::byte> codes(run.scheme()[e.codes].type.bytes().count);
-  std::vector<float> scales(run.scheme()[e.scales].type.num_physical());
+  std::vector<std::byte> codes(whole_type(run.scheme()[e.codes]).bytes().count);
+  std::vector<float> scales(whole_type(run.scheme()[e.scales]).num_physical());
   quantize(matrix, e.type, e.format, codes.data(), scales.data());
-  run.write(e.codes, codes.data());
+  write_whole(run, e.codes, codes.data());
   // A reference has them in float64.
-  run.set_values(e.scales, std::vector<double>(scales.begin(), scales.end()));
+  set_whole_values(run, e.scales, scales);
 }
 
 }  // namespace
@@ -121,18 +134,23 @@ void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn) {
       run.clear(v);
       continue;
     }
-    const InitialValues values = values_of(object.source, *object.init, type.num_elements());
+    // Keyed by the whole object's elements: a rank's piece has the values that these have there.
+    const Type whole = whole_type(object);
+    const InitialValues values = values_of(object.source, *object.init, whole.num_elements());
     const int64_t row = type.rank() ? type.dim(-1) : 1;
     const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
     std::vector<std::byte> data(type.bytes().count);
     // Indices count logical elements: padding changes no value. Of inputs only the last axis is
     // ever padded.
-    parallel_for(type.num_elements(), 4096, [&](int64_t begin, int64_t end, int) {
-      values.give(begin, end, [&](int64_t i, double value) {
-        const int64_t place = row == physical ? i : i / row * physical + i % row;
-        store_element(data.data(), type.dtype, place, value);
+    for (const ShardRun& r : run.runs_of(v)) {
+      parallel_for(r.count, 4096, [&](int64_t begin, int64_t end, int) {
+        values.give(r.whole + begin, r.whole + end, [&](int64_t k, double value) {
+          const int64_t i = k - r.whole + r.local;
+          const int64_t place = row == physical ? i : i / row * physical + i % row;
+          store_element(data.data(), type.dtype, place, value);
+        });
       });
-    });
+    }
     run.write(v, data.data());
   }
 }
@@ -160,7 +178,7 @@ void write_parameter(Run& run, const Source& source, int64_t count, const GiveVa
   };
   for (const Book& book : books_in(run.scheme())) {
     if (book.source != source) continue;
-    check_count(run.scheme()[book.indices].type);
+    check_count(whole_type(run.scheme()[book.indices]));
     write_book(run, book, matrix().data());
     return;
   }
@@ -174,26 +192,29 @@ void write_parameter(Run& run, const Source& source, int64_t count, const GiveVa
     const Object& object = run.scheme()[v];
     if (object.role != Role::kParameter || object.source != source) continue;
     const Type& type = object.type;
-    check_count(type);
+    check_count(whole_type(object));
     const int64_t row = type.rank() ? type.dim(-1) : 1;
     const int64_t physical = type.rank() ? type.axes.back().physical() : 1;
     std::vector<std::byte> staged(run.on_gpu() ? type.bytes().count : 0);
     void* const to = run.on_gpu() ? staged.data() : run.data(v);
     std::atomic<bool> fits = true;
-    parallel_for(count, 4096, [&](int64_t begin, int64_t end, int) {
-      constexpr int64_t kPiece = 1024;  // stays in the first cache
-      float piece[kPiece];
-      for (int64_t first = begin; first < end; first += kPiece) {
-        const int64_t n = std::min(kPiece, end - first);
-        give(first, std::span(piece, n));
-        for (int64_t i = first; i < first + n; ++i) {
-          const int64_t place = row == physical ? i : i / row * physical + i % row;
-          store_element(to, type.dtype, place, piece[i - first]);
-          const bool finite = std::isfinite(load_element(to, type.dtype, place));
-          if (!finite && std::isfinite(piece[i - first])) fits = false;
+    for (const ShardRun& held : run.runs_of(v)) {
+      parallel_for(held.count, 4096, [&](int64_t begin, int64_t end, int) {
+        constexpr int64_t kPiece = 1024;  // stays in the first cache
+        float piece[kPiece];
+        for (int64_t first = begin; first < end; first += kPiece) {
+          const int64_t n = std::min(kPiece, end - first);
+          give(held.whole + first, std::span(piece, n));
+          for (int64_t k = 0; k < n; ++k) {
+            const int64_t i = held.local + first + k;
+            const int64_t place = row == physical ? i : i / row * physical + i % row;
+            store_element(to, type.dtype, place, piece[k]);
+            const bool finite = std::isfinite(load_element(to, type.dtype, place));
+            if (!finite && std::isfinite(piece[k])) fits = false;
+          }
         }
-      }
-    });
+      });
+    }
     if (!fits) {
       fail("parameter '", to_string(source), "' has values that are too large for ",
            name(type.dtype), ", in which the stack holds it");

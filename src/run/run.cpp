@@ -45,10 +45,16 @@ Run::Run(Scheme scheme, Plan plan, Run& host, RunOptions options)
 void Run::set_controls() {
   for (const Value v : scheme_.inputs) {
     if (scheme_[v].role == Role::kControl && scheme_[v].init) set_number(v, 1);
+    if (!options_.seat) continue;
+    for (const auto& [axis, coordinate] : options_.seat->coordinates()) {
+      if (scheme_[v].source == mesh_coordinate(axis)) set_number(v, coordinate);
+    }
   }
 }
 
 void Run::prepare() {
+  CHECK(scheme_.mesh.empty() || options_.seat,
+        "a step of several ranks runs at a place of its mesh");
   if (options_.poison) poison_ = std::byte{0xff};  // a NaN in every floating dtype
   CHECK(on_gpu() || num_threads() <= plan_.threads,
         "workspaces are planned for every thread that runs");
@@ -77,6 +83,9 @@ void Run::prepare() {
     at.early = early;
     for (const Value v : m.inputs) at.in.push_back(data(v));
     for (const Value v : m.outputs) at.out.push_back(data(v));
+    if (op_named(m.op).collective && calls_.back().integer("ranks") > 1) {
+      at.peers = &options_.seat->along(std::get<std::string>(m.attrs.at("mesh")));
+    }
     if (planned.workspace >= 0) {
       at.workspace = this->at(plan_.storages[planned.workspace]);
     }

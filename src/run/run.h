@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/seat.h"
 #include "device/buffer.h"
 #include "device/gpu.h"
 #include "ops/op_def.h"
@@ -26,6 +27,8 @@ struct RunOptions {
 #else
   bool poison = false;  // fill what the plan frees, and what is not yet made, with NaNs
 #endif
+  // Where on the mesh of its scheme the run is; none: on one rank. It outlives the run.
+  Seat* seat = nullptr;
   // How many calls of how many are ready to run: on a GPU new products are timed first.
   std::function<void(int64_t, int64_t, const std::string&)> told = nullptr;
 };
@@ -43,6 +46,9 @@ class Run {
   const Plan& plan() const { return plan_; }
   GpuStream* stream() const { return stream_.get(); }  // none on a CPU
   bool on_gpu() const { return plan_.target == Target::kCuda && !options_.reference; }
+  Seat* seat() const { return options_.seat; }
+  // Which elements of an object's whole this rank holds: all of them where it is not sharded.
+  std::vector<ShardRun> runs_of(Value v) const;
 
   // One step: prologue, body as often as there are parts, epilogue. Everything that can fail has
   // failed before, but for a GPU that breaks (MachineError).
@@ -58,6 +64,12 @@ class Run {
   void read(Value v, void* to) const;
   void write(Value v, const void* from);
   void clear(Value v);
+  // The rank's piece of the whole object's elements, which lie one behind the other; padding is
+  // filled with `fill`.
+  void write_piece(Value v, const void* whole, double fill = 0);
+  // The whole object, of the pieces of all ranks, which all call it; of one that is not sharded
+  // what read gives.
+  void read_whole(Value v, void* to) const;
   double number(Value v) const;  // of one element
   void set_number(Value v, double number);
   std::vector<double> values(Value v) const;  // in logical order

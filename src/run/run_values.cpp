@@ -60,6 +60,45 @@ void Run::write(Value v, const void* from) {
   }
 }
 
+std::vector<ShardRun> Run::runs_of(Value v) const {
+  const Coordinates nowhere;
+  return shard_runs(scheme_[v], scheme_.mesh,
+                    options_.seat ? options_.seat->coordinates() : nowhere);
+}
+
+void Run::write_piece(Value v, const void* whole, double fill) {
+  const Type& type = scheme_[v].type;
+  CHECK(type.num_elements() == type.num_physical(), "pieces have no padded axes");
+  const int64_t size = size_of(type.dtype).count;
+  std::vector<std::byte> piece(type.bytes().count);
+  if (fill != 0) {
+    for (int64_t i = 0; i < type.num_elements(); ++i) {
+      store_element(piece.data(), type.dtype, i, fill);
+    }
+  }
+  for (const ShardRun& r : runs_of(v)) {
+    std::memcpy(piece.data() + r.local * size,
+                static_cast<const std::byte*>(whole) + r.whole * size, r.count * size);
+  }
+  write(v, piece.data());
+}
+
+void Run::read_whole(Value v, void* to) const {
+  const Object& object = scheme_[v];
+  if (!is_sharded(object)) return read(v, to);
+  const Communicator& world = options_.seat->world();
+  const int64_t size = size_of(object.type.dtype).count, bytes = object.type.bytes().count;
+  std::vector<std::byte> mine(bytes), all(bytes * world.size());
+  read(v, mine.data());
+  world.all_gather(mine, all).wait();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    for (const ShardRun& r : shard_runs(object, scheme_.mesh, coordinates_of(rank, scheme_.mesh))) {
+      std::memcpy(static_cast<std::byte*>(to) + r.whole * size,
+                  all.data() + rank * bytes + r.local * size, r.count * size);
+    }
+  }
+}
+
 void Run::send(Value v, const void* from, Bytes size) {
   const auto landing = plan_.landings.find(v);
   const bool lands = landing != plan_.landings.end();

@@ -1,0 +1,143 @@
+#include "laws/rank_traces.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "comm/threads.h"
+#include "device/library_threads.h"
+#include "device/parallel.h"
+#include "laws/compare.h"
+
+namespace adjoint {
+
+namespace {
+
+// The placement of an object that is in pieces along its first axis and along nothing else.
+const Placement* cut_along_samples(const Object& object) {
+  const std::vector<Placement>& all = object.attributes.placement;
+  const bool one = all.size() == 1 && all[0].spread == Spread::kSharded && all[0].axis == 0;
+  return one ? &all[0] : nullptr;
+}
+
+int64_t elements_per_sample(const Object& object) {
+  return object.type.num_elements() / object.type.dim(0);
+}
+
+}  // namespace
+
+int64_t first_choice(const Object& object, const std::vector<MeshAxis>& mesh,
+                     const Coordinates& at) {
+  const Placement* cut = cut_along_samples(object);
+  if (!cut) return 0;
+  const int64_t samples = shard_size(cut->whole, mesh_size(mesh, cut->mesh_axis));
+  return at.at(cut->mesh_axis) * samples * elements_per_sample(object);
+}
+
+Numbers assembled(const Object& object, const std::vector<MeshAxis>& mesh,
+                  const std::vector<const Numbers*>& of_ranks, const std::string& what) {
+  const auto ranks = static_cast<int>(of_ranks.size());
+  const Placement* cut = cut_along_samples(object);
+  if (cut && num_ranks(mesh) == mesh_size(mesh, cut->mesh_axis)) {
+    const int64_t row = elements_per_sample(object);
+    const int64_t samples = shard_size(cut->whole, ranks);
+    Numbers all;
+    for (const Numbers* piece : of_ranks) {
+      const auto count = std::min<int64_t>(samples * row, static_cast<int64_t>(piece->size()));
+      all.insert(all.end(), piece->begin(), piece->begin() + count);
+    }
+    all.resize(std::min<size_t>(all.size(), cut->whole * row));
+    return all;
+  }
+  const bool sharded =
+      std::any_of(object.attributes.placement.begin(), object.attributes.placement.end(),
+                  [](const Placement& p) { return p.spread == Spread::kSharded; });
+  const bool partial =
+      std::any_of(object.attributes.placement.begin(), object.attributes.placement.end(),
+                  [](const Placement& p) { return p.spread == Spread::kPartial; });
+  if (partial) return *of_ranks[0];
+  if (!sharded) {
+    for (int rank = 1; rank < ranks; ++rank) {
+      if (same_bits(*of_ranks[0], *of_ranks[rank])) continue;
+      fail("rank ", rank, " has another ", what,
+           " than rank 0, and all ranks should have the same");
+    }
+    return *of_ranks[0];
+  }
+  if (static_cast<int64_t>(of_ranks[0]->size()) != object.type.num_elements()) return *of_ranks[0];
+  Numbers all(whole_type(object).num_elements());
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const ShardRun& r : shard_runs(object, mesh, coordinates_of(rank, mesh))) {
+      std::copy_n(of_ranks[rank]->begin() + r.local, r.count, all.begin() + r.whole);
+    }
+  }
+  return all;
+}
+
+Tracer::Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions& options,
+               DrawnNumbers* drawn)
+    : step_(step),
+      plan_(make_plan(step, {.threads = num_threads(),
+                             .target = options.reference ? Target::kCpu : options.target,
+                             .deterministic = true})),
+      ranges_(ranges) {
+  if (!step.mesh.empty()) return;
+  alone_ = std::make_unique<RankTracer>(step_, plan_, ranges, options, drawn, nullptr);
+}
+
+Trace Tracer::trace(const TraceOptions& options) {
+  return alone_ ? alone_->trace(options) : trace_on_mesh(options);
+}
+
+Trace Tracer::trace_on_mesh(const TraceOptions& options) const {
+  const int ranks = num_ranks(step_.mesh);
+  std::vector<Trace> traces(ranks);
+  std::map<TensorKey, Value> traced;
+  run_ranks(ranks, [&](Communicator world) {
+    const LibraryThreads as_planned(num_threads());
+    Seat seat(world, step_.mesh);
+    // Numbers that are drawn are not cached: the cache belongs to one thread.
+    RankTracer tracer(step_, plan_, ranges_, options, nullptr, &seat);
+    traces[seat.rank()] = tracer.trace(options);
+    if (seat.rank() > 0) return;
+    for (const auto& [key, numbers] : traces[0].tensors) traced[key] = tracer.traced_as(key);
+  });
+  const auto gather = [&](const Object& object, const std::string& what, const auto& numbers_of) {
+    std::vector<const Numbers*> of_ranks;
+    for (const Trace& t : traces) of_ranks.push_back(&numbers_of(t));
+    return assembled(object, step_.mesh, of_ranks, what);
+  };
+  const auto object_of = [&](const std::string& source) -> const Object& {
+    const auto found = std::find_if(step_.objects.begin(), step_.objects.end(),
+                                    [&](const Object& o) { return to_string(o.source) == source; });
+    CHECK(found != step_.objects.end(), "an object of the step: " + source);
+    return *found;
+  };
+  Trace whole;
+  for (const auto& [key, v] : traced) {
+    whole.tensors[key] = gather(step_[v], to_string(key), [&](const Trace& t) -> const Numbers& {
+      return t.tensors.at(key);
+    });
+  }
+  for (const auto& [source, numbers] : traces[0].begin) {
+    whole.begin[source] = gather(object_of(source), source, [&](const Trace& t) -> const Numbers& {
+      return t.begin.at(source);
+    });
+  }
+  for (size_t step = 0; step < traces[0].choices.size(); ++step) {
+    auto& choices = whole.choices.emplace_back();
+    for (const auto& [source, numbers] : traces[0].choices[step]) {
+      choices[source] = gather(object_of(source), source, [&](const Trace& t) -> const Numbers& {
+        return t.choices[step].at(source);
+      });
+    }
+  }
+  for (size_t i = 0; i < traces[0].nodes.size(); ++i) {
+    Node node = traces[0].nodes[i];
+    node.numbers = gather(object_of(node.source), node.source,
+                          [&](const Trace& t) -> const Numbers& { return t.nodes[i].numbers; });
+    whole.nodes.push_back(std::move(node));
+  }
+  return whole;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,170 @@
+// Every op on the ranks of a mesh: sharded along every letter that its index map allows, on two and
+// three ranks, its gradient's calls as well, against the call on one rank. What the map says is all
+// that placement knows of an op.
+#include <gtest/gtest.h>
+
+#include <cctype>
+
+#include "comm/threads.h"
+#include "functors/phases.h"
+#include "kernels/harness.h"
+#include "kernels/kernel_contract.h"
+
+namespace adjoint {
+
+namespace {
+
+// One call and its operands.
+struct ShardedCall {
+  std::string op;
+  std::vector<Type> types;
+  Attrs attrs;
+  std::vector<Numbers> x;
+
+  Scheme scheme() const {
+    Scheme s = sample_scheme(op, {.inputs = types, .attrs = attrs}, Dtype::kF64);
+    for (const Value in : s.inputs) {
+      if (s[in].type == random_counter_type()) s[in].role = Role::kControl;
+    }
+    return s;
+  }
+};
+
+// The calls of a scheme, each on the operands that it has there.
+std::vector<ShardedCall> calls_in(Scheme scheme, const std::vector<Numbers>& inputs) {
+  std::map<Value, Numbers> values;
+  for (size_t i = 0; i < inputs.size(); ++i) values[scheme.inputs[i]] = inputs[i];
+  scheme.outputs.clear();
+  for (const Morphism& m : scheme.morphisms) {
+    scheme.outputs.insert(scheme.outputs.end(), m.outputs.begin(), m.outputs.end());
+  }
+  const std::vector<Numbers> made = run_scheme(scheme, inputs, true);
+  for (size_t k = 0; k < made.size(); ++k) values[scheme.outputs[k]] = made[k];
+  std::vector<ShardedCall> calls;
+  for (const Morphism& m : scheme.morphisms) {
+    ShardedCall call{m.op, {}, m.attrs, {}};
+    for (const Value in : m.inputs) {
+      call.types.push_back(scheme[in].type);
+      call.x.push_back(values[in]);
+    }
+    calls.push_back(std::move(call));
+  }
+  return calls;
+}
+
+// The outputs of a scheme with a mesh, run by a thread per rank. Operands are whole.
+std::vector<Numbers> run_on_ranks(const Scheme& scheme, const std::vector<Numbers>& whole,
+                                  const std::vector<double>& padding) {
+  const Scheme s = to_reference(scheme);
+  const Plan plan = make_plan(s, {.threads = num_threads(), .deterministic = true});
+  std::vector<Numbers> outputs;
+  run_ranks(num_ranks(s.mesh), [&](const Communicator& world) {
+    Seat seat(world, s.mesh);
+    Run run(s, plan, {.reference = true, .poison = true, .seat = &seat});
+    for (size_t i = 0; i < whole.size(); ++i) {
+      Numbers piece(s[s.inputs[i]].type.num_elements(), padding[i]);
+      for (const ShardRun& r : run.runs_of(s.inputs[i])) {
+        std::copy_n(whole[i].begin() + r.whole, r.count, piece.begin() + r.local);
+      }
+      run.set_values(s.inputs[i], piece);
+    }
+    run.step();
+    if (seat.rank() > 0) return;
+    for (const Value out : s.outputs) outputs.push_back(run.values(out));
+  });
+  return outputs;
+}
+
+// Shards the call along a letter on so many ranks. Where they do not divide it, a call that sums
+// over the letter may refuse, because what pads a piece would count.
+void expect_same_on_ranks(const ShardedCall& call, const IndexMap& map, char letter, int64_t size,
+                          int ranks) {
+  Scheme scheme = call.scheme();
+  const std::vector<Numbers> want = run_scheme(scheme, call.x, true);
+  scheme.mesh = {{"data", ranks}};
+  std::vector<double> padding(call.x.size(), 0);
+  const OpDef& op = op_named(call.op);
+  if (op.targets >= 0 && op.targets < static_cast<int>(padding.size())) {
+    padding[op.targets] = static_cast<double>(ignored_target(call_of(scheme, scheme.morphisms[0])));
+  }
+  for (size_t i = 0; i < map.inputs.size(); ++i) {
+    const size_t axis = map.inputs[i].find(letter);
+    if (axis == std::string::npos) continue;
+    scheme[scheme.inputs[i]].attributes.placement = {
+        {"data", Spread::kSharded, static_cast<int>(axis)}};
+  }
+  Scheme sharded;
+  try {
+    sharded = realize_placement(scheme, [](std::string_view) { return "a test"; });
+  } catch (const Error& e) {
+    EXPECT_NE(size % ranks, 0) << e.what();
+    return;
+  }
+  verify(sharded);
+  const std::vector<Numbers> have = run_on_ranks(sharded, call.x, padding);
+  ASSERT_EQ(have.size(), want.size());
+  for (size_t k = 0; k < want.size(); ++k) {
+    ASSERT_EQ(have[k].size(), want[k].size());
+    double difference = 0, most = 1;
+    for (size_t i = 0; i < want[k].size(); ++i) {
+      if (!std::isfinite(want[k][i]) && !std::isfinite(have[k][i])) continue;
+      difference = std::max(difference, std::abs(have[k][i] - want[k][i]));
+      most = std::max(most, std::abs(want[k][i]));
+    }
+    EXPECT_LE(difference, 1e-12 * most) << "result " << k << "\n" << print(sharded);
+  }
+}
+
+// Returns along how many letters it was sharded.
+int expect_sharded(const ShardedCall& call) {
+  const Scheme scheme = call.scheme();
+  const IndexMap map = index_map_of(call_of(scheme, scheme.morphisms[0]));
+  const std::string uncut = map.uncut();
+  std::map<char, int64_t> sizes;
+  for (size_t i = 0; i < map.inputs.size(); ++i) {
+    for (size_t a = 0; a < map.inputs[i].size(); ++a) {
+      const char letter = map.inputs[i][a];
+      const bool cut = std::isalpha(static_cast<unsigned char>(letter)) &&
+                       uncut.find(letter) == std::string::npos;
+      if (cut) sizes[letter] = call.types[i].dim(static_cast<int>(a));
+    }
+  }
+  int sharded = 0;
+  for (const auto& [letter, size] : sizes) {
+    for (const int ranks : {2, 3}) {
+      if (size < ranks) continue;
+      SCOPED_TRACE(to_string(map) + ": " + letter + " over " + std::to_string(ranks) + " ranks");
+      expect_same_on_ranks(call, map, letter, size, ranks);
+      ++sharded;
+    }
+  }
+  return sharded;
+}
+
+class ShardedOps : public testing::TestWithParam<const OpDef*> {};
+
+TEST_P(ShardedOps, AreWhatTheyAreOnOneRank) {
+  const OpDef& op = *GetParam();
+  int sharded = 0;
+  bool has_matrix = false;
+  for (const Sample& sample : op.samples ? op.samples() : std::vector<Sample>{}) {
+    for (const Type& type : sample.inputs) {
+      has_matrix = has_matrix || (type.rank() > 1 && type.num_elements() > 1);
+    }
+    std::vector<Numbers> x = sample_numbers(sample, Dtype::kF64, 6);
+    std::vector<ShardedCall> calls = calls_in(sample_scheme(op.name, sample, Dtype::kF64), x);
+    if (op.differentiable) {
+      const GradientScheme g = gradient_scheme(op, sample, Dtype::kF64);
+      for (const Numbers& w : weights_for(g, x.size(), Dtype::kF64)) x.push_back(w);
+      for (ShardedCall& call : calls_in(g.scheme, x)) calls.push_back(std::move(call));
+    }
+    for (const ShardedCall& call : calls) sharded += expect_sharded(call);
+  }
+  EXPECT_TRUE(sharded > 0 || !has_matrix);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShardedOps, testing::ValuesIn(all_ops().begin(), all_ops().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace adjoint

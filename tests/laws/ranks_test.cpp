@@ -1,0 +1,160 @@
+// Laws of steps that several ranks run, threads of this process: a stack on a mesh against the same
+// stack on one rank.
+#include <gtest/gtest.h>
+
+#include "base/error_text.h"
+#include "laws/planted.h"
+#include "laws/rank_traces.h"
+#include "models/test_models.h"
+
+namespace adjoint {
+namespace {
+
+Subject subject_of(const std::string& model, int64_t batch) {
+  StepOptions options;
+  options.eps = 1e-2;  // as in verify
+  if (model == "moe" || model == "odd") {
+    Scheme forward = test_model(model, {{"batch", static_cast<double>(batch)}, {"seq", 8}});
+    return {.forward = std::move(forward), .options = options, .seeds = {1}};
+  }
+  nlohmann::json settings = {{"layers", 2}, {"vocab", 37}, {"dropout", 0.1}};
+  if (model == "char") settings.update({{"hidden", 32}, {"heads", 2}});
+  const BoundModel bound(find_model(model), {.batch = batch, .context = 8, .settings = settings});
+  return {.forward = bound.forward(), .options = options, .seeds = {1}};
+}
+
+size_t index_of(const Stack& stack, const std::string& name) {
+  for (size_t i = 0; i < stack.functors.size(); ++i) {
+    if (stack.functors[i].functor.name == name) return i;
+  }
+  ADD_FAILURE() << "no " << name << " in " << print(stack);
+  return 0;
+}
+
+void expect_law(const std::string& model, int64_t batch, const std::string& text,
+                const std::string& functor = "data_parallel") {
+  SCOPED_TRACE(model + ", " + std::to_string(batch) + " samples, " + text);
+  Judge judge(subject_of(model, batch));
+  const Stack stack = parse_stack(text);
+  const Verdict verdict = judge.judge(stack, index_of(stack, functor));
+  EXPECT_TRUE(verdict.ok) << verdict.tensor << " is off by " << verdict.error << ", allowed "
+                          << verdict.allowed;
+  EXPECT_FALSE(verdict.tensor.empty() && verdict.law != Law::kExact) << "nothing was compared";
+  EXPECT_EQ(verdict.note, "");
+}
+
+TEST(Ranks, DataParallelKeepsItsLawOnEveryModel) {
+  for (const char* model : {"char", "llama-tiny", "moe", "odd"}) {
+    expect_law(model, 6, "data_parallel(2)");
+    expect_law(model, 6, "data_parallel(3)");
+  }
+}
+
+// The last rank's samples are not all there; what pads them counts for nothing.
+TEST(Ranks, AnUnevenBatch) {
+  for (const char* model : {"char", "llama-tiny"}) {
+    expect_law(model, 5, "data_parallel(2)");
+    expect_law(model, 7, "data_parallel(3)");
+    expect_law(model, 5, "data_parallel(4)");  // the last rank has no sample at all
+  }
+}
+
+TEST(Ranks, DataParallelGoesWithTheOthers) {
+  for (const char* rest :
+       {"accumulate(2)", "checkpoint(every=1)", "bf16", "fp16", "lora(rank=4)", "bf16_weights",
+        "moments", "ema", "offload(optimizer)", "bf16 | checkpoint(every=1) | accumulate(2)"}) {
+    expect_law("char", 6, std::string("data_parallel(2) | ") + rest);
+  }
+  expect_law("char", 7, "data_parallel(3) | accumulate(2)");
+  expect_law("char", 6, "data_parallel(2, reduce=part) | accumulate(3)");
+  expect_law("moe", 6, "data_parallel(2) | accumulate(2) | checkpoint(every=1)");
+}
+
+// The other functors of the stack keep their laws on a mesh, too.
+TEST(Ranks, OthersKeepTheirLawsOnAMesh) {
+  expect_law("char", 6, "data_parallel(2) | checkpoint(every=1)", "checkpoint");
+  expect_law("char", 8, "data_parallel(2) | accumulate(2)", "accumulate");
+  expect_law("char", 6, "data_parallel(2) | offload(optimizer)", "offload");
+}
+
+// zero has data_parallel's bits: its sums are made at the same places and in the same order.
+TEST(Ranks, ZeroIsExact) {
+  for (const char* model : {"char", "llama-tiny", "moe", "odd"}) {
+    for (const char* stage : {"1", "2", "3"}) {
+      expect_law(model, 6, std::string("data_parallel(2) | zero(") + stage + ")", "zero");
+    }
+  }
+  expect_law("char", 7, "data_parallel(3) | zero(1)", "zero");
+  expect_law("char", 7, "data_parallel(3) | zero(3)", "zero");
+}
+
+TEST(Ranks, ZeroGoesWithTheOthers) {
+  for (const char* stage : {"zero(1)", "zero(2)", "zero(3)"}) {
+    for (const char* rest :
+         {"accumulate(3)", "bf16", "fp16", "checkpoint(every=1)", "lora(rank=4)", "bf16_weights",
+          "moments", "ema", "quantize(int8, group=8) | lora(rank=4)",
+          "bf16 | checkpoint(every=1) | accumulate(3)"}) {
+      expect_law("char", 6, std::string("data_parallel(2) | ") + stage + " | " + rest, "zero");
+    }
+  }
+  expect_law("char", 6, "data_parallel(2) | zero(3) | checkpoint(every=1)", "checkpoint");
+}
+
+// What is kept of zero is a share of what data_parallel keeps.
+TEST(Ranks, ZeroKeepsPieces) {
+  const Subject subject = subject_of("char", 6);
+  StepOptions options = subject.options;
+  options.on_mesh = true;
+  const auto bytes = [&](const std::string& stack, Role role) {
+    const Scheme step = build_step(subject.forward, parse_stack(stack), options).scheme;
+    int64_t all = 0;
+    for (const Value in : step.inputs) {
+      if (step[in].role == role && step[in].type.rank() > 0) all += step[in].type.bytes().count;
+    }
+    return all;
+  };
+  const int64_t state = bytes("data_parallel(2)", Role::kState);
+  const int64_t parameters = bytes("data_parallel(2)", Role::kParameter);
+  // Axes of 37 tokens are cut into 19 and 18.
+  EXPECT_NEAR(static_cast<double>(bytes("data_parallel(2) | zero(1)", Role::kState)), state / 2.0,
+              2 * 32 * 4);
+  EXPECT_EQ(bytes("data_parallel(2) | zero(1)", Role::kParameter), parameters);
+  EXPECT_NEAR(static_cast<double>(bytes("data_parallel(2) | zero(3)", Role::kParameter)),
+              parameters / 2.0, 2 * 32 * 4);
+  EXPECT_EQ(error_text([&] { bytes("zero(1)", Role::kState); }),
+            "zero: there are no ranks of data to shard over; add data_parallel(n)");
+}
+
+// A reduction that leaves a rank out must be found. The gradient of the ranks differs then from
+// that of one, and so does what comes of it.
+TEST(Ranks, AWrongReductionIsCaught) {
+  const auto halved = [](const Scheme& before, Application& application) {
+    Scheme after = before;
+    for (Morphism& m : after.morphisms) {
+      if (m.op != "all_gather") continue;
+      ++application.matches;
+      // Gathers the terms instead of their sums: the sum over ranks is never made.
+      for (const Morphism& maker : before.morphisms) {
+        if (maker.outputs[0] != m.inputs[0] || maker.op != "reduce_scatter") continue;
+        m = {.op = "scale",
+             .inputs = {maker.inputs[0]},
+             .outputs = m.outputs,
+             .attrs = {{"by", 2.0}},
+             .source = m.source,
+             .phase = m.phase,
+             .section = m.section};
+        return after;
+      }
+    }
+    return after;
+  };
+  const Stack stack = with_planted(
+      {planted("wrong", Law::kReassociating, FunctorPhase::kExact, halved)}, "data_parallel(2)");
+  Judge judge(subject_of("char", 6));
+  const std::string told = error_text([&] { judge.judge(stack, 0); });
+  EXPECT_TRUE(has(told, "rank 1 has another ")) << told;
+  EXPECT_TRUE(has(told, "and all ranks should have the same")) << told;
+}
+
+}  // namespace
+}  // namespace adjoint
