@@ -54,6 +54,7 @@ std::string timed_products(const Scheme& scheme, const Costs& costs) {
 PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
                          const std::string& stack) {
   StepOptions options = flags.step.step;
+  options.on_mesh = true;  // the bytes of one rank
   options.stack = stack;
   const Costs costs = costs_for(flags.fit.wish, model, num_threads());
   const PlanOptions planned = plan_options(costs);
@@ -140,6 +141,10 @@ int run(const PlanFlags& flags) {
   const Scheme& step = first.built.scheme;
   const Plan& plan = first.plan;
   std::optional<Measured> measured;
+  if (flags.measure && !step.mesh.empty()) {
+    fail("--measure runs one rank, and the mesh of this stack has ", num_ranks(step.mesh),
+         "; leave one of them out");
+  }
   if (flags.measure) measured = measure_step(step, plan);
   const int64_t tokens = model.batch() * model.context();
   const auto flops = flops_by_phase(step);

@@ -81,6 +81,7 @@ void add_show(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("show", "print a model's scheme, or its step before and after a stack");
   auto flags = std::make_shared<ShowFlags>();
+  flags->options.on_mesh = true;  // shards and collectives are shown
   flags->model.add_to(*command);
   command->add_flag("--text", flags->text, "the model as it was written");
   command->add_flag("--step", flags->step, "the training step: gradients and updates too");

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/interrupts.h"
+#include "comm/threads.h"
 #include "device/parallel.h"
 #include "train/progress.h"
 #include "train/settings_text.h"
@@ -52,22 +53,27 @@ std::string words_for_trained(const Scheme& step) {
   return trained == num_parameters(step) ? "" : ", " + with_commas(trained) + " of them trained";
 }
 
-int run(const TrainFlags& flags) {
-  Interrupts interrupts;
-  const nlohmann::json toml = flags.config.empty() ? nlohmann::json() : read_toml(flags.config);
-  Trainer trainer(resolve_config(toml, flags_layer(flags)));
+// Of several ranks the first one speaks.
+int train(const TrainFlags& flags, Interrupts& interrupts, const ResolvedConfig& resolved,
+          const std::optional<Communicator>& world) {
+  Trainer trainer(resolved, world);
+  if (world && world->rank() > 0) {
+    trainer.train(interrupts.stop());
+    return kDone;
+  }
   const TrainConfig& c = trainer.config();
   const Scheme& step = trainer.run().scheme();
   if (!flags.json) {
     const Bytes copied = trainer.copied_to_save();
     std::cout << fmt::format(
         "{}: {} parameters{}; {} tokens to train on, {} to validate, {} in the vocabulary\n"
-        "batch {} x {} tokens, {} threads, memory {} (predicted){}\n",
+        "batch {} x {} tokens, {}{} threads, memory {} (predicted){}\n",
         trainer.model().name(), with_commas(num_parameters(step)), words_for_trained(step),
         with_commas(trainer.corpus().size(Split::kTrain)),
         with_commas(trainer.corpus().size(Split::kValidation)),
         with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),
-        num_threads(), human(trainer.run().plan().arena),
+        world ? std::to_string(world->size()) + " ranks of " : "", num_threads(),
+        human(trainer.run().plan().arena),
         copied.count > 0 ? ", and " + human(copied) + " to copy what a save writes" : "");
     for (const std::string& rule : trainer.idle_rules()) std::cout << rule << "\n";
     if (!c.wish.budget.empty()) {
@@ -101,6 +107,24 @@ int run(const TrainFlags& flags) {
     }
   }
   return result.interrupted ? kInterrupted : kDone;
+}
+
+int run(const TrainFlags& flags) {
+  Interrupts interrupts;
+  const nlohmann::json toml = flags.config.empty() ? nlohmann::json() : read_toml(flags.config);
+  ResolvedConfig resolved = resolve_config(toml, flags_layer(flags));
+  const auto ranks = static_cast<int>(resolved.config.ranks);
+  if (ranks == 1) return train(flags, interrupts, resolved, std::nullopt);
+  // Ranks share the cores of this machine.
+  if (resolved.config.threads == 0) {
+    resolved.config.threads = std::max(1, num_threads() / ranks);
+  }
+  int status = kDone;
+  run_ranks(ranks, [&](const Communicator& world) {
+    const int mine = train(flags, interrupts, resolved, world);
+    if (world.rank() == 0) status = mine;
+  });
+  return status;
 }
 
 }  // namespace
@@ -148,6 +172,7 @@ void add_train(CLI::App& app, Action& action) {
       "  adjoint train --repeat runs/book --out runs/again\n"
       "  adjoint train --model my.scheme --data book.txt --set layers=6 dropout=0.1\n"
       "  adjoint train --init runs/book --data talks.jsonl --template chatml --documents apart\n"
+      "  adjoint train --data book.txt --stack 'data_parallel(4)' --ranks 4\n"
       "  adjoint train --model char --data 'books/**/*.txt.gz:3' --data news.jsonl:1\n"
       "Writes model.safetensors, optimizer.safetensors, save.json, metrics.jsonl, run.json,\n"
       "model.scheme and tokenizer.json to --out, alone: a second run there is refused, and "

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -133,8 +134,16 @@ size_t Batches::bytes_per_sample(size_t field) const {
   return static_cast<size_t>(context_ * fields_[field].bytes_per_token());
 }
 
+Batches Batches::piece(int64_t first, int64_t rows, std::map<std::string, int64_t> padding) const {
+  Batches mine = *this;
+  mine.first_ = first;
+  mine.rows_ = rows;
+  mine.padding_ = std::move(padding);
+  return mine;
+}
+
 void Batches::fill(int64_t step, std::span<void* const> to) const noexcept {
-  fill_samples(step, 0, batch_, to);
+  fill_samples(step, first_, std::min(rows_, batch_ - first_), to);
 }
 
 void Batches::fill_samples(int64_t step, int64_t first, int64_t num,
@@ -217,7 +226,13 @@ double Batches::epoch(int64_t step) const {
 
 Batch::Batch(const Batches& batches) {
   for (size_t i = 0; i < batches.fields().size(); ++i) {
-    fields.emplace_back(static_cast<size_t>(batches.batch()) * batches.bytes_per_sample(i));
+    fields.emplace_back(static_cast<size_t>(batches.rows()) * batches.bytes_per_sample(i));
+    const auto padding = batches.padding_.find(batches.fields()[i].name);
+    if (padding == batches.padding_.end() || is_floating(batches.fields()[i].element)) continue;
+    const auto value = static_cast<int32_t>(padding->second);
+    for (size_t at = 0; at < fields.back().size(); at += sizeof value) {
+      std::memcpy(fields.back().data() + at, &value, sizeof value);
+    }
   }
   for (std::vector<std::byte>& field : fields) to.push_back(field.data());
 }

@@ -6,9 +6,11 @@
 #pragma once
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -72,12 +74,20 @@ class Batches {
   Batches(std::vector<Field> fields, std::vector<WeightedSamples> sources, Draw draw, int64_t batch,
           int64_t context, uint64_t seed, std::string_view split);
 
-  int64_t batch() const { return batch_; }
+  // The same with `rows` rows of every batch alone, from `first` on, as one of several ranks takes
+  // them. Rows past the end of the batch hold `padding`, by field; 0 where nothing is said.
+  Batches piece(int64_t first, int64_t rows, std::map<std::string, int64_t> padding) const;
+  Batches whole() const { return piece(0, batch_, {}); }
+
+  int64_t batch() const { return batch_; }  // of all ranks together
+  int64_t first_row() const { return first_; }
+  int64_t rows() const { return rows_; }
   int64_t context() const { return context_; }
   const std::vector<Field>& fields() const { return fields_; }
   size_t bytes_per_sample(size_t field) const;
 
-  // Per field [batch, context], and a row's numbers where a token has a row of them.
+  // Per field [rows, context], and a row's numbers where a token has a row of them. Padding is left
+  // as it is: a Batch has it from the beginning.
   void fill(int64_t step, std::span<void* const> to) const noexcept;
   // The same for the samples from `first` on, counted in the whole batch: [num, context].
   void fill_samples(int64_t step, int64_t first, int64_t num,
@@ -111,8 +121,11 @@ class Batches {
   std::vector<int64_t> slots_;  // of a block of samples, those up to and with this source's
   Draw draw_ = Draw::kAtRandom;
   int64_t batch_, context_;
+  int64_t first_ = 0, rows_ = batch_;
+  std::map<std::string, int64_t> padding_ = {};
   uint64_t key_;
   DataPosition position_;
+  friend struct Batch;
 };
 
 struct Batch {

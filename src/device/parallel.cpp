@@ -1,5 +1,6 @@
 #include "device/parallel.h"
 
+#include <atomic>
 #include <cstdlib>
 
 #include "device/limits.h"
@@ -7,7 +8,7 @@
 namespace adjoint {
 
 namespace {
-int g_threads = 0;
+std::atomic<int> g_threads = 0;  // ranks that are threads each say it, and all the same
 int64_t g_grain = 0;
 }  // namespace
 

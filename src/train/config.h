@@ -172,7 +172,12 @@ struct TrainConfig : OptionFields {
   std::string device = one_of("device", "cpu", {"cpu", "cuda"}, "where the steps run");
   bool deterministic =
       flag("deterministic", "the same bits every time also on cuda, somewhat slower");
-  int64_t threads = whole("threads", 0, {0, 1024}, "CPU threads; 0: as many as there are cores");
+  int64_t threads =
+      whole("threads", 0, {0, 1024},
+            "CPU threads of each rank; 0: as many as there are cores, shared by ranks");
+  int64_t ranks = whole("ranks", 1, {1, 1024},
+                        "how many ranks train together, threads of this process, on the mesh that "
+                        "the stack says: data_parallel(4) wants 4");
   std::string workspace =
       text("workspace", "",
            "no kernel takes more scratch memory than this, such as 64MiB, where it has another way "

@@ -11,10 +11,10 @@ namespace adjoint {
 
 using Clock = std::chrono::steady_clock;
 
-Progress::Progress(int64_t total, int64_t done)
+Progress::Progress(int64_t total, int64_t done, bool seen)
     : total_(total),
       began_with_(done),
-      terminal_(::isatty(2)),
+      terminal_(seen && ::isatty(2)),
       began_(Clock::now()),
       last_(began_) {}
 

@@ -8,7 +8,8 @@ namespace adjoint {
 
 class Progress {
  public:
-  Progress(int64_t total, int64_t done);  // a total of 0: unknown
+  // A total of 0: unknown. Of several that do the same work only one is to be `seen`.
+  Progress(int64_t total, int64_t done, bool seen = true);
   ~Progress();
   // Redraws at most ten times a second. `note` is shown behind the bar: a loss, a rate.
   void show(int64_t done, const std::string& note);

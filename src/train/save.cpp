@@ -44,12 +44,15 @@ std::vector<SafetensorView> views(const Scheme& scheme, Role role, const Run* ru
   for (const Value v : inputs_of(scheme, role)) {
     const Object& object = scheme[v];
     CHECK(object.type.num_elements() == object.type.num_physical(), "state is not padded");
+    // A save knows nothing of meshes: it holds whole objects.
+    const Type whole = whole_type(object);
+    CHECK(!run || whole == object.type, "a rank's piece is no tensor of a save");
     SafetensorView view{.name = to_string(object.source),
-                        .dtype = format_name(object.type.dtype),
+                        .dtype = format_name(whole.dtype),
                         .shape = {},
                         .data = run ? run->data(v) : nullptr,
-                        .size = object.type.bytes()};
-    for (const Axis& axis : object.type.axes) view.shape.push_back(axis.size);
+                        .size = whole.bytes()};
+    for (const Axis& axis : whole.axes) view.shape.push_back(axis.size);
     tensors.push_back(std::move(view));
   }
   return tensors;
@@ -181,17 +184,20 @@ void copy_in(const SafetensorsFile& file, Run& run, Role role,
     const SafetensorView& have =
         other != instead.end() ? *other->second : *file.find(to_string(object.source));
     const Dtype dtype = object.type.dtype;
+    const auto write = [&](const void* whole) {
+      is_sharded(object) ? run.write_piece(v, whole) : run.write(v, whole);
+    };
     if (have.dtype == format_name(dtype)) {
-      run.write(v, have.data);
+      write(have.data);
       continue;
     }
-    std::vector<std::byte> data(object.type.bytes().count);
+    std::vector<std::byte> data(whole_type(object).bytes().count);
     for_floats(have, [&](int64_t first, std::span<const float> numbers) {
       for (size_t i = 0; i < numbers.size(); ++i) {
         store_element(data.data(), dtype, first + static_cast<int64_t>(i), numbers[i]);
       }
     });
-    run.write(v, data.data());
+    write(data.data());
   }
 }
 
@@ -225,8 +231,14 @@ void write_state(const SavePaths& paths, std::span<const SafetensorView> paramet
 }
 }  // namespace
 
+bool needs_copy(const Run& run) {
+  const std::vector<Object>& objects = run.scheme().objects;
+  return run.on_gpu() || std::any_of(run.scheme().inputs.begin(), run.scheme().inputs.end(),
+                                     [&](Value v) { return is_sharded(objects[v]); });
+}
+
 void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model) {
-  if (run.on_gpu()) {  // a file is written from the host's memory
+  if (needs_copy(run)) {
     StateCopy copy(run);
     copy.take();
     return copy.save(paths, step, model);
@@ -245,7 +257,7 @@ Bytes copied_size(Bytes size) { return {(size.count + 3) / 4 * 4}; }
 StateCopy::StateCopy(const Run& run) : run_(run) {
   for (const Role role : {Role::kParameter, Role::kState}) {
     for (const Value v : inputs_of(run.scheme(), role)) {
-      size_ += copied_size(run.scheme()[v].type.bytes());
+      size_ += copied_size(whole_type(run.scheme()[v]).bytes());
     }
   }
 }
@@ -257,7 +269,7 @@ void StateCopy::take() {
     std::vector<SafetensorView> to = views(run_.scheme(), role, nullptr);
     const std::vector<Value> from = inputs_of(run_.scheme(), role);
     for (size_t i = 0; i < to.size(); ++i) {
-      run_.read(from[i], next);
+      run_.read_whole(from[i], next);
       to[i].data = next;
       next += copied_size(to[i].size).count;
     }

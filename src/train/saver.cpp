@@ -11,13 +11,16 @@
 
 namespace adjoint {
 
-Saver::Saver(SavePaths paths, const Run& run, std::string model, int64_t saved_at, Bytes room)
+Saver::Saver(SavePaths paths, const Run& run, std::string model, int64_t saved_at, Bytes room,
+             bool writes)
     : paths_(std::move(paths)),
       run_(run),
       model_(std::move(model)),
       saved_at_(saved_at),
       writing_(saved_at),
       room_(room),
+      writes_(writes),
+      copies_(needs_copy(run)),
       copy_(run) {}
 
 Saver::~Saver() = default;
@@ -54,15 +57,16 @@ void Saver::save(int64_t step) {
   wait();
   if (saved_at_ == step) return;
   tell_what_stays([&] {
-    if (!run_.on_gpu()) return save_state(paths_, run_, step, model_);
-    copy_.take();  // a file is written from the host's memory
-    copy_.save(paths_, step, model_);
+    if (copies_) copy_.take();
+    if (!writes_) return;
+    copies_ ? copy_.save(paths_, step, model_) : save_state(paths_, run_, step, model_);
   });
   saved_at_ = writing_ = step;
 }
 
 bool Saver::has_room() const {
-  if (copy_.held()) return true;
+  // Ranks that take a copy together must all have room, and a save needs one anyway.
+  if (copy_.held() || (copies_ && !run_.on_gpu())) return true;
   const auto available = available_memory();
   // Twice, because the written file passes through memory as well.
   return copy_.size() <= room_ && (!available || 2 * copy_.size() <= available->bytes);
@@ -70,7 +74,7 @@ bool Saver::has_room() const {
 
 void Saver::save_behind(int64_t step) {
   wait();
-  if (!has_room()) return save(step);
+  if (!writes_ || !has_room()) return save(step);
   try {
     tell_what_stays([&] { copy_.take(); });
     background_.start([this, step] { copy_.save(paths_, step, model_); });

@@ -12,8 +12,10 @@ namespace adjoint {
 class Saver {
  public:
   // `saved_at` is the step of the folder's save, or -1; `room` is the largest size of a copy. The
-  // run must outlive this object.
-  Saver(SavePaths paths, const Run& run, std::string model, int64_t saved_at, Bytes room);
+  // run must outlive this object. Of several ranks all have one and call it alike, because a save
+  // may want the pieces of all of them, and one writes.
+  Saver(SavePaths paths, const Run& run, std::string model, int64_t saved_at, Bytes room,
+        bool writes = true);
   ~Saver();  // waits for a save that is being written
 
   // Returns when the step is on disk.
@@ -36,6 +38,7 @@ class Saver {
   int64_t saved_at_;  // on disk
   int64_t writing_;   // the step that is being written
   Bytes room_;
+  bool writes_, copies_;
   StateCopy copy_;
   Background background_;  // last member: it uses the others until it ends
 };

@@ -42,16 +42,18 @@ std::vector<int64_t> kept_steps(const fs::path& folder) {
 }  // namespace
 
 SideSaves::SideSaves(SavePaths run_folder, const Run& run, std::string model,
-                     const TrainConfig& config)
+                     const TrainConfig& config, bool writes)
     : paths_(std::move(run_folder)),
       run_(run),
       model_(std::move(model)),
       num_kept_(config.keep),
-      best_(config.keep_best) {}
+      best_(config.keep_best),
+      writes_(writes) {}
 
 void SideSaves::keep(int64_t step) const {
   if (num_kept_ == 0) return;
   save_to(std::string(kOfAStep) + std::to_string(step), step);
+  if (!writes_) return;
   // Only once the new one is complete. What a writer that died left is not one of the last saves.
   int64_t newer = 0;
   const std::vector<int64_t> steps = kept_steps(paths_.folder);
@@ -69,6 +71,7 @@ void SideSaves::keep_best(int64_t step) const {
 
 void SideSaves::save_to(const std::string& name, int64_t step) const {
   const SavePaths to(paths_.folder / name);
+  if (!writes_) return Saver(to, run_, model_, -1, kNoCap, writes_).save(step);
   check_writable(to);
   const FolderLock lock(to);
   for (const fs::path& file :

@@ -13,7 +13,9 @@ namespace adjoint {
 class SideSaves {
  public:
   // The run must outlive this object; `model` identifies its scheme (see fingerprint).
-  SideSaves(SavePaths run_folder, const Run& run, std::string model, const TrainConfig& config);
+  // Of several ranks all have one, and one writes (train/saver.h).
+  SideSaves(SavePaths run_folder, const Run& run, std::string model, const TrainConfig& config,
+            bool writes = true);
 
   // What --keep asks for, of this step; older ones are removed.
   void keep(int64_t step) const;
@@ -27,7 +29,7 @@ class SideSaves {
   const Run& run_;
   std::string model_;
   int64_t num_kept_;
-  bool best_;
+  bool best_, writes_;
 };
 
 // Removes such saves of an earlier run.

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
 #include "functors/norms.h"
@@ -87,21 +88,26 @@ void check_ids_fit(const Scheme& forward, const std::string& file, int64_t vocab
 
 Trainer::~Trainer() = default;
 
-Trainer::Trainer(ResolvedConfig resolved)
-    : config_(std::move(resolved.config)),
+Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
+    : world_(std::move(world)),
+      config_(std::move(resolved.config)),
       paths_(config_.out),
       before_(std::move(resolved.before)),
       unsettled_(resolved.unsettled),
       printed_with_(resolved.printed_with),
       schedule_(config_) {
   if (config_.data.empty()) fail("which text to train on? Say --data FILE");
-  check_folder();
+  if (writes()) check_folder();
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
+  check_of_ranks();
   const bool must_be_same = (config_.resume || !config_.repeat.empty()) && !resolved.data_given;
   if (!config_.resume) made_of_ = made_of(config_, resolved.text);
   if (!config_.repeat.empty()) check_made_of(SavePaths(config_.repeat), made_of_);
+  // The first rank tokenizes, and the others find what it made.
+  if (world_ && !writes()) world_->barrier().wait();
   RunData data = read_data(config_, trained_before(config_, paths_), resolved.text.weights,
                            must_be_same ? std::optional(resolved.data_print) : std::nullopt);
+  if (world_ && writes()) world_->barrier().wait();
   data_print_ = data.print;
   corpus_ = std::move(data.corpus);
   documents_ = std::move(data.documents);
@@ -166,6 +172,7 @@ Trainer::Trainer(ResolvedConfig resolved)
   config_.step.guarded = config_.spike > 0 || config_.on_spike != "stop";
   config_.step.spike = config_.spike;
   config_.step.norms = config_.norms > 0;
+  config_.step.on_mesh = true;
   if (planned.target == Target::kCuda && config_.wish.profile.empty()) {
     config_.wish.device = sheet.name;
   }
@@ -186,6 +193,9 @@ Trainer::Trainer(ResolvedConfig resolved)
     idle_rules_.insert(idle_rules_.end(), applied.idle_rules.begin(), applied.idle_rules.end());
   }
   const Scheme& step = built.scheme;
+  check_mesh(step);
+  if (world_) seat_ = std::make_unique<Seat>(*world_, step.mesh);
+  share_batches(step);
   const Plan plan = make_plan(step, planned);
   const Scheme evaluation = evaluation_scheme(forward, stack, config_.step);
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
@@ -214,8 +224,11 @@ Trainer::Trainer(ResolvedConfig resolved)
     if (!config_.repeat.empty()) load_products(SavePaths(config_.repeat));
   }
   LateProgress progress;
-  run_ = std::make_unique<Run>(step, train_plan, RunOptions{.told = progress.told()});
-  eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_);
+  RunOptions at_seat{.seat = seat_.get()};
+  RunOptions training = at_seat;
+  if (writes()) training.told = progress.told();
+  run_ = std::make_unique<Run>(step, train_plan, std::move(training));
+  eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_, at_seat);
   if (config_.norms > 0) weights_ = std::make_unique<Run>(weights_scheme, weights_plan, *run_);
   rate_ = input_named(step, "rate");
   counter_ = input_named(step, kRandomCounter);
@@ -246,7 +259,60 @@ Trainer::Trainer(ResolvedConfig resolved)
       PeftAdapter(config_.adapter).load(*model_, pairs, *run_);
     }
   }
-  begin_folder();
+  if (writes()) begin_folder();
+  if (world_) world_->barrier().wait();  // the folder is this run's
+}
+
+bool Trainer::agreed(bool mine) const {
+  if (!world_) return mine;
+  std::byte said{mine};
+  world_->broadcast(0, {&said, 1}).wait();
+  return said != std::byte{0};
+}
+
+// What ranks do not do together yet.
+void Trainer::check_of_ranks() const {
+  if (!world_) return;
+  const auto refuse = [&](const std::string& option) {
+    fail(option, " is not there for several ranks yet; leave out it or --ranks");
+  };
+  if (config_.norms > 0) refuse("--norms");
+  if (config_.on_spike == "back") refuse("--on-spike back");
+  if (!config_.repeat.empty()) refuse("--repeat");
+  if (!config_.init.empty()) refuse("--init");
+  if (!config_.adapter.empty()) refuse("--adapter");
+}
+
+// A mesh has as many points as there are ranks.
+void Trainer::check_mesh(const Scheme& step) const {
+  const int ranks = world_ ? world_->size() : 1, wanted = num_ranks(step.mesh);
+  if (ranks == wanted) return;
+  if (wanted == 1) {
+    fail("--ranks ", ranks,
+         ": the stack says no mesh, so every rank would do the same; add data_parallel(", ranks,
+         ") to it");
+  }
+  std::vector<std::string> axes;
+  for (const MeshAxis& axis : step.mesh) {
+    axes.push_back(axis.name + "=" + std::to_string(axis.size));
+  }
+  fail("the mesh of the stack (", join(axes, ", "), ") has ", wanted, " ranks, and this run has ",
+       ranks, "; say --ranks ", wanted);
+}
+
+// A rank draws its own samples alone.
+void Trainer::share_batches(const Scheme& step) {
+  if (!seat_) return;
+  const Object& tokens = step[input_named(step, "tokens")];
+  const Placement* cut = nullptr;
+  for (const Placement& p : tokens.attributes.placement) {
+    if (p.spread == Spread::kSharded && p.axis == 0) cut = &p;
+  }
+  if (!cut) return;
+  const int64_t rows = tokens.type.dim(0), first = rows * seat_->coordinates().at(cut->mesh_axis);
+  for (std::unique_ptr<Batches>* batches : {&batches_, &val_batches_}) {
+    **batches = (*batches)->piece(first, rows, ignored_);
+  }
 }
 
 // A resumed run holds the folder's lock from its first read. A new run takes the lock when it
@@ -353,7 +419,8 @@ void Trainer::load_resumed() {
       }
     }
   }
-  if (same && !unsettled_) {
+  // A save knows nothing of meshes, so ranks take their pieces of it whatever mesh it was made on.
+  if (world_ || (same && !unsettled_)) {
     first_step_ = load_state(paths_, *run_, true, model_print_);
     return;
   }

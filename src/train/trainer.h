@@ -5,6 +5,7 @@
 #include <optional>
 #include <ostream>
 
+#include "comm/seat.h"
 #include "data/batches.h"
 #include "data/corpus.h"
 #include "data/tokenizer.h"
@@ -34,7 +35,8 @@ class Trainer {
  public:
   // Reads the data, binds and plans the model, fills the arena, and only then writes to the folder:
   // everything that can be refused is refused before that.
-  explicit Trainer(ResolvedConfig resolved);
+  // Of several ranks each has a trainer, and all do the same steps; the first one alone writes.
+  explicit Trainer(ResolvedConfig resolved, std::optional<Communicator> world = std::nullopt);
   ~Trainer();
 
   // Trains until the last step, --stop-after, or until `stop` becomes true; saves in every case.
@@ -59,6 +61,12 @@ class Trainer {
   const std::vector<std::string>& idle_rules() const { return idle_rules_; }
 
  private:
+  bool writes() const { return !world_ || world_->rank() == 0; }
+  // What the first rank says, so that all ranks take the same way.
+  bool agreed(bool mine) const;
+  void check_mesh(const Scheme& step) const;
+  void check_of_ranks() const;
+  void share_batches(const Scheme& step);
   void fit_stack(const Scheme& forward);  // sets the config's stack
   void check_folder();
   void take_lock();
@@ -79,6 +87,8 @@ class Trainer {
   int64_t go_back_of(const Spike& spike, Saver& saver);
   nlohmann::json weight_norms();  // by role
 
+  std::optional<Communicator> world_;  // none: one rank
+  std::unique_ptr<Seat> seat_;
   TrainConfig config_;
   SavePaths paths_;
   std::unique_ptr<FolderLock> lock_;

@@ -73,10 +73,11 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   const int64_t windows = val_batches_->count_in_order();
   for (int64_t first = 0; first < windows; first += batch) {
     if (stop) return std::nullopt;
-    for (int64_t row = 0; row < batch; ++row) {
-      const int64_t window = std::min(first + row, windows - 1);
+    for (int64_t row = 0; row < val_batches_->rows(); ++row) {
+      const int64_t of_batch = val_batches_->first_row() + row;
+      const int64_t window = std::min(first + of_batch, windows - 1);
       val_batches_->fill_in_order(window, row, data.to);
-      if (first + row < windows) continue;
+      if (first + of_batch < windows && of_batch < batch) continue;
       for (size_t i = 0; i < data.to.size(); ++i) {
         const auto ignored = ignored_.find(val_batches_->fields()[i].name);
         if (ignored == ignored_.end()) continue;
@@ -114,9 +115,10 @@ std::vector<std::vector<DocumentPlace>> Trainer::documents_of(int64_t step) cons
 
 std::vector<DocumentPlace> Trainer::write_samples_of(const Spike& spike) {
   const int64_t step = spike.step - 1, context = model_->context();
-  Batch data(*batches_);
-  batches_->fill(step, data.to);
-  const auto& fields = batches_->fields();
+  const Batches batches = batches_->whole();
+  Batch data(batches);
+  batches.fill(step, data.to);
+  const auto& fields = batches.fields();
   const auto tokens = std::find_if(fields.begin(), fields.end(),
                                    [](const Field& field) { return field.name == "tokens"; });
   const auto* const ids = static_cast<const int32_t*>(data.to[tokens - fields.begin()]);
@@ -148,16 +150,17 @@ std::vector<DocumentPlace> Trainer::write_samples_of(const Spike& spike) {
 }
 
 void Trainer::stop_at(const Spike& spike, int64_t step, int skipped, Saver& saver) {
-  const std::string documents = words_for(write_samples_of(spike));
+  const std::string documents = writes() ? words_for(write_samples_of(spike)) : "";
   const std::string samples = join_parts("; its samples are in ", paths_.spike().string(),
                                          documents.empty() ? "" : " (" + documents + ")");
-  note_spike(paths_, spike, "stopped");
+  if (writes()) note_spike(paths_, spike, "stopped");
   saver.save(step);
   if (spike.what == Wrong::kSpike) fail(spike.sentence(), samples, "; saved what there is");
   // Where the data hold it already, a lower rate would not help.
-  Batch fed(*batches_);
-  batches_->fill(spike.step - 1, fed.to);
-  const std::string odd = field_not_finite(*batches_, fed);
+  const Batches batches = batches_->whole();
+  Batch fed(batches);
+  batches.fill(spike.step - 1, fed.to);
+  const std::string odd = field_not_finite(batches, fed);
   fail(spike.sentence(), " (rate ", schedule_.rate(spike.step - 1), "; ", skipped,
        " updates skipped in a row): ", odd.empty() ? "try a lower --lr" : odd, samples,
        "; saved what there is");
@@ -193,13 +196,16 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const int64_t last =
       config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
   TrainResult result{.step = first_step_, .predicted = run_->plan().arena};
-  Saver saver(paths_, *run_, model_print_, config_.resume ? first_step_ : -1, room_to_save_);
+  Saver saver(paths_, *run_, model_print_, config_.resume ? first_step_ : -1, room_to_save_,
+              writes());
+  const SideSaves side(paths_, *run_, model_print_, config_, writes());
   const bool goes_back = config_.on_spike == "back";
   if (goes_back) saver.save(first_step_);  // there is always something to go back to
   std::optional<Prefetcher> data(std::in_place, *batches_, first_step_);
   std::optional<LateNumbers> late(std::in_place, *run_, s.outputs);
-  Metrics metrics(paths_, config_.tensorboard, first_step_);
-  Progress progress(last, first_step_);
+  std::optional<Metrics> metrics;
+  if (writes()) metrics.emplace(paths_, config_.tensorboard, first_step_);
+  Progress progress(last, first_step_, writes());
   auto logged_at = std::chrono::steady_clock::now();
   double stalled = 0;
   int64_t logged_step = first_step_;
@@ -213,10 +219,15 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const auto take_loss = [&](const StepNumbers& numbers) {
     result.loss = numbers.count > 0 ? std::optional(numbers.loss) : std::nullopt;
   };
-  const SideSaves side(paths_, *run_, model_print_, config_);
   BestLoss best = best_loss_in(paths_.metrics());
   const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
-  while (result.step < last && !stop && result.ended_by.empty()) {
+  // An interrupt and a clock reach one rank first; in an evaluation, where ranks wait for each
+  // other, nobody looks.
+  const std::atomic<bool> never = false;
+  bool stopped = false;
+  while (result.step < last) {
+    stopped = agreed(stop);
+    if (stopped || agreed(!result.ended_by.empty())) break;
     saver.check();
     const int64_t step = result.step;
     const Batch& batch = data->next();
@@ -265,8 +276,8 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
         back_of = spike;
         continue;
       }
-      const std::string documents = words_for(write_samples_of(spike));
-      note_spike(paths_, spike, "skipped");
+      const std::string documents = writes() ? words_for(write_samples_of(spike)) : "";
+      if (writes()) note_spike(paths_, spike, "skipped");
       ++skips_since_logged;
       if (log) {
         *log << spike.sentence() << "; skipped" << (documents.empty() ? "" : ": ") << documents
@@ -288,7 +299,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       if (log) *log << back_of->sentence() << "; back to step " << to << "\n" << std::flush;
       data.emplace(*batches_, to);
       late.emplace(*run_, s.outputs);
-      metrics.go_back(to);
+      metrics->go_back(to);
       best = best_loss_in(paths_.metrics());
       result.step = logged_step = to;
       logged_at = std::chrono::steady_clock::now();
@@ -313,8 +324,8 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       stalled = data->stalled_seconds();
       if (evaluates) {
         progress.show(result.step, "evaluating");
-        const std::optional<double> val_loss = evaluate(stop);
-        const bool whole = val_loss || !stop;
+        const std::optional<double> val_loss = evaluate(world_ ? never : stop);
+        const bool whole = val_loss || world_ || !stop;
         if (whole) {
           result.val_loss = val_loss;
           line["val_loss"] = json_of(val_loss);
@@ -333,7 +344,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
                << std::flush;
         }
       }
-      metrics.write(line);
+      if (metrics) metrics->write(line);
       logged_at = std::chrono::steady_clock::now();
       logged_step = result.step;
     }
@@ -349,9 +360,10 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   }
   while (late->waiting() > 0) take_loss(StepNumbers(late->take(), guarded));
   progress.clear();
-  result.interrupted = stop;
+  result.interrupted = world_ ? stopped : stop.load();
   saver.save(result.step);
   side.keep(result.step);
+  if (world_) world_->barrier().wait();  // what one rank saved is there for all
   return result;
 }
 
