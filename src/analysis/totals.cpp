@@ -5,23 +5,26 @@
 
 #include "analysis/structure.h"
 #include "ops/op_def.h"
+#include "scheme/shards.h"
 
 namespace adjoint {
 
+// Of a step on a mesh: those of all ranks together.
 int64_t num_parameters(const Scheme& scheme) {
   // Codes with scales count as the matrix that they stand for.
   std::map<Value, int64_t> encoded;
   const std::vector<int> made_by = producers(scheme);
   for (const Morphism& m : scheme.morphisms) {
     if (!op_named(m.op).decodes) continue;
-    encoded[before_moves(scheme, made_by, m.inputs[0])] = scheme[m.outputs[0]].type.num_elements();
+    encoded[before_moves(scheme, made_by, m.inputs[0])] =
+        whole_type(scheme[m.outputs[0]]).num_elements();
     encoded[before_moves(scheme, made_by, m.inputs[1])] = 0;
   }
   int64_t count = 0;
   for (const Value in : scheme.inputs) {
     if (scheme[in].role != Role::kParameter) continue;
     const auto found = encoded.find(in);
-    count += found == encoded.end() ? scheme[in].type.num_elements() : found->second;
+    count += found == encoded.end() ? whole_type(scheme[in]).num_elements() : found->second;
   }
   return count;
 }
@@ -30,7 +33,7 @@ int64_t num_trained(const Scheme& scheme) {
   int64_t count = 0;
   for (const Value in : scheme.inputs) {
     const Object& o = scheme[in];
-    if (o.role == Role::kParameter && !o.frozen) count += o.type.num_elements();
+    if (o.role == Role::kParameter && !o.frozen) count += whole_type(o).num_elements();
   }
   return count;
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "base/text.h"
@@ -24,22 +26,25 @@ constexpr int64_t kMostRepeats = 24;
 // step. This larger epsilon keeps noise small and tests the same kernel.
 constexpr double kSmoothEps = 1e-2;
 
-// The largest whole number that the stack passes under one of these argument names.
-int64_t largest_argument(const Stack& stack, std::initializer_list<std::string_view> names) {
-  int64_t largest = 0;
+// The whole numbers that the stack passes under one of these argument names.
+std::vector<int64_t> arguments_named(const Stack& stack,
+                                     std::initializer_list<std::string_view> names) {
+  std::vector<int64_t> found;
   for (const StackedFunctor& f : stack.functors) {
     for (const FunctorParam& p : f.functor.params) {
       if (std::find(names.begin(), names.end(), p.name) == names.end() || f.args.is_word(p.name)) {
         continue;
       }
       for (const Term& term : f.args.list(p.name)) {
-        if (term.kind == Term::Kind::kNumber) {
-          largest = std::max(largest, static_cast<int64_t>(term.number));
-        }
+        if (term.kind == Term::Kind::kNumber) found.push_back(static_cast<int64_t>(term.number));
       }
     }
   }
-  return largest;
+  return found;
+}
+int64_t largest_argument(const Stack& stack, std::initializer_list<std::string_view> names) {
+  const std::vector<int64_t> all = arguments_named(stack, names);
+  return all.empty() ? 0 : *std::max_element(all.begin(), all.end());
 }
 
 // The functor because of which the stack is refused: the first without which it is legal. Most
@@ -279,6 +284,7 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
   step.eps = std::max(step.eps, kSmoothEps);
   step.target = options.target;
   step.deterministic = true;  // as it is run (compare.cpp)
+  step.on_mesh = true;
   std::vector<uint64_t> seeds;
   for (int64_t i = 1; i <= options.seeds; ++i) seeds.push_back(static_cast<uint64_t>(i));
 
@@ -287,8 +293,14 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
     // The last part is not full, unless the model cannot have such a part.
     const int64_t parts = largest_argument(stack, {"n"});
     sizes.batch = parts > 1 ? std::max(2 * parts - 1, kBatch + 1) : kBatch;
-    if (parts > 1 && is_refused(BoundModel(text, sizes).forward(), stack, step)) {
+    const auto refuses = [&] { return is_refused(BoundModel(text, sizes).forward(), stack, step); };
+    if (parts > 1 && refuses()) {
       sizes.batch = (kBatch + parts - 1) / parts * parts;
+      // A part of a rank has at least a sample.
+      const std::vector<int64_t> all = arguments_named(stack, {"n"});
+      if (all.size() > 1 && refuses()) {
+        sizes.batch = std::accumulate(all.begin(), all.end(), int64_t{1}, std::multiplies<>());
+      }
     }
   }
   const int64_t batch = sizes.batch;

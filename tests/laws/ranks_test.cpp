@@ -2,7 +2,9 @@
 // stack on one rank.
 #include <gtest/gtest.h>
 
+#include "analysis/totals.h"
 #include "base/error_text.h"
+#include "laws/compare.h"
 #include "laws/planted.h"
 #include "laws/rank_traces.h"
 #include "models/test_models.h"
@@ -77,6 +79,40 @@ TEST(Ranks, OthersKeepTheirLawsOnAMesh) {
   expect_law("char", 6, "data_parallel(2) | offload(optimizer)", "offload");
 }
 
+// Masked and ragged targets (T1): the gradient is that of all tokens, however samples are split. A
+// mean of means would be off by far more.
+TEST(Ranks, RaggedBatchesAreTheSameUnderEverySplit) {
+  const Subject subject = subject_of("char", 8);
+  const InputRanges ranges = input_ranges(subject.forward);
+  StepOptions options = subject.options;
+  options.on_mesh = true;
+  const auto traced = [&](const std::string& stack) {
+    return trace_run(build_step(subject.forward, parse_stack(stack), options).scheme, ranges,
+                     {.steps = 1});
+  };
+  const Trace plain = traced("");
+  for (const int parts : {1, 2, 4}) {
+    for (const int ranks : {1, 2}) {
+      const std::string stack = "accumulate(" + std::to_string(parts) + ") | data_parallel(" +
+                                std::to_string(ranks) + ")";
+      int compared = 0;
+      for (const auto& [key, error] : errors_against(traced(stack), plain)) {
+        EXPECT_LT(error, 1e-5) << stack << ": " << to_string(key);
+        compared += key.kind == TensorKey::Kind::kGradient;
+      }
+      EXPECT_GT(compared, 20) << stack;
+    }
+  }
+}
+
+TEST(Ranks, VerifyTakesAStackWithAMesh) {
+  const ModelText model = find_model("char");
+  const Report report =
+      verify_model(model, parse_stack("data_parallel(2) | accumulate(3)"), {.seeds = 1});
+  EXPECT_TRUE(report.ok) << report.reason;
+  EXPECT_EQ(report.law, Law::kReassociating);
+}
+
 // zero has data_parallel's bits: its sums are made at the same places and in the same order.
 TEST(Ranks, ZeroIsExact) {
   for (const char* model : {"char", "llama-tiny", "moe", "odd"}) {
@@ -121,6 +157,12 @@ TEST(Ranks, ZeroKeepsPieces) {
   EXPECT_EQ(bytes("data_parallel(2) | zero(1)", Role::kParameter), parameters);
   EXPECT_NEAR(static_cast<double>(bytes("data_parallel(2) | zero(3)", Role::kParameter)),
               parameters / 2.0, 2 * 32 * 4);
+  const Scheme whole = build_step(subject.forward, parse_stack(""), options).scheme;
+  for (const char* stack : {"data_parallel(2) | zero(3)", "data_parallel(3) | zero(3)"}) {
+    const Scheme step = build_step(subject.forward, parse_stack(stack), options).scheme;
+    EXPECT_EQ(num_parameters(step), num_parameters(whole)) << stack;
+    EXPECT_EQ(num_trained(step), num_trained(whole)) << stack;
+  }
   EXPECT_EQ(error_text([&] { bytes("zero(1)", Role::kState); }),
             "zero: there are no ranks of data to shard over; add data_parallel(n)");
 }
