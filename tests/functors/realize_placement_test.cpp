@@ -145,6 +145,19 @@ TEST(RealizePlacement, TermsOfOneSumAreAddedUpTogether) {
   EXPECT_FALSE(has(text, "reduce_scatter(%1)") || has(text, "reduce_scatter(%2)")) << text;
 }
 
+TEST(RealizePlacement, WholeStateIsUpdatedWhole) {
+  const std::string text = print(on_mesh(R"(scheme m mesh data=2:
+  input %0 x: f32[batch=4, n=5] place=data/sharded/0
+  parameter %1 w: f32[n=5]
+  %2 g: f32[n=5] gradient place=data/sharded/0 = map(%0) {body="x0/1"} @g backward
+  %3 w2: f32[n=5] = sub(%1, %2) @w update
+  carry %1 -> %3
+  return %3
+)"));
+  EXPECT_TRUE(has(text, "= all_gather(%4) {mesh=\"data\", ranks=2, size=5} @g:sum")) << text;
+  EXPECT_TRUE(has(text, "w2: f32[n=5] = sub(%1, %5) @w update\n")) << text;
+}
+
 // Masks are those of the whole batch: the counter begins at the rank's first sample.
 TEST(RealizePlacement, RandomNumbersAreCountedOverTheWholeBatch) {
   const std::string text = print(on_mesh(R"(scheme m mesh data=2:
