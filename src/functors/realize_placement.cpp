@@ -217,7 +217,7 @@ class AxisOfMesh {
   // A rank has one copy of its targets, so all losses must ignore the same ones.
   void check_one_padding(const Morphism& m) const {
     for (const Value in : m.inputs) {
-      if (scheme_[in].role != Role::kInput || ignored_[in].size() < 2) continue;
+      if (ignored_[in].size() < 2) continue;
       refuse("losses ignore ", *ignored_[in].begin(), " and ", *ignored_[in].rbegin(), " of ",
              named(in),
              ", and the last rank has samples that do not count; choose a number of ranks that "
@@ -341,13 +341,12 @@ class AxisOfMesh {
     return emit("all_gather", {pieces}, std::move(attrs), all);
   }
   Value cut(Value whole, Value v, int axis) {
-    if (axis != 0) {
-      refuse(named(v), " is wanted in pieces of its axis ", scheme_[v].type.axes[axis].name,
-             ", and only pieces of a first axis can be taken of what every rank has whole");
-    }
     Object piece = derived(scheme_[v], "piece");
     place(piece, piece_along(axis));
-    const Attrs attrs = {{"size", piece.type.dim(axis)}, {"fill", int64_t{0}}};
+    // What pads targets is ignored by the loss.
+    const int64_t fill = ignored_[v].empty() ? 0 : *ignored_[v].begin();
+    Attrs attrs = {{"size", piece.type.dim(axis)}, {"fill", fill}};
+    if (axis > 0) attrs["axis"] = int64_t{axis};
     const Value coordinate = this->coordinate();
     return emit("part", {whole, coordinate}, attrs, piece);
   }

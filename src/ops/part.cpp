@@ -1,6 +1,7 @@
-// Part `index` of a batch: rows [index*size, index*size + size) of axis 0. Rows past the end of the
-// batch are `fill`, so that all parts have one size. The index is a tensor: one launch serves every
-// iteration of a step's body.
+// Part `index` of a batch, or a rank's piece of an object: [index*size, index*size + size) of an
+// axis, the first unless `axis` says another. What is past its end is `fill`, so that all parts
+// have one size. The index is a tensor: one launch serves every iteration of a step's body, and all
+// ranks.
 
 #include "base/error.h"
 #include "ops/axes.h"
@@ -22,7 +23,8 @@ std::vector<Type> infer(const OpCall& call) {
   if (size < 1) fail("part: a part has at least 1 sample, found ", size);
   call.number("fill", 0);
   Type t = call.inputs[0];
-  t.axes[0] = {t.axes[0].name, size};
+  Axis& axis = t.axes[axis_attr(call, 0)];
+  axis = {axis.name, size};
   return {t};
 }
 
@@ -33,12 +35,17 @@ std::vector<Sample> samples() {
                   .fills = {Sample::Fill::kNormal, Sample::Fill::kIds},
                   .ids_below = 3};
   };
-  return {at(of({6, 5}), 2, 0), at(of({5, 2, 3}), 2, -1), at(of({7}), 3, 0.5), at(of({1}), 1, 0)};
+  std::vector<Sample> all = {at(of({6, 5}), 2, 0), at(of({5, 2, 3}), 2, -1), at(of({7}), 3, 0.5),
+                             at(of({1}), 1, 0),    at(of({2, 5, 3}), 2, 0),  at(of({4, 7}), 3, -2)};
+  all[4].attrs["axis"] = all[5].attrs["axis"] = int64_t{1};
+  return all;
 }
 
 std::vector<Sample> refused() {
   return {{.inputs = {of({6, 5}), of({})}, .attrs = {{"size", int64_t{2}}}},
           {.inputs = {of({6, 5}), of({}, Dtype::kI32)}, .attrs = {{"size", int64_t{0}}}},
+          {.inputs = {of({6, 5}), of({}, Dtype::kI32)},
+           .attrs = {{"size", int64_t{1}}, {"axis", int64_t{2}}}},
           {.inputs = {of({}), of({}, Dtype::kI32)}, .attrs = {{"size", int64_t{1}}}}};
 }
 
@@ -46,12 +53,11 @@ std::vector<Sample> refused() {
 
 extern const OpDef op_part = {
     .name = "part",
-    .summary = "part `index` of a batch: `size` rows of axis 0, padded with `fill`",
+    .summary = "part `index` of a batch: `size` rows of an axis, padded with `fill`",
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
-          std::string letters = leading_letters(call.inputs[0], 0);
-          letters[0] = '.';
+          const std::string letters = letters_but(call.inputs[0], axis_attr(call, 0));
           return IndexMap{{letters, ""}, {letters}};
         },
     .flops = [](const OpCall&) { return int64_t{0}; },

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/kernels.h"
+#include "ops/axes.h"
 
 namespace adjoint {
 
@@ -11,15 +12,17 @@ namespace {
 
 struct Rows {
   int64_t units, size, samples;  // of a row; rows of the part and of the batch
+  int64_t outer, room;           // how often these are there; rows that a batch has room for
 };
 
 template <class U>
 __global__ void take_rows(Rows r, const U* from, const int32_t* index, U fill, U* to) {
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const int64_t unit = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
-  if (row >= r.size || unit >= r.units) return;
-  const int64_t source = r.size * *index + row;
-  to[row * r.units + unit] = source < r.samples ? from[source * r.units + unit] : fill;
+  if (row >= r.outer * r.size || unit >= r.units) return;
+  const int64_t source = r.size * *index + row % r.size;
+  to[row * r.units + unit] =
+      source < r.samples ? from[(row / r.size * r.room + source) * r.units + unit] : fill;
 }
 
 __global__ void move_counter(const int64_t* from, const int32_t* index, int64_t size, int64_t* to) {
@@ -33,12 +36,19 @@ __global__ void move_counter(const int64_t* from, const int32_t* index, int64_t 
 Launch part_cuda(const KernelCall& k, const Pointers& at) {
   const Type &x = k.call.inputs[0], &y = k.outputs[0];
   CHECK(k.in_strides[0] == dense_strides(x), "a batch is dense");
-  const int64_t element = size_of(y.dtype).count, size = y.dim(0);
-  const int64_t bytes = y.rank() > 1 ? y.num_physical() / size * element : element;
+  const int axis = axis_attr(k.call, 0);
+  const int64_t element = size_of(y.dtype).count;
+  int64_t outer = 1, bytes = element;
+  for (int a = 0; a < axis; ++a) outer *= y.axes[a].physical();
+  for (int a = axis + 1; a < y.rank(); ++a) bytes *= y.axes[a].physical();
   if (bytes == 0) return [] {};
   const int64_t unit = widest_unit({bytes}, {at.in[0], at.out[0]});
-  const Rows rows{bytes / unit, size, x.dim(0)};
-  const Tiles tiles = tiles_of(rows.size, rows.units);
+  const Rows rows{.units = bytes / unit,
+                  .size = y.dim(axis),
+                  .samples = x.dim(axis),
+                  .outer = outer,
+                  .room = x.axes[axis].physical()};
+  const Tiles tiles = tiles_of(rows.outer * rows.size, rows.units);
   alignas(16) char fill[16];
   for (int64_t i = 0; i < 16 / element; ++i) {
     store_element(fill, y.dtype, i, k.call.number("fill", 0));
