@@ -56,7 +56,7 @@ Numbers assembled(const Object& object, const std::vector<MeshAxis>& mesh,
                   [](const Placement& p) { return p.spread == Spread::kPartial; });
   if (partial) return *of_ranks[0];
   if (!sharded) {
-    for (int rank = 1; rank < ranks; ++rank) {
+    for (int rank = 1; rank < ranks && !what.empty(); ++rank) {
       if (same_bits(*of_ranks[0], *of_ranks[rank])) continue;
       fail("rank ", rank, " has another ", what,
            " than rank 0, and all ranks should have the same");
@@ -132,8 +132,9 @@ Trace Tracer::trace_on_mesh(const TraceOptions& options) const {
     }
   }
   for (size_t i = 0; i < traces[0].nodes.size(); ++i) {
+    // On the way ranks may differ: each has its own counter of random numbers.
     Node node = traces[0].nodes[i];
-    node.numbers = gather(object_of(node.source), node.source,
+    node.numbers = gather(object_of(node.source), "",
                           [&](const Trace& t) -> const Numbers& { return t.nodes[i].numbers; });
     whole.nodes.push_back(std::move(node));
   }

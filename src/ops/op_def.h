@@ -139,12 +139,11 @@ struct OpDef {
   std::string_view counted_by = {};
   std::string_view loss_grad = {};       // of a loss: the op that is its gradient,
   std::string_view loss_with_grad = {};  // and the one that is both
-  bool attends = false;  // positions read other positions by softmax of their products
-  bool moves = false;    // a copy from one tier to another
-  bool collective =
-      false;             // speaks to the ranks along the mesh axis that the attribute "mesh" names
-  bool decodes = false;  // codes and scales become a matrix
-  bool rounds_operands = false;        // may multiply float32 operands as tf32
+  bool attends = false;          // positions read other positions by softmax of their products
+  bool moves = false;            // a copy from one tier to another
+  bool collective = false;       // speaks to other ranks (ops/collective.h)
+  bool decodes = false;          // codes and scales become a matrix
+  bool rounds_operands = false;  // may multiply float32 operands as tf32
   const UpdateRule* update = nullptr;  // of an optimizer
   int verdict = -1;  // the result that says whether the gradients were finite and counted
   std::vector<Sample> (*samples)() = nullptr;

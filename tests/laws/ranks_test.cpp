@@ -167,6 +167,17 @@ TEST(Ranks, ZeroKeepsPieces) {
             "zero: there are no ranks of data to shard over; add data_parallel(n)");
 }
 
+// What is wrong is found and named on a mesh as it is on one rank.
+TEST(Ranks, TheFirstWrongObjectIsNamed) {
+  const Stack stack = with_planted(
+      {planted("louder", Law::kExact, FunctorPhase::kExact, scaled("block[0].down", 1.001))},
+      "data_parallel(2)");
+  const Report report = verify_stack({subject_of("char", 6)}, stack);
+  EXPECT_FALSE(report.ok);
+  EXPECT_TRUE(has(report.reason, "law of louder broken: first at block[0].down (op "))
+      << report.reason;
+}
+
 // A reduction that leaves a rank out must be found. The gradient of the ranks differs then from
 // that of one, and so does what comes of it.
 TEST(Ranks, AWrongReductionIsCaught) {
