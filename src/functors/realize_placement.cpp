@@ -90,13 +90,14 @@ class AxisOfMesh {
 
   void place_input(Value in) {
     const Share share = said_of(in).value_or(kWhole);
-    if (share.is_piece()) check_size(in, share.axis);
+    if (share.is_piece() && scheme_[in].role == Role::kInput) check_size(in, share.axis);
     set(in, share);
   }
-  void check_size(Value v, int axis) const {
-    const Axis& cut = scheme_[v].type.axes[axis];
+  // A rank with nothing to do is a mistake; one without a row of a small parameter is not.
+  void check_size(Value data, int axis) const {
+    const Axis& cut = scheme_[data].type.axes[axis];
     if (cut.size >= axis_.size) return;
-    refuse(named(v), " has ", cut.name, "=", cut.size, ", which is less than the ", axis_.size,
+    refuse(named(data), " has ", cut.name, "=", cut.size, ", which is less than the ", axis_.size,
            " ranks of ", axis_.name, "; at most ", axis_.name, "=", cut.size);
   }
 
@@ -118,7 +119,6 @@ class AxisOfMesh {
   // What is said of an object holds for all its readers.
   void settle(Value v, const Share& said) {
     if (comes_[v] == said || said.is_term() || is_added_up_later(v, said)) return;
-    if (said.is_piece()) check_size(v, said.axis);
     each_part_ = true;
     said_[v] = as(v, said);
     each_part_ = false;
@@ -353,15 +353,14 @@ class AxisOfMesh {
 
   // The sum over all ranks has the name of what it is the sum of, the terms have a suffix.
   void name_sums() {
-    for (Value v = 0; v < static_cast<Value>(scheme_.objects.size()); ++v) {
+    std::map<Value, Value> sums;  // whole where there is one, and otherwise in pieces
+    for (const auto& [key, made] : moved_) {
+      const auto [v, spread, axis] = key;
       if (!comes_[v].is_term()) continue;
-      Value sum = -1;
-      for (const auto& [key, made] : moved_) {
-        if (std::get<0>(key) != v) continue;
-        const bool whole = std::get<1>(key) == Spread::kReplicated;
-        if (sum < 0 || whole) sum = made;
-      }
-      if (sum < 0) continue;
+      const auto [found, fresh] = sums.emplace(v, made);
+      if (!fresh && spread == Spread::kReplicated) found->second = made;
+    }
+    for (const auto& [v, sum] : sums) {
       result_[sum].source = scheme_[v].source;
       result_[v].source = with_facet(scheme_[v].source, "term");
     }
