@@ -114,21 +114,22 @@ Trace Tracer::trace_on_mesh(const TraceOptions& options) const {
   };
   Trace whole;
   for (const auto& [key, v] : traced) {
-    whole.tensors[key] = gather(step_[v], to_string(key), [&](const Trace& t) -> const Numbers& {
-      return t.tensors.at(key);
-    });
+    whole.tensors[key] =
+        gather(step_[v], to_string(key),
+               [&, &key = key](const Trace& t) -> const Numbers& { return t.tensors.at(key); });
   }
   for (const auto& [source, numbers] : traces[0].begin) {
-    whole.begin[source] = gather(object_of(source), source, [&](const Trace& t) -> const Numbers& {
-      return t.begin.at(source);
-    });
+    whole.begin[source] = gather(
+        object_of(source), source,
+        [&, &source = source](const Trace& t) -> const Numbers& { return t.begin.at(source); });
   }
   for (size_t step = 0; step < traces[0].choices.size(); ++step) {
     auto& choices = whole.choices.emplace_back();
     for (const auto& [source, numbers] : traces[0].choices[step]) {
-      choices[source] = gather(object_of(source), source, [&](const Trace& t) -> const Numbers& {
-        return t.choices[step].at(source);
-      });
+      choices[source] = gather(object_of(source), source,
+                               [&, &source = source](const Trace& t) -> const Numbers& {
+                                 return t.choices[step].at(source);
+                               });
     }
   }
   for (size_t i = 0; i < traces[0].nodes.size(); ++i) {
