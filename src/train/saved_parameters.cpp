@@ -105,22 +105,29 @@ void give_parameters(const SavedModel& saved, const Scheme& held, const Scheme& 
     fail(saved.path().string(), ": this is a save of another model: it has '", to_string(o.source),
          "', which this model lacks");
   }
-  const SavedValues values = parts.empty() ? SavedValues{} : saved_values(saved, held);
+  take_parameters(saved, held, plain, run);
+}
+
+void take_parameters(const SavedModel& saved, const Scheme& held, const Scheme& plain, Run& run) {
   const std::vector<Encoded> theirs = encoded_parameters(held),
                              ours = encoded_parameters(run.scheme());
+  SavedValues values;  // decoded, once somebody asks
   for (const Value v : plain.inputs) {
     if (plain[v].role != Role::kParameter) continue;
     const Source& source = plain[v].source;
+    const std::string name = to_string(source);
     const Encoded *const from = codes_of(theirs, source), *const to = codes_of(ours, source);
     if (from && to && to->format == from->format) {
       for (const auto& [here, there] :
            {std::pair(to->codes, from->codes), std::pair(to->scales, from->scales)}) {
         run.write(here, saved.file().find(to_string(held[there].source))->data);
       }
-    } else if (const auto found = values.find(to_string(source)); found != values.end()) {
-      write_parameter(run, source, std::vector<float>(found->second.begin(), found->second.end()));
+    } else if (saved.file().find(name)) {
+      write_parameter(run, source, saved.floats(name));
     } else {
-      write_parameter(run, source, saved.floats(to_string(source)));
+      if (values.empty()) values = saved_values(saved, held);
+      const std::vector<double>& numbers = values.at(name);
+      write_parameter(run, source, std::vector<float>(numbers.begin(), numbers.end()));
     }
   }
 }

@@ -21,5 +21,7 @@ Scheme held_by(const SavedModel& saved, const Scheme& forward, const StepOptions
 // holds the matrix in the same format, and what they stand for elsewhere. `held` is what the save
 // was found to hold; parameters beside the model's own are refused by name.
 void give_parameters(const SavedModel& saved, const Scheme& held, const Scheme& plain, Run& run);
+// The same, whatever the save has beside them.
+void take_parameters(const SavedModel& saved, const Scheme& held, const Scheme& plain, Run& run);
 
 }  // namespace adjoint

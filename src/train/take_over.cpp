@@ -118,42 +118,12 @@ void take_states(Run& run, const SafetensorsFile& saved, Names& dropped, Names& 
 
 }  // namespace
 
-void take_parameters(Run& run, const SavedModel& saved, const Scheme& held, const Scheme& plain) {
-  const std::vector<Encoded> theirs = encoded_parameters(held);
-  const std::vector<Encoded> ours = encoded_parameters(run.scheme());
-  const auto codes_of = [](const std::vector<Encoded>& all, const Source& source) {
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const Encoded& e) { return e.source == source; });
-    return found == all.end() ? nullptr : &*found;
-  };
-  std::optional<SavedValues> values;  // decoded, once somebody asks
-  for (const Value v : plain.inputs) {
-    if (plain[v].role != Role::kParameter) continue;
-    const Source& source = plain[v].source;
-    const std::string name = to_string(source);
-    const Encoded* const from = codes_of(theirs, source);
-    const Encoded* const to = codes_of(ours, source);
-    if (from && to && to->format == from->format) {
-      for (const auto& [here, there] :
-           {std::pair(to->codes, from->codes), std::pair(to->scales, from->scales)}) {
-        run.write(here, saved.file().find(to_string(held[there].source))->data);
-      }
-    } else if (saved.file().find(name)) {
-      write_parameter(run, source, saved.floats(name));
-    } else {
-      if (!values) values = saved_values(saved, held);
-      const std::vector<double>& numbers = values->at(name);
-      write_parameter(run, source, std::vector<float>(numbers.begin(), numbers.end()));
-    }
-  }
-}
-
 TakenOver take_over(const SavePaths& paths, Run& run, const Scheme& held, const Scheme& plain,
                     const std::string& model) {
   const SavedModel saved(paths);
   saved.check_fits(held);
   saved.check_model(model);
-  take_parameters(run, saved, held, plain);
+  take_parameters(saved, held, plain, run);
   const OpenSave save = open_to_resume(paths);
   Names dropped, fresh;
   // What stacks added to the model, or took from it.

@@ -12,11 +12,6 @@
 
 namespace adjoint {
 
-// The model's own parameters, those of `plain`, from a save that fits `held`, the evaluation scheme
-// of its own stack. Codes stay the codes that they are where the run holds the matrix in the same
-// format.
-void take_parameters(Run& run, const SavedModel& saved, const Scheme& held, const Scheme& plain);
-
 struct TakenOver {
   int64_t step = 0;
   std::vector<std::string> notes = {};  // whole sentences
