@@ -40,6 +40,7 @@ std::string kind_of(const std::string& stack) {
 
 nlohmann::json fit_json(const FitPoint& p) {
   return {{"stack", p.stack},
+          {"ranks", p.ranks},
           {"peak_bytes", p.peak.count},
           {"host_peak_bytes", p.host.count},
           {"step_s", p.seconds},
@@ -120,7 +121,8 @@ Chosen FitFlags::choose(const BoundModel& model, const StepOptions& step) const 
   Fit fit(model.forward(), options);
   Chosen chosen{.point = fitted(fit, wish), .why = {}, .one_memory = options.costs.sheet.link <= 0};
   const FitPoint &p = chosen.point, &plain = fit.plain();
-  chosen.why = fmt::format("within {} on {}\n\n", human(budget), options.costs.sheet.name) +
+  const std::string who = p.ranks > 1 ? fmt::format("each of {} ranks, ", p.ranks) : "";
+  chosen.why = fmt::format("within {} on {}{}\n\n", human(budget), who, options.costs.sheet.name) +
                fit_table(fit, p, budget) + "\n";
   const auto line = [&](std::string_view what, const std::string& text) {
     chosen.why += fmt::format("{:<18} {}\n", what, text);

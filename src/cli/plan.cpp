@@ -13,6 +13,8 @@
 #include "device/parallel.h"
 #include "plan/timing.h"
 #include "report/memory_table.h"
+#include "report/model_states.h"
+#include "report/rank_table.h"
 #include "report/stack_table.h"
 #include "report/timeline.h"
 
@@ -35,6 +37,7 @@ struct PlannedStep {
   Plan plan = {};
   StepTime time = {};
   std::string clock = {};  // whose time it is
+  Fabric fabric = {};      // between ranks
   Bytes memory = {0};      // of that device; 0: unknown
 
   bool fits() const { return memory.count == 0 || plan.arena <= memory; }
@@ -54,7 +57,6 @@ std::string timed_products(const Scheme& scheme, const Costs& costs) {
 PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
                          const std::string& stack) {
   StepOptions options = flags.step.step;
-  options.on_mesh = true;  // the bytes of one rank
   options.stack = stack;
   const Costs costs = costs_for(flags.fit.wish, model, num_threads());
   const PlanOptions planned = plan_options(costs);
@@ -64,6 +66,7 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
   step.plan = make_plan(step.built.scheme, planned);
   step.memory = costs.sheet.memory;
   step.time = predict_time(step.built.scheme, step.plan, costs);
+  step.fabric = costs.sheet.fabric;
   step.clock = costs.sheet.name;
   step.clock += timed_products(step.built.scheme, costs);
   if (costs.sheet.per_core) step.clock += fmt::format(", {} threads", costs.threads);
@@ -83,8 +86,11 @@ void draw(const PlanFlags& flags, const std::string& title, const PlannedStep& f
   if (flags.pictures.chart.empty() && flags.pictures.trace.empty()) return;
   std::vector<ChartedStep> steps = {charted(first)};
   if (second) steps.push_back(charted(*second));
-  write_pictures(flags.pictures, title,
-                 "live memory of the device over one step of training, as planned", steps);
+  std::string what = "live memory of the device over one step of training, as planned";
+  if (!second && !first.built.scheme.mesh.empty()) {
+    what += fmt::format(" for each of {} ranks", num_ranks(first.built.scheme.mesh));
+  }
+  write_pictures(flags.pictures, title, what, steps);
 }
 
 std::string tables(const PlanFlags& flags, const PlannedStep& first,
@@ -109,6 +115,18 @@ std::string tables(const PlanFlags& flags, const PlannedStep& first,
     return memory_table(first.plan, measured) + "the peak is " + moment(first);
   }
   return owned(first);
+}
+
+std::string told_of_ranks(const PlannedStep& step, std::string_view whose) {
+  const std::vector<MeshAxis>& mesh = step.built.scheme.mesh;
+  if (mesh.empty()) return "";
+  return fmt::format("{}{} have one plan: its bytes, FLOPs and times are those of each rank\n\n",
+                     whose, mesh_in_words(mesh));
+}
+
+std::string told_of_messages(const PlannedStep& step, const std::string& title) {
+  if (step.built.scheme.mesh.empty()) return "";
+  return "\n" + (title.empty() ? "" : title + "\n") + rank_table(step.built.scheme, step.fabric);
 }
 
 int run(const PlanFlags& flags) {
@@ -140,12 +158,10 @@ int run(const PlanFlags& flags) {
   }
   const Scheme& step = first.built.scheme;
   const Plan& plan = first.plan;
-  std::optional<Measured> measured;
-  if (flags.measure && !step.mesh.empty()) {
-    fail("--measure runs one rank, and the mesh of this stack has ", num_ranks(step.mesh),
-         "; leave one of them out");
-  }
-  if (flags.measure) measured = measure_step(step, plan);
+  std::vector<Measured> ranks;  // each of them
+  if (flags.measure) ranks = measure_ranks(step, plan);
+  const std::optional<Measured> measured =
+      ranks.empty() ? std::nullopt : std::optional(most_touched(ranks));
   const int64_t tokens = model.batch() * model.context();
   const auto flops = flops_by_phase(step);
   draw(flags,
@@ -161,6 +177,9 @@ int run(const PlanFlags& flags) {
       other["stack"] = *flags.pictures.compare;
       other["step_s"] = second->time.step;
       other["recomputed_flops"] = second->time.recomputed_flops;
+      if (!second->built.scheme.mesh.empty()) {
+        other["mesh"] = ranks_json(second->built.scheme, second->fabric);
+      }
       add_owners(other, second->built.scheme, second->plan, by, flags.pictures.rows());
     }
     out["model"] = model.name();
@@ -172,6 +191,8 @@ int run(const PlanFlags& flags) {
       out["flops_per_step"] = total;
     }
     out["tokens_per_step"] = tokens;
+    out["model_states"] = model_states_json(model_states(step, plan));
+    if (!step.mesh.empty()) out["mesh"] = ranks_json(step, first.fabric);
     out["stack"] = stack;
     out["device"] = first.clock;
     out["step_s"] = first.time.step;
@@ -180,6 +201,7 @@ int run(const PlanFlags& flags) {
     if (measured) {
       out["measured_peak_bytes"] = measured->touched.count;
       out["measured_step_s"] = measured->step_seconds;
+      if (ranks.size() > 1) out["measured_ranks"] = measured_ranks_json(step, plan, ranks);
     }
     std::cout << out.dump(2) << "\n";
     return kDone;
@@ -188,7 +210,11 @@ int run(const PlanFlags& flags) {
   if (chosen) std::cout << chosen->why;
   std::cout << "\n" << stack_table(first.built.applied) << "\n";
   std::cout << fmt::format("{:<18} {:>20}\n\n", "parameters", with_commas(num_parameters(step)));
+  std::cout << told_of_ranks(first, second ? "A's " : "");
+  if (second) std::cout << told_of_ranks(*second, "B's ");
   std::cout << tables(flags, first, second, measured);
+  std::cout << told_of_messages(first, second ? first.title : "");
+  if (second) std::cout << told_of_messages(*second, second->title);
   std::cout << fmt::format("\n{:<18} {:>12.4g} forward, {:.4g} backward, {:.4g} update\n",
                            "FLOPs per step", double(flops[0]), double(flops[1]), double(flops[2]));
   std::cout << fmt::format("{:<18} {:>12}\n", "tokens per step", with_commas(tokens));
@@ -205,6 +231,10 @@ int run(const PlanFlags& flags) {
                              "B's step", 1e3 * second->time.step, second->clock,
                              second->time.recomputed_flops);
   }
+  if (ranks.size() > 1) {
+    std::cout << "\n" << measured_ranks_table(step, plan, ranks);
+    return kDone;
+  }
   if (measured) {
     std::cout << fmt::format("{:<18} {:>9.1f} ms, {:.1f} GFLOP/s\n", "measured step",
                              1e3 * measured->step_seconds,
@@ -220,8 +250,10 @@ void add_plan(CLI::App& app, Action& action) {
       app.add_subcommand("plan", "memory and time of a training step, without running it");
   auto flags = std::make_shared<PlanFlags>();
   flags->step.add_to(*command);
+  flags->step.step.on_mesh = true;  // what one rank of the mesh does
   command->add_flag("--measure", flags->measure,
-                    "run a few steps on random tokens, and say what they really touched");
+                    "run a few steps on random tokens, on all ranks of a mesh as threads, and say "
+                    "what they really touched");
   flags->pictures.add_to(*command);
   flags->fit.add_to(*command);
   command

@@ -59,11 +59,11 @@ int run(ProfileFlags flags) {
   const BuiltStep built = flags.step.built(model);
   const Scheme& step = built.scheme;
   const Plan plan = make_plan(step, flags.step.device.plan_options());
-  Measured measured;
+  std::vector<Measured> ranks;
   {
     LateProgress progress;
-    measured =
-        measure_step(step, plan, {.steps = static_cast<int>(flags.steps), .told = progress.told()});
+    ranks = measure_ranks(step, plan,
+                          {.steps = static_cast<int>(flags.steps), .told = progress.told()});
   }
   const MachinePeak peak = measure_machine(plan.target);
   Costs costs = costs_on(measured_sheet(peak), peak.threads, product_table());
@@ -79,9 +79,11 @@ int run(ProfileFlags flags) {
                .clip = flags.step.step.clip},
       .scheme = step,
       .plan = plan,
-      .measured = std::move(measured),
+      .measured = most_touched(ranks),
+      .ranks = ranks,
       .peak = peak,
-      .predicted_seconds = predict_time(step, plan, costs).step};
+      .predicted_seconds = predict_time(step, plan, costs).step,
+      .fabric = costs.sheet.fabric};
   const std::string title = stack_title(profile.step.stack);
   const ChartedStep charted{.title = title,
                             .scheme = step,
@@ -118,6 +120,7 @@ void add_profile(CLI::App& app, Action& action) {
       app.add_subcommand("profile", "run a few steps: bytes and times, measured beside predicted");
   auto flags = std::make_shared<ProfileFlags>();
   flags->step.add_to(*command);
+  flags->step.step.on_mesh = true;  // all ranks run, as threads of this process
   flags->step.device.add_to(*command);
   flags->fit.add_to(*command);
   command->add_option("--steps", flags->steps, "steps that are timed")->capture_default_str();

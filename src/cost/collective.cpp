@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "base/error.h"
+#include "ops/collective.h"
 
 namespace adjoint {
 
@@ -69,6 +72,54 @@ CollectiveCost cost_of_collective(Collective collective, Bytes whole, Dtype dtyp
     cost.sent = std::max(cost.sent, Bytes{sent_bytes(route)});
   }
   return cost;
+}
+
+std::optional<CollectiveCall> collective_call(const Scheme& scheme, const Morphism& m) {
+  if (!op_named(m.op).collective) return std::nullopt;
+  const OpCall call = call_of(scheme, m);
+  std::vector<Type> results;
+  for (const Value out : m.outputs) results.push_back(scheme[out].type);
+  return CollectiveCall{.collective = collective_of(call),
+                        .mesh_axis = call.text("mesh"),
+                        .ranks = static_cast<int>(ranks_of(call)),
+                        .dtype = call.inputs[0].dtype,
+                        .whole = bytes_that_travel(call, results)};
+}
+
+double seconds_of(const CollectiveCall& call, const Fabric& fabric) {
+  if (call.ranks == 1) return 0;
+  const Algorithm algorithm = cheapest(call.collective, call.ranks, call.whole.count, fabric);
+  return seconds(price_of(call.collective, algorithm, call.ranks), fabric, call.whole.count);
+}
+
+std::vector<Sent> sent_in_step(const Scheme& scheme, const Fabric& fabric) {
+  std::map<std::tuple<size_t, Collective, Dtype>, Sent> rows;
+  // Blocks repeat their calls, and the routes of all ranks are long.
+  std::map<std::tuple<Collective, Dtype, int, int64_t>, CollectiveCost> costs;
+  for (const Morphism& m : scheme.morphisms) {
+    const auto call = collective_call(scheme, m);
+    if (!call || call->ranks == 1) continue;
+    const auto [cost, fresh] = costs.try_emplace(
+        {call->collective, call->dtype, call->ranks, call->whole.count}, CollectiveCost{});
+    if (fresh) {
+      cost->second =
+          cost_of_collective(call->collective, call->whole, call->dtype, call->ranks, fabric);
+    }
+    const auto axis = std::find_if(scheme.mesh.begin(), scheme.mesh.end(),
+                                   [&](const MeshAxis& a) { return a.name == call->mesh_axis; });
+    CHECK(axis != scheme.mesh.end(), "a collective is along an axis of the mesh");
+    Sent& row = rows[{axis - scheme.mesh.begin(), call->collective, call->dtype}];
+    row.mesh_axis = call->mesh_axis, row.ranks = call->ranks;
+    row.collective = call->collective, row.dtype = call->dtype;
+    const int64_t times = m.section == Section::kBody ? scheme.parts : 1;
+    row.calls += times;
+    row.bytes += times * cost->second.sent;
+    row.elements += times * (cost->second.sent.count / size_of(call->dtype).count);
+    row.seconds += static_cast<double>(times) * cost->second.seconds;
+  }
+  std::vector<Sent> all;
+  for (auto& [key, row] : rows) all.push_back(std::move(row));
+  return all;
 }
 
 Fabric fitted_fabric(std::span<const MeasuredCollective> measured) {

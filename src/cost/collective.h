@@ -2,11 +2,13 @@
 // terms is read from its route (comm/route.h); here are the seconds for a fabric, and the fabric
 // from measured seconds.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "comm/route.h"
-#include "scheme/type.h"
+#include "scheme/scheme.h"
 
 namespace adjoint {
 
@@ -17,6 +19,34 @@ struct CollectiveCost {
 };
 CollectiveCost cost_of_collective(Collective collective, Bytes whole, Dtype dtype, int ranks,
                                   const Fabric& fabric);
+
+// A call of a step that speaks to other ranks, as the communicator is asked for it.
+struct CollectiveCall {
+  Collective collective = Collective::kBarrier;
+  std::string mesh_axis = {};
+  int ranks = 1;
+  Dtype dtype = Dtype::kF32;
+  Bytes whole = {0};  // all ranks' pieces together
+};
+// Nothing where the call speaks to nobody.
+std::optional<CollectiveCall> collective_call(const Scheme& scheme, const Morphism& morphism);
+double seconds_of(const CollectiveCall& call, const Fabric& fabric);
+
+// What one rank sends in a step: all calls of one kind along one axis of the mesh in one dtype. A
+// call in the body counts once per part of the batch. Where ranks send different amounts (the root
+// of a tree, a short last segment), it is what the one that sends most does.
+struct Sent {
+  std::string mesh_axis = {};
+  int ranks = 1;
+  Collective collective = Collective::kBarrier;
+  Dtype dtype = Dtype::kF32;
+  int64_t calls = 0;
+  int64_t elements = 0;
+  Bytes bytes = {0};
+  double seconds = 0;  // of all of them, one after the other
+};
+// In the order of the mesh's axes, then of collectives.
+std::vector<Sent> sent_in_step(const Scheme& scheme, const Fabric& fabric);
 
 struct MeasuredCollective {
   Collective collective = Collective::kBarrier;

@@ -4,6 +4,7 @@
 
 #include "analysis/totals.h"
 #include "base/error.h"
+#include "cost/collective.h"
 #include "kernels/backend.h"
 
 namespace adjoint {
@@ -52,6 +53,9 @@ double Costs::by_sheet(const Scheme& scheme, const Morphism& m) const {
   const double cores = sheet.per_core ? threads : 1;
   const double bytes = bytes_moved(scheme, m);
   const OpDef& op = op_named(m.op);
+  if (const auto spoken = collective_call(scheme, m)) {
+    return seconds_of(*spoken, sheet.fabric) + sheet.launch;
+  }
   if (op.moves) {
     const double link = sheet.link > 0 ? sheet.link : sheet.most_bandwidth / 2;
     return bytes / 2 / link + sheet.launch;  // a copy reads as much as it writes

@@ -65,6 +65,8 @@ class SheetReader {
     return all;
   }
 
+  bool has(const char* key) const { return table_.contains(key); }
+
   void refuse_unknown() const {
     for (const auto& [key, value] : table_) {
       const std::string name(key.str());
@@ -120,6 +122,17 @@ DeviceSheet parse_device(std::string_view text, std::string_view file) {
   s.link = read.number("link", s.overlaps ? 0 : kNoLink);
   if (s.link == kNoLink) s.link = 0;
   s.workspace = read.bytes("workspace");
+  if (read.has("fabric")) {
+    const std::map<std::string, double> rates = read.numbers("fabric");
+    for (const auto& [key, rate] : rates) {
+      if (key == "latency") s.fabric.latency = rate;
+      if (key == "bandwidth") s.fabric.seconds_per_byte = 1 / rate;
+      if (key == "additions") s.fabric.seconds_per_term = 1 / rate;
+      const std::vector<std::string> known = {"latency", "bandwidth", "additions"};
+      if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+      fail(std::string(file), ": a fabric has no '", key, "'", did_you_mean(key, known));
+    }
+  }
   read.refuse_unknown();
   return s;
 }
@@ -145,6 +158,10 @@ std::string print(const DeviceSheet& s) {
   if (s.link > 0) number("link", s.link);
   out += "[products]\n";
   for (const auto& [dtype, rate] : s.products) number(dtype.c_str(), rate);
+  out += "[fabric]\n";
+  number("latency", s.fabric.latency);
+  number("bandwidth", 1 / s.fabric.seconds_per_byte);
+  number("additions", 1 / s.fabric.seconds_per_term);
   return out;
 }
 

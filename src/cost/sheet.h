@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "comm/route.h"
 #include "scheme/type.h"
 
 namespace adjoint {
@@ -27,6 +28,7 @@ struct DeviceSheet {
   double link = 0;                  // bytes/s to the next tier; 0: there is no other memory
   bool overlaps = false;            // copies to the next tier run concurrently with arithmetic
   Bytes workspace = {0};            // the cap on a kernel's workspace
+  Fabric fabric = {};               // between ranks that have such a device each
 };
 
 // The sheet of a device that comes with Adjoint, or of a file that ends in .device. An unknown name

@@ -9,6 +9,32 @@ namespace adjoint {
 int64_t ranks_of(const OpCall& call) { return call.integer("ranks"); }
 int piece_axis(const OpCall& call) { return static_cast<int>(call.integer("axis", 0)); }
 
+Collective collective_of(const OpCall& call) {
+  for (int i = 0; i < kNumCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (name(collective) == call.op) return collective;
+  }
+  CHECK(false, "an op that speaks to other ranks has a collective's name: " + std::string(call.op));
+}
+
+Bytes bytes_that_travel(const OpCall& call, std::span<const Type> results) {
+  const auto sum = [](std::span<const Type> types) {
+    Bytes all{0};
+    for (const Type& type : types) all += type.bytes();
+    return all;
+  };
+  switch (collective_of(call)) {
+    case Collective::kAllGather:
+    case Collective::kGather:
+      return ranks_of(call) * sum(call.inputs);
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      return ranks_of(call) * sum(results);
+    default:
+      return sum(call.inputs);
+  }
+}
+
 void check_collective(const OpCall& call) {
   if (call.inputs.size() != 1) {
     fail(call.op, ": wants one operand, found ", call.inputs.size());

@@ -3,6 +3,9 @@
 // `axis`, along which. All ranks run the same call. Sums over ranks are in the order of the ranks,
 // in float32, rounded once. With one rank each is a copy.
 #pragma once
+#include <span>
+
+#include "comm/route.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -10,6 +13,12 @@ namespace adjoint {
 int64_t ranks_of(const OpCall& call);
 // The axis whose pieces the ranks have.
 int piece_axis(const OpCall& call);
+
+// Which one it is, as the communicator names it.
+Collective collective_of(const OpCall& call);
+// All ranks' pieces together as they travel: what pads pieces that are not full travels, too. This
+// is the S of comm/route.h.
+Bytes bytes_that_travel(const OpCall& call, std::span<const Type> results);
 
 // Refuses a call without operand, mesh or ranks. Every collective's `infer` begins with it.
 void check_collective(const OpCall& call);

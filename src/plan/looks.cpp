@@ -61,6 +61,7 @@ TimedStep Looks::planned(Scheme scheme, const PlanOptions& options) const {
 FitPoint Looks::point_of(const std::string& stack, const TimedStep& step) const {
   const bool one = options_.costs.sheet.link <= 0;
   return {.stack = stack,
+          .ranks = num_ranks(step.scheme.mesh),
           .peak = one ? step.plan.arena + step.plan.host.size : step.plan.arena,
           .host = step.plan.host.size,
           .seconds = std::round(step.time.step * 1e12) / 1e12,

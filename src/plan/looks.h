@@ -26,9 +26,11 @@ struct FitOptions {
       nullptr;  // called with each stack that is planned, one call at a time
 };
 
-// A stack that was built, planned and timed.
+// A stack that was built, planned and timed. On a mesh bytes, seconds and FLOPs are those of each
+// rank, and so is the budget.
 struct FitPoint {
   std::string stack = {};
+  int ranks = 1;
   Bytes peak = {0}, host = {0};
   double seconds = 0;
   double flops = 0, recomputed_flops = 0;

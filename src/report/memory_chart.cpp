@@ -123,6 +123,11 @@ class Legend {
       svg_.text(x_ + 20, y_ + 10, name(kind), {.size = 11.5});
       y_ += kLegendLine;
     }
+    const auto speaks = [](const MemoryPanel& p) { return !p.timeline.spoken.empty(); };
+    if (std::none_of(row_.begin(), row_.end(), speaks)) return;
+    svg_.rect(x_, y_ + 2, 13, 7, fmt::format("fill=\"{}\"", kSpokenColour));
+    svg_.text(x_ + 20, y_ + 10, "collectives over an axis", {.size = 11.5});
+    y_ += kLegendLine;
   }
 
   Svg& svg_;
@@ -147,6 +152,7 @@ std::string memory_chart(const MemoryChart& chart) {
     for (const MemoryPanel& p : row) {
       const PanelRows own = rows_of(p.timeline);
       all.sections |= own.sections, all.kinds |= own.kinds, all.blocks |= own.blocks;
+      all.spoken = std::max(all.spoken, own.spoken);
     }
     below.push_back(all);
     height += kPanelTop + kPlotHeight + all.height() + kRowGap;

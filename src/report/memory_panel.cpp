@@ -43,7 +43,8 @@ std::string_view fill_of(Kind kind) {
 
 namespace {
 
-constexpr double kBand = 17, kStrip = 6, kBlockRow = 16, kPartRow = 16, kAxisRow = 36;
+constexpr double kBand = 17, kStrip = 6, kBlockRow = 16, kPartRow = 16, kAxisRow = 36,
+                 kSpokenRow = 11;
 constexpr std::string_view kGrid = "stroke=\"#d8d8d8\" stroke-width=\"0.7\"";
 constexpr std::string_view kFrame = "stroke=\"#555\" stroke-width=\"1\"";
 constexpr std::string_view kGrey = "#555";
@@ -298,6 +299,28 @@ void draw_blocks(Svg& svg, const Timeline& t, const Frame& frame, double y) {
   }
 }
 
+// When calls speak to other ranks along one axis of the mesh. What is nearer than a pixel is one
+// bar.
+void draw_spoken(Svg& svg, const Timeline& t, const Frame& frame, double y, size_t axis) {
+  svg.line(frame.x, y + kSpokenRow / 2, x_of(frame, t.length()), y + kSpokenRow / 2, kGrid);
+  double begin = 0, end = -1;
+  const auto bar = [&] {
+    if (end < begin) return;
+    svg.rect(begin, y + 2, std::max(end - begin, 0.7), kSpokenRow - 4,
+             fmt::format("fill=\"{}\"", kSpokenColour), "collectives over " + t.spoken[axis]);
+  };
+  for (const Moment& m : t.moments) {
+    if (t.speaks_along[m.place] != static_cast<int>(axis)) continue;
+    const double from = x_of(frame, m.begins), to = x_of(frame, m.ends);
+    if (end < begin || from > end + 1) {
+      bar();
+      begin = from;
+    }
+    end = std::max(to, begin);
+  }
+  bar();
+}
+
 // Parts of the batch, where there are several.
 void draw_sections(Svg& svg, const Timeline& t, const Frame& frame, double y) {
   for (const Stretch& section : t.sections) {
@@ -330,13 +353,14 @@ void draw_time_axis(Svg& svg, const Timeline& t, const Frame& frame, double y) {
 
 double PanelRows::height() const {
   return 6 + (blocks ? kBlockRow : 0) + kBand + (kinds ? kStrip : 0) + (sections ? kPartRow : 0) +
-         kAxisRow;
+         static_cast<double>(spoken) * kSpokenRow + kAxisRow;
 }
 
 PanelRows rows_of(const Timeline& t) {
   return {.sections = t.sections.size() > 1,
           .kinds = has_kind_elsewhere(t),
-          .blocks = !t.blocks.empty()};
+          .blocks = !t.blocks.empty(),
+          .spoken = t.spoken.size()};
 }
 
 bool has_kind(const Timeline& t, Kind kind) {
@@ -377,6 +401,14 @@ void draw_panel(Svg& svg, const std::string& title, const Timeline& t, const Fra
   if (rows.kinds) {
     draw_kinds(svg, t, frame, y);
     y += kStrip;
+  }
+  for (size_t axis = 0; axis < rows.spoken; ++axis) {
+    if (axis < t.spoken.size()) {
+      draw_spoken(svg, t, frame, y, axis);
+      row("over " + t.spoken[axis], kSpokenRow);
+    } else {
+      y += kSpokenRow;
+    }
   }
   if (rows.sections) {
     draw_sections(svg, t, frame, y + 3);

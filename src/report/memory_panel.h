@@ -19,6 +19,7 @@ struct Frame {
 // needs.
 struct PanelRows {
   bool sections = false, kinds = false, blocks = false;
+  size_t spoken = 0;  // axes of the mesh, a row of collectives each
   double height() const;
 };
 PanelRows rows_of(const Timeline& timeline);
@@ -33,6 +34,7 @@ bool has_kind(const Timeline& timeline, Kind kind);
 std::string_view colour_of(Category category);
 // Fill of a phase's band; recomputation is hatched by the pattern that kHatch defines.
 std::string_view fill_of(Kind kind);
+constexpr std::string_view kSpokenColour = "#7a1f5c";  // of collectives
 constexpr std::string_view kHatch =
     "<defs><pattern id=\"again\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\" "
     "patternTransform=\"rotate(45)\"><rect width=\"4\" height=\"4\" fill=\"#fff\"/>"

@@ -4,6 +4,7 @@
 
 #include "report/memory_table.h"
 #include "report/profile_folder.h"
+#include "report/rank_table.h"
 #include "report/step_times.h"
 
 namespace adjoint {
@@ -97,6 +98,10 @@ json profile_json(const Profile& p) {
               {"peak_flops_per_s", p.peak.flops},
               {"peak_bytes_per_s", p.peak.bytes_per_second}};
   if (memory.contains("host_categories")) out["host_categories"] = memory["host_categories"];
+  if (!p.scheme.mesh.empty()) {
+    out["mesh"] = ranks_json(p.scheme, p.fabric);
+    out["measured_ranks"] = measured_ranks_json(p.scheme, p.plan, p.ranks);
+  }
   return out;
 }
 
@@ -138,7 +143,8 @@ std::string profile_table(const Profile& p) {
   };
   bytes("peak bytes", p.plan.arena, m.touched);
   if (p.plan.host.size.count > 0) bytes("host peak bytes", p.plan.host.size, m.host_touched);
-  bytes("witness bytes", p.plan.arena + p.plan.host.size, m.witness);
+  // The process has the arenas of all ranks.
+  bytes("witness bytes", num_ranks(p.scheme.mesh) * (p.plan.arena + p.plan.host.size), m.witness);
   out += fmt::format("{:<20} {:>16} {:>16}\n", "library bytes", "", with_commas(m.library.count));
   out += fmt::format("{:<20} {:>13.2f} ms {:>13.2f} ms {:>9}\n", "step", 1e3 * p.predicted_seconds,
                      1e3 * m.step_seconds, difference(m.step_seconds, p.predicted_seconds));
@@ -158,6 +164,12 @@ std::string profile_table(const Profile& p) {
       p.peak.target == Target::kCuda ? "bf16" : fmt::format("{} threads", p.peak.threads);
   out += fmt::format("{:<20} {:>16} {:>16.1f}  {}, {:.1f} GB/s\n\n", "measured peak", "",
                      p.peak.flops / 1e9, how, p.peak.bytes_per_second / 1e9);
+  if (!p.scheme.mesh.empty()) {
+    out += mesh_in_words(p.scheme.mesh) +
+           " ran as threads of this process; other figures here are the first rank's\n\n";
+    out += measured_ranks_table(p.scheme, p.plan, p.ranks) + "\n";
+    out += rank_table(p.scheme, p.fabric) + "\n";
+  }
   const double total = step.total_seconds();
   out += time_table(time_by_op(p.scheme, p.plan, m.call_seconds), "ms by op", total, kMostOps);
   out += "\n" + time_table(time_by_block(p.scheme, p.plan, m.call_seconds), "ms by block", total,

@@ -24,8 +24,10 @@ struct Profile {
   const Scheme& scheme;
   const Plan& plan;
   Measured measured;
+  std::vector<Measured> ranks = {};  // of a mesh: each of them, as threads of one process
   MachinePeak peak;
   double predicted_seconds = 0;  // of a step
+  Fabric fabric = {};            // between ranks, by which it was predicted
 };
 
 // {"predicted_peak_bytes", "measured_peak_bytes", "witness_bytes", "predicted_step_s",

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "cost/collective.h"
 
 namespace adjoint {
 
@@ -173,6 +174,16 @@ void add_blocks(const Scheme& scheme, const Plan& plan, const std::vector<Moment
   blocks.insert(blocks.end(), found.begin(), found.end());
 }
 
+// Which of the known axes of the mesh a call speaks along; a new one is added to them. -1: none.
+int axis_spoken(const Scheme& scheme, const Morphism& m, std::vector<std::string>& known) {
+  const auto call = collective_call(scheme, m);
+  if (!call) return -1;
+  const auto found = std::find(known.begin(), known.end(), call->mesh_axis);
+  const auto at = static_cast<int>(found - known.begin());
+  if (found == known.end()) known.push_back(call->mesh_axis);
+  return at;
+}
+
 }  // namespace
 
 Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOptions& options) {
@@ -192,6 +203,7 @@ Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOpt
   t.moments = moments_of(plan, parts, options.seconds);
   for (const PlannedCall& call : plan.calls) {
     t.kinds.push_back(kind_of(scheme.morphisms[call.morphism]));
+    t.speaks_along.push_back(axis_spoken(scheme, scheme.morphisms[call.morphism], t.spoken));
   }
   std::vector<Kind> kind;
   for (const Moment& m : t.moments) kind.push_back(t.kinds[m.place]);

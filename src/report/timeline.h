@@ -45,6 +45,9 @@ struct Timeline {
   std::string peak_words = {};  // "at block[11].up:grad, backward of block[11], call 412 of 731"
   std::vector<Moment> moments = {};
   std::vector<Kind> kinds = {};  // per place
+  // Axes of the mesh along which calls speak to other ranks; per place which one, -1: none.
+  std::vector<std::string> spoken = {};
+  std::vector<int> speaks_along = {};
   bool in_seconds = false;
   std::string clock = {};  // where the seconds come from
   int parts = 1;           // how often the body runs

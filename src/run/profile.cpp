@@ -10,6 +10,8 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "comm/threads.h"
+#include "device/library_threads.h"
 #include "device/limits.h"
 #include "device/parallel.h"
 #include "run/random_steps.h"
@@ -50,9 +52,10 @@ Bytes held_memory(Target target) {
   return target == Target::kCpu ? held_memory() : open_gpu().memory - free_gpu_memory();
 }
 
-void check_fits(const Plan& plan) {
+void check_fits(const Plan& plan, int ranks) {
   if (plan.target == Target::kCuda) return;  // a GPU's allocation fails by itself
-  check_memory(plan.arena + plan.host.size, "running this step",
+  check_memory(ranks * (plan.arena + plan.host.size),
+               ranks > 1 ? "running this step on all its ranks" : "running this step",
                ": take a smaller --batch, or plan without running");
 }
 
@@ -123,9 +126,15 @@ Touched touched_by_step(Run& run, RandomSteps& steps, std::byte filling) {
   return {run.touched(filling), run.touched(filling, Tier::kHost)};
 }
 
-Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions& options) {
-  check_fits(plan);
-  load_libraries(plan.target);
+namespace {
+
+// Of one rank, or of a step that has one. All ranks run as many steps, and wait for each other
+// where the memory of the process is looked at, which is that of all of them.
+Measured measured_at(const Scheme& step, const Plan& plan, const MeasureOptions& options,
+                     Seat* seat) {
+  const auto meet = [&] {
+    if (seat) seat->world().barrier().wait();
+  };
   const int plain_steps = std::max(kWarmSteps + options.steps, kWitnessStep);
   const bool gpu = plan.target == Target::kCuda;
   const bool checked = options.poison && (!gpu || plan.deterministic);  // otherwise bits may vary
@@ -136,8 +145,10 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
     if (options.told) options.told(++done, all_steps, what);
   };
 
+  meet();
   Measured measured{.touched = {0}, .library = held_memory(plan.target)};
-  Run run(step, plan, {.reference = false, .poison = false, .told = options.told});
+  meet();
+  Run run(step, plan, {.reference = false, .poison = false, .seat = seat, .told = options.told});
   RandomSteps steps(run, options.seed);
   steps.begin();
   std::vector<std::vector<double>> calls(plan.calls.size());
@@ -149,10 +160,12 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
     const double seconds = gpu ? steps.step() : steps.timed_step(sums);
     measured.losses.push_back(steps.loss());
     if (i + 1 == kWitnessStep) {
+      meet();
       const Bytes all = gpu ? held_memory(plan.target) : resident_memory();
       const Bytes held = held_memory(plan.target);
       measured.witness = held - measured.library;
       measured.library += all - held;
+      meet();
     }
     if (i < kPoisonedSteps && checked) hashes.push_back(steps.hashes());
     tell("steps");
@@ -199,6 +212,51 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
          ": of such a step nothing can be told");
   }
   return measured;
+}
+
+}  // namespace
+
+Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions& options) {
+  CHECK(step.mesh.empty(), "a step of one rank");
+  check_fits(plan, 1);
+  load_libraries(plan.target);
+  return measured_at(step, plan, options, nullptr);
+}
+
+std::vector<Measured> measure_ranks(const Scheme& step, const Plan& plan,
+                                    const MeasureOptions& options) {
+  if (step.mesh.empty()) return {measure_step(step, plan, options)};
+  const int ranks = num_ranks(step.mesh);
+  check_fits(plan, ranks);
+  load_libraries(plan.target);
+  std::vector<Measured> all(ranks);
+  run_ranks(ranks, [&](Communicator world) {
+    const LibraryThreads as_planned(num_threads());
+    Seat seat(world, step.mesh);
+    MeasureOptions mine = options;
+    if (seat.rank() > 0) mine.told = nullptr;
+    all[seat.rank()] = measured_at(step, plan, mine, &seat);
+  });
+  return all;
+}
+
+Measured most_touched(const std::vector<Measured>& ranks) {
+  Measured most = ranks[0];
+  for (const Measured& m : ranks) {
+    most.touched = std::max(most.touched, m.touched);
+    most.host_touched = std::max(most.host_touched, m.host_touched);
+  }
+  return most;
+}
+
+double seconds_in_collectives(const Scheme& scheme, const Plan& plan,
+                              const std::vector<double>& call_seconds) {
+  double sum = 0;
+  for (size_t at = 0; at < plan.calls.size(); ++at) {
+    if (!op_named(scheme.morphisms[plan.calls[at].morphism].op).collective) continue;
+    sum += times_in_step(scheme, plan, static_cast<int>(at)) * call_seconds[at];
+  }
+  return sum;
 }
 
 }  // namespace adjoint

@@ -51,6 +51,16 @@ struct MeasureOptions {
 // Error if a pass with poison gives other bits, which means that the plan is wrong.
 Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions& options = {});
 
+// The same of a step on a mesh, whose ranks run as threads of this process: one answer per rank.
+// `witness` and `library` are of the process, so of all ranks together.
+std::vector<Measured> measure_ranks(const Scheme& step, const Plan& plan,
+                                    const MeasureOptions& options = {});
+// The first rank's answer, with the most bytes that any rank has written.
+Measured most_touched(const std::vector<Measured>& ranks);
+// What a rank's collectives take of its step, most of it spent waiting for messages.
+double seconds_in_collectives(const Scheme& scheme, const Plan& plan,
+                              const std::vector<double>& call_seconds);
+
 // Seconds of single calls by key, for the cost model: the mean over equal calls.
 Timings timings_of(const Scheme& scheme, const Plan& plan, const std::vector<double>& call_seconds);
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "analysis/padding.h"
 #include "base/hash.h"
 #include "base/philox.h"
 #include "ops/builder.h"
@@ -32,7 +33,10 @@ uint32_t ids_below(const Scheme& scheme) {
 }
 
 RandomSteps::RandomSteps(Run& run, uint64_t seed)
-    : run_(run), seed_(seed), ids_below_(ids_below(run.scheme())) {}
+    : run_(run),
+      seed_(seed),
+      ids_below_(ids_below(run.scheme())),
+      ignored_(ignored_targets(run.scheme())) {}
 
 void RandomSteps::begin() {
   number_ = 0;
@@ -40,6 +44,10 @@ void RandomSteps::begin() {
     const Object& object = scheme()[in];
     if (is_state(object.role)) run_.clear(in);
     if (object.role == Role::kControl && object.init) run_.set_number(in, 1);
+    if (!run_.seat()) continue;
+    for (const auto& [axis, coordinate] : run_.seat()->coordinates()) {
+      if (object.source == mesh_coordinate(axis)) run_.set_number(in, coordinate);
+    }
   }
   initialize(run_, seed_);
 }
@@ -115,8 +123,17 @@ void RandomSteps::feed_data(Value in) {
   const Dtype dtype = object.type.dtype;
   const bool ids = !is_float(dtype);
   std::vector<std::byte> data(object.type.bytes().count);
-  for (int64_t i = 0; i < object.type.num_elements(); ++i) {
-    store_element(data.data(), dtype, i, ids ? id_like_text(stream.uniform(i)) : stream.normal(i));
+  const std::set<int64_t>& ignored = ignored_[in];
+  for (int64_t i = 0; !ignored.empty() && i < object.type.num_elements(); ++i) {
+    store_element(data.data(), dtype, i, static_cast<double>(*ignored.begin()));
+  }
+  // A rank has its piece of what one rank would have.
+  for (const ShardRun& r : run_.runs_of(in)) {
+    for (int64_t i = 0; i < r.count; ++i) {
+      const int64_t at = r.whole + i;
+      store_element(data.data(), dtype, r.local + i,
+                    ids ? id_like_text(stream.uniform(at)) : stream.normal(at));
+    }
   }
   run_.write(in, data.data());
 }

@@ -2,6 +2,7 @@
 // can be repeated from the same initial state any number of times. A step's data are a function of
 // the seed and the step's number.
 #pragma once
+#include <set>
 #include <vector>
 
 #include "run/run.h"
@@ -33,6 +34,7 @@ class RandomSteps {
   Run& run_;
   uint64_t seed_;
   uint32_t ids_below_;
+  std::vector<std::set<int64_t>> ignored_;  // targets that losses ignore, per object
   int64_t number_ = 0;
 };
 

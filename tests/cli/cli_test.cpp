@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error_text.h"
 #include "base/file.h"
 #include "base/temp_folder.h"
 #include "cli/outcome.h"
@@ -530,6 +531,40 @@ TEST_F(Cli, MeasuredEqualsPredicted) {
   ASSERT_EQ(o.code, 0) << o.text;
   const auto json = nlohmann::json::parse(o.text);
   EXPECT_EQ(json["measured_peak_bytes"], json["peak_bytes"]);
+}
+
+// All ranks have one plan, and each touches what it says.
+TEST_F(Cli, PlansAndProfilesAStepOfSeveralRanks) {
+  const std::string small = " --model char --batch 5 --context 16 --set layers=2 hidden=32 ";
+  const std::string mesh = "--stack 'data_parallel(3) | zero(2)' ";
+  Outcome o = run("plan" + small + mesh + "--measure --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  EXPECT_EQ(json["mesh"]["ranks"], 3);
+  EXPECT_EQ(json["mesh"]["axes"]["data"], 3);
+  EXPECT_EQ(json["mesh"]["samples"], 2);
+  EXPECT_EQ(json["mesh"]["samples_of_last"], 1);
+  EXPECT_GT(json["mesh"]["padding_bytes"], 0);
+  for (const auto& sent : json["mesh"]["sent"]) {
+    EXPECT_EQ(sent["axis"], "data");
+    EXPECT_EQ(sent["bytes"], 4 * sent["elements"].get<int64_t>());
+  }
+  ASSERT_EQ(json["measured_ranks"].size(), 3u);
+  for (const auto& rank : json["measured_ranks"]) {
+    EXPECT_EQ(rank["measured_peak_bytes"], json["peak_bytes"]);
+    EXPECT_GT(rank["in_collectives_s"], 0);
+  }
+  o = run("plan" + small + mesh);
+  EXPECT_TRUE(has(o.text, "3 ranks (data=3) have one plan")) << o.text;
+  EXPECT_TRUE(has(o.text, "the last rank has 1 of the 2 samples")) << o.text;
+  o = run("plan" + small + mesh + "--fit 1MiB");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_TRUE(has(o.text, "within 1.00 MiB on each of 3 ranks")) << o.text;
+  o = run("profile" + small + mesh + "--steps 1 --json --out " + at("profile"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto profile = nlohmann::json::parse(o.text);
+  EXPECT_EQ(profile["measured_ranks"].size(), 3u);
+  EXPECT_EQ(profile["mesh"]["sent"], json["mesh"]["sent"]);
 }
 
 TEST_F(Cli, ProfilesAStep) {

@@ -36,6 +36,16 @@ TEST(DeviceSheet, DefaultsAreThoseOfADeviceWithOneMemory) {
   EXPECT_EQ(sheet.most_bandwidth, 2e9);
 }
 
+TEST(DeviceSheet, AFabricIsThatBetweenRanks) {
+  const std::string more = "[fabric]\nlatency = 2e-6\nbandwidth = 4e9\n";
+  const DeviceSheet sheet = parse_device(kText + more, "mine.device");
+  EXPECT_EQ(sheet.fabric.latency, 2e-6);
+  EXPECT_EQ(sheet.fabric.seconds_per_byte, 1 / 4e9);
+  EXPECT_EQ(sheet.fabric.seconds_per_term, Fabric{}.seconds_per_term);
+  EXPECT_EQ(error_text([&] { parse_device(kText + more + "bandwith = 3\n", "mine.device"); }),
+            "mine.device: a fabric has no 'bandwith'; did you mean 'bandwidth'?");
+}
+
 TEST(DeviceSheet, AnUnknownNameListsTheKnown) {
   const std::string text = error_text([] { find_device("h20"); });
   EXPECT_TRUE(has(text, "there is no device 'h20'")) << text;
