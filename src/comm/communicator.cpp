@@ -111,7 +111,7 @@ Algorithm Communicator::choice(Collective collective, int64_t whole) const {
   if (group_->algorithm && std::ranges::find(has, *group_->algorithm) != has.end()) {
     return *group_->algorithm;
   }
-  return cheapest(collective, size(), whole, group_->traffic->wire().fabric());
+  return algorithm_for(collective, size(), whole);
 }
 
 RouteRequest Communicator::request(Collective collective, int64_t whole, int root,
@@ -130,13 +130,12 @@ Bytes Communicator::scratch(Collective collective, Dtype dtype, int64_t whole) c
   return make_route(request(collective, whole, 0, size_of(dtype).count)).scratch;
 }
 
-Pending Communicator::start(const RouteRequest& request, ReadBytes in, WriteBytes out,
-                            WriteBytes scratch, Dtype dtype, Reduction reduction) const {
-  auto journey = std::make_shared<Journey>();
-  journey->route = make_route(request);
+std::shared_ptr<Journey> Communicator::make_journey(const RouteRequest& request, ReadBytes in,
+                                                    WriteBytes out, WriteBytes scratch, Dtype dtype,
+                                                    Reduction reduction) const {
+  auto journey = std::make_shared<Journey>(make_route(request));
   journey->members = group_->members;
   journey->channel = group_->channel;
-  journey->sequence = group_->sequence++;
   journey->dtype = dtype;
   journey->reduction = reduction;
   if (scratch.empty() && journey->route.scratch > Bytes{0}) {
@@ -147,15 +146,51 @@ Pending Communicator::start(const RouteRequest& request, ReadBytes in, WriteByte
   journey->pieces[static_cast<int>(RoutePiece::kIn)] = writable(in);
   journey->pieces[static_cast<int>(RoutePiece::kOut)] = out.data();
   journey->pieces[static_cast<int>(RoutePiece::kScratch)] = scratch.data();
+  return journey;
+}
+
+Pending Communicator::start(const RouteRequest& request, ReadBytes in, WriteBytes out,
+                            WriteBytes scratch, Dtype dtype, Reduction reduction) const {
+  auto journey = make_journey(request, in, out, scratch, dtype, reduction);
+  journey->sequence = group_->sequence++;
   group_->traffic->start(journey);
   return Pending(group_->traffic, std::move(journey));
 }
 
+std::shared_ptr<Standing> Communicator::standing(Collective collective, Dtype dtype, ReadBytes in,
+                                                 WriteBytes out, WriteBytes scratch,
+                                                 int64_t segment) const {
+  const int64_t whole = std::max(count(in), count(out));
+  RouteRequest wanted = request(collective, whole, 0, size_of(dtype).count);
+  wanted.segment = segment;
+  CHECK(count(scratch) >= make_route(wanted).scratch.count, "scratch is given to a standing call");
+  auto journey = make_journey(wanted, in, out, scratch, dtype, Reduction::kSum);
+  return std::shared_ptr<Standing>(new Standing(group_, std::move(journey)));
+}
+
+Standing::~Standing() {
+  if (begun_) journey_->wait_quietly();
+}
+
+void Standing::begin() {
+  CHECK(!begun_, "a standing call is begun when the time before is done");
+  journey_->start_again();
+  journey_->sequence = group_->sequence++;
+  begun_ = true;
+  group_->traffic->start(journey_);
+}
+
+void Standing::wait() {
+  if (!begun_) return;
+  begun_ = false;
+  group_->traffic->wait(*journey_);
+}
+
 Pending Communicator::send(int to, ReadBytes data) const {
   CHECK(to >= 0 && to < size() && to != rank(), "a message goes to another rank of the group");
-  auto journey = std::make_shared<Journey>();
-  RouteRound& round = journey->route.rounds.emplace_back();
-  round.messages.push_back({to, true, {RoutePiece::kIn, 0, count(data)}});
+  Route route;
+  route.rounds.emplace_back().messages.push_back({to, true, {RoutePiece::kIn, 0, count(data)}});
+  auto journey = std::make_shared<Journey>(std::move(route));
   journey->members = group_->members;
   journey->channel = group_->channel + 1;
   journey->pieces[static_cast<int>(RoutePiece::kIn)] = writable(data);
@@ -165,9 +200,9 @@ Pending Communicator::send(int to, ReadBytes data) const {
 
 Pending Communicator::receive(int from, WriteBytes data) const {
   CHECK(from >= 0 && from < size() && from != rank(), "a message is from another rank");
-  auto journey = std::make_shared<Journey>();
-  RouteRound& round = journey->route.rounds.emplace_back();
-  round.messages.push_back({from, false, {RoutePiece::kOut, 0, count(data)}});
+  Route route;
+  route.rounds.emplace_back().messages.push_back({from, false, {RoutePiece::kOut, 0, count(data)}});
+  auto journey = std::make_shared<Journey>(std::move(route));
   journey->members = group_->members;
   journey->channel = group_->channel + 1;
   journey->pieces[static_cast<int>(RoutePiece::kOut)] = data.data();

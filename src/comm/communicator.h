@@ -57,6 +57,8 @@ class [[nodiscard]] Pending {
   std::shared_ptr<Journey> journey_;
 };
 
+class Standing;
+
 class Communicator {
  public:
   // The world of an engine: comm/threads.h, comm/mpi.h.
@@ -86,10 +88,15 @@ class Communicator {
                          Reduction reduction = Reduction::kSum, WriteBytes scratch = {}) const;
   Pending all_reduce(Dtype dtype, ReadBytes in, WriteBytes out,
                      Reduction reduction = Reduction::kSum, WriteBytes scratch = {}) const;
+  // A call that is made once and begun in every step. Segments of an all-gather and a
+  // reduce-scatter have `segment` bytes each, the last ones what is left of the whole; 0: all are
+  // equal. It takes no scratch of its own.
+  std::shared_ptr<Standing> standing(Collective collective, Dtype dtype, ReadBytes in,
+                                     WriteBytes out, WriteBytes scratch, int64_t segment = 0) const;
   // Scratch that a call on `whole` bytes (the larger of `in` and `out`) wants on this rank.
   Bytes scratch(Collective collective, Dtype dtype, int64_t whole) const;
 
-  // The algorithm that a call on `whole` bytes takes; the same on every rank.
+  // The algorithm that a call on `whole` bytes takes; the same on every rank and every engine.
   Algorithm choice(Collective collective, int64_t whole) const;
   // For tests and measurements: every call takes this algorithm if it has it. All ranks say the
   // same.
@@ -107,12 +114,35 @@ class Communicator {
   [[noreturn]] void abort(const std::string& reason) const;
 
  private:
+  friend class Standing;
   struct Group;
   explicit Communicator(std::shared_ptr<Group> group) : group_(std::move(group)) {}
   RouteRequest request(Collective collective, int64_t whole, int root, int64_t element) const;
+  std::shared_ptr<Journey> make_journey(const RouteRequest& request, ReadBytes in, WriteBytes out,
+                                        WriteBytes scratch, Dtype dtype, Reduction reduction) const;
   Pending start(const RouteRequest& request, ReadBytes in, WriteBytes out, WriteBytes scratch,
                 Dtype dtype, Reduction reduction) const;
   std::shared_ptr<Group> group_;
+};
+
+// A collective that is begun many times, each time like a call of its group. Neither to begin it
+// nor to wait for it takes memory.
+class Standing {
+ public:
+  ~Standing();
+  Standing(const Standing&) = delete;
+  Standing& operator=(const Standing&) = delete;
+
+  void begin();  // the time before must be done
+  void wait();   // as Pending's; where it was not begun, nothing
+
+ private:
+  friend class Communicator;
+  Standing(std::shared_ptr<Communicator::Group> group, std::shared_ptr<Journey> journey)
+      : group_(std::move(group)), journey_(std::move(journey)) {}
+  std::shared_ptr<Communicator::Group> group_;
+  std::shared_ptr<Journey> journey_;
+  bool begun_ = false;
 };
 
 }  // namespace adjoint

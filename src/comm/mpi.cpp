@@ -83,6 +83,9 @@ class MpiWire : public Wire {
       fail(launch.variable, " says that there are ", launch.ranks, " ranks, and ", calls.library,
            " sees ", ranks_, ": the launcher is of another MPI");
     }
+    requests_.reserve(kUsualMessages);
+    parcels_.reserve(kUsualMessages);
+    done_.reserve(kUsualMessages);
     tag_bits_ = std::bit_width(static_cast<uint32_t>(largest_tag)) - 1;
     if (tag_bits_ < kChannelBits + kFewestSequenceBits) {
       fail(calls.library, " has tags up to ", largest_tag, ", and groups of ranks need ",
@@ -202,6 +205,7 @@ class MpiWire : public Wire {
 
  private:
   static constexpr int kChannelBits = 10, kFewestSequenceBits = 10;
+  static constexpr size_t kUsualMessages = 1024;  // under way; more take memory
   // An answer often comes at once. To yield instead of asking again would give the core away for
   // whole slices of others' time. Then pauses grow with the time since the last answer, so that one
   // is noticed an eighth later than it could be; a rank that waits for another's work asks a

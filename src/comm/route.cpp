@@ -49,6 +49,14 @@ std::vector<std::vector<Edge>> spanning_tree(int root, int ranks) {
   }
 }
 
+// Terms of a segment that are under way at the same time. Their sum is made while they are in the
+// cache, and a message of this size takes far longer than its latency.
+constexpr int64_t kExchangedAtOnce = 1 << 20;
+
+// Between those of the engines: 12 us and 2.9 GB/s, 34 us and 1.6 GB/s (comm/threads.cpp, mpi.cpp).
+constexpr Fabric kUsualFabric{
+    .latency = 20e-6, .seconds_per_byte = 4.5e-10, .seconds_per_term = 1e-10};
+
 // Writes the rounds of one rank.
 class Router {
  public:
@@ -65,7 +73,10 @@ class Router {
 
  private:
   // --- Pieces of memory ---
-  int64_t begin_of(int i) const { return segment_begin(q_.whole, q_.element, q_.ranks, i); }
+  int64_t begin_of(int i) const {
+    if (q_.segment > 0) return i == q_.ranks ? q_.whole : std::min(i * q_.segment, q_.whole);
+    return segment_begin(q_.whole, q_.element, q_.ranks, i);
+  }
   RouteRegion range(RoutePiece piece, int first, int last) const {
     return {piece, begin_of(first), begin_of(last) - begin_of(first)};
   }
@@ -303,21 +314,44 @@ class Router {
       case Algorithm::kExchange:
       case Algorithm::kRing: {
         // Segment `rank` of everyone comes here, side by side in the scratch.
-        const int64_t size = mine.size;
-        want_scratch(q_.ranks * size);
-        RouteRound& r = round();
-        for (int by = 1; by < q_.ranks; ++by) {
-          r.messages.push_back({next(by), true, segment(RoutePiece::kIn, next(by))});
-          r.messages.push_back({next(-by), false, {RoutePiece::kScratch, next(-by) * size, size}});
-        }
-        for (int i = 0; i < q_.ranks; ++i) {
-          r.terms.push_back(i == q_.rank ? segment(RoutePiece::kIn, i)
-                                         : RouteRegion{RoutePiece::kScratch, i * size, size});
-        }
-        r.result = mine;
+        const int64_t longest = longest_segment();
+        const int64_t most = std::max(kExchangedAtOnce / q_.element, int64_t{1}) * q_.element;
+        int64_t begin = 0;
+        do {  // a round also where there is nothing: all ranks have as many
+          exchange_terms(mine, begin, std::min(longest, most));
+          begin += most;
+        } while (begin < longest);
         if (for_all) spread(RoutePiece::kOut);
         return;
       }
+    }
+  }
+
+  int64_t longest_segment() const {
+    int64_t longest = 0;
+    for (int i = 0; i < q_.ranks; ++i) longest = std::max(longest, begin_of(i + 1) - begin_of(i));
+    return longest;
+  }
+
+  // One round of an exchange: `size` bytes of each segment from `begin` on. Segments that are
+  // shorter take part with what they have.
+  void exchange_terms(const RouteRegion& mine, int64_t begin, int64_t size) {
+    const auto part = [&](RouteRegion region) {
+      const int64_t first = std::min(begin, region.size);
+      return RouteRegion{region.piece, region.begin + first, std::min(size, region.size - first)};
+    };
+    RouteRound& r = round();
+    r.result = part(mine);
+    const auto slot = [&](int i) {
+      return RouteRegion{RoutePiece::kScratch, (i < q_.rank ? i : i - 1) * size, r.result.size};
+    };
+    want_scratch((q_.ranks - 1) * size);
+    for (int by = 1; by < q_.ranks; ++by) {
+      r.messages.push_back({next(by), true, part(segment(RoutePiece::kIn, next(by)))});
+      r.messages.push_back({next(-by), false, slot(next(-by))});
+    }
+    for (int i = 0; i < q_.ranks; ++i) {
+      r.terms.push_back(i == q_.rank ? part(segment(RoutePiece::kIn, i)) : slot(i));
     }
   }
 
@@ -467,6 +501,14 @@ Route make_route(const RouteRequest& request) {
   return route;
 }
 
+Bytes most_scratch(RouteRequest request) {
+  Bytes most{0};
+  for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
+    most = std::max(most, make_route(request).scratch);
+  }
+  return most;
+}
+
 std::span<const Algorithm> algorithms_of(Collective collective) {
   using enum Algorithm;
   static constexpr std::array kAll = {kExchange, kRing, kTree, kDoubling};
@@ -529,6 +571,10 @@ Algorithm cheapest(Collective collective, int ranks, int64_t whole, const Fabric
     return seconds(price_of(collective, a, ranks), fabric, whole) <
            seconds(price_of(collective, b, ranks), fabric, whole);
   });
+}
+
+Algorithm algorithm_for(Collective collective, int ranks, int64_t whole) {
+  return cheapest(collective, ranks, whole, kUsualFabric);
 }
 
 }  // namespace adjoint

@@ -11,7 +11,8 @@
 //   doubling   every round doubles what a rank holds: log2 n rounds (any n, as Bruck's)
 //
 // A reduction cannot add along a ring without changing the order of sums, so segments are exchanged
-// for it, which sends as few bytes as a ring would.
+// for it, which sends as few bytes as a ring would. Long ones are exchanged and added up a piece at
+// a time, so that terms wait in little memory.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -76,8 +77,13 @@ struct RouteRequest {
   int root = 0;         // of broadcast, scatter and gather
   int64_t whole = 0;    // S, in bytes
   int64_t element = 1;  // bytes that stay together, so that terms are whole numbers
+  // Bytes of every segment, of which the last ones may be short or empty; 0: as even as can be.
+  int64_t segment = 0;
 };
 Route make_route(const RouteRequest& request);
+
+// The most scratch that the route takes on any rank.
+Bytes most_scratch(RouteRequest request);
 
 // The algorithms that a collective has, the plainest first.
 std::span<const Algorithm> algorithms_of(Collective collective);
@@ -110,5 +116,10 @@ double seconds(const RoutePrice& price, const Fabric& fabric, int64_t whole);
 
 // The cheapest algorithm; the same on every rank, because it depends on nothing but its arguments.
 Algorithm cheapest(Collective collective, int ranks, int64_t whole, const Fabric& fabric);
+
+// The algorithm that a call takes, on whatever engine: a plan counts its scratch before there is
+// one. Engines on one machine differ by less than a factor of two in the size at which another
+// algorithm is cheaper.
+Algorithm algorithm_for(Collective collective, int ranks, int64_t whole);
 
 }  // namespace adjoint

@@ -7,8 +7,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
-#include <list>
-#include <map>
 #include <mutex>
 #include <thread>
 #include <tuple>
@@ -19,14 +17,28 @@ namespace {
 
 constexpr int kMachineFailed = 3;  // the exit code of adjoint (cli/command.h)
 
+constexpr size_t kUsualMessages = 1024;  // under way, of one rank; more take memory
+
 using Key = std::tuple<int, uint32_t, uint32_t>;  // the sender, channel, sequence
 
+Key key_of(const Parcel& wanted) { return {wanted.peer, wanted.channel, wanted.sequence}; }
+
+// A message in its sender's memory.
+struct Offer {
+  Key key;
+  Parcel* parcel;
+};
+
 struct Mailbox {
+  Mailbox() {
+    offered.reserve(kUsualMessages);
+    taken.reserve(kUsualMessages);
+  }
   std::mutex mutex;
   std::condition_variable rung;
-  bool ringing = false;                        // something is new since the owner last looked
-  std::map<Key, std::deque<Parcel*>> offered;  // messages to the owner, of the senders' memory
-  std::vector<Parcel*> taken;                  // the owner's own messages that were copied
+  bool ringing = false;        // something is new since the owner last looked
+  std::vector<Offer> offered;  // to the owner, in the order in which they were sent
+  std::vector<Parcel*> taken;  // the owner's own messages that were copied
 
   void ring() {
     ringing = true;
@@ -101,7 +113,9 @@ struct Exchange {
 class ThreadWire : public Wire {
  public:
   ThreadWire(std::shared_ptr<Exchange> exchange, int rank)
-      : exchange_(std::move(exchange)), rank_(rank) {}
+      : exchange_(std::move(exchange)), rank_(rank) {
+    wanted_.reserve(kUsualMessages);
+  }
   ~ThreadWire() override {
     const std::lock_guard lock(exchange_->mutex);
     exchange_->dog.leaves(rank_);
@@ -118,13 +132,13 @@ class ThreadWire : public Wire {
   void post(Parcel& parcel) override {
     throw_if_aborted();
     if (!parcel.sends) {
-      wanted_[{parcel.peer, parcel.channel, parcel.sequence}].push_back(&parcel);
+      wanted_.push_back(&parcel);
       fetch();
       return;
     }
     Mailbox& box = exchange_->boxes[parcel.peer];
     const std::lock_guard lock(box.mutex);
-    box.offered[{rank_, parcel.channel, parcel.sequence}].push_back(&parcel);
+    box.offered.push_back({{rank_, parcel.channel, parcel.sequence}, &parcel});
     box.ring();
   }
 
@@ -154,14 +168,13 @@ class ThreadWire : public Wire {
 
   void withdraw(Parcel& parcel) override {
     if (!parcel.sends) {
-      std::erase(wanted_[{parcel.peer, parcel.channel, parcel.sequence}], &parcel);
+      std::erase(wanted_, &parcel);
       return;
     }
     {
       Mailbox& box = exchange_->boxes[parcel.peer];
       const std::lock_guard lock(box.mutex);
-      auto& offered = box.offered[{rank_, parcel.channel, parcel.sequence}];
-      if (std::erase(offered, &parcel)) return;
+      if (std::erase_if(box.offered, [&](const Offer& o) { return o.parcel == &parcel; })) return;
     }
     // The receiver is copying it at this moment, and will say so.
     Mailbox& mine = exchange_->boxes[rank_];
@@ -221,38 +234,41 @@ class ThreadWire : public Wire {
   // Copies what was offered and is wanted. Of each key only the first that is wanted is looked for:
   // a message that arrives meanwhile must not go to a later one.
   void fetch() {
-    for (auto wanted = wanted_.begin(); wanted != wanted_.end();) {
-      auto& [key, parcels] = *wanted;
-      while (!parcels.empty()) {
-        Parcel* from = take_offered(key);
-        if (!from) break;
-        Parcel& parcel = *parcels.front();
-        parcels.pop_front();
-        CHECK(from->size == parcel.size,
-              join_parts("rank ", parcel.peer, " sends ", from->size, " bytes, and rank ", rank_,
-                         " wants ", parcel.size));
-        const Release release{exchange_->boxes[parcel.peer], from};
-        if (parcel.size > 0) copy(parcel.data, from->data, parcel.size);
-        parcel.done = true;
+    for (size_t i = 0; i < wanted_.size();) {
+      Parcel& parcel = *wanted_[i];
+      const Key key = key_of(parcel);
+      const auto end = wanted_.begin() + static_cast<int64_t>(i);
+      const bool first = std::none_of(wanted_.begin(), end,
+                                      [&](const Parcel* other) { return key_of(*other) == key; });
+      Parcel* from = first ? take_offered(key) : nullptr;
+      if (!from) {
+        ++i;
+        continue;
       }
-      wanted = parcels.empty() ? wanted_.erase(wanted) : std::next(wanted);
+      wanted_.erase(end);
+      CHECK(from->size == parcel.size,
+            join_parts("rank ", parcel.peer, " sends ", from->size, " bytes, and rank ", rank_,
+                       " wants ", parcel.size));
+      const Release release{exchange_->boxes[parcel.peer], from};
+      if (parcel.size > 0) copy(parcel.data, from->data, parcel.size);
+      parcel.done = true;
     }
   }
 
   Parcel* take_offered(const Key& key) {
     Mailbox& mine = exchange_->boxes[rank_];
     const std::lock_guard lock(mine.mutex);
-    const auto found = mine.offered.find(key);
+    const auto found = std::find_if(mine.offered.begin(), mine.offered.end(),
+                                    [&](const Offer& offer) { return offer.key == key; });
     if (found == mine.offered.end()) return nullptr;
-    Parcel* from = found->second.front();
-    found->second.pop_front();
-    if (found->second.empty()) mine.offered.erase(found);
+    Parcel* from = found->parcel;
+    mine.offered.erase(found);
     return from;
   }
 
   std::shared_ptr<Exchange> exchange_;
   int rank_ = 0;
-  std::map<Key, std::deque<Parcel*>> wanted_;  // receives that were posted, in order
+  std::vector<Parcel*> wanted_;  // receives that were posted, in order
 };
 
 }  // namespace

@@ -5,6 +5,29 @@
 
 namespace adjoint {
 
+namespace {
+
+constexpr size_t kUsuallyUnderWay = 256;
+
+}  // namespace
+
+Journey::Journey(Route moves) : route(std::move(moves)) {
+  size_t messages = 0, terms = 0;
+  for (const RouteRound& round : route.rounds) {
+    messages = std::max(messages, round.messages.size());
+    terms = std::max(terms, round.terms.size());
+  }
+  parcels_.reserve(messages);
+  terms_.reserve(terms);
+}
+
+void Journey::start_again() {
+  round_ = 0;
+  posted_ = false;
+  trouble_ = nullptr;
+  done_.store(false, std::memory_order_relaxed);
+}
+
 void Journey::wait_quietly() noexcept {
   std::unique_lock lock(mutex_);
   arrived_.wait(lock, [&] { return done_.load(std::memory_order_relaxed); });
@@ -39,9 +62,9 @@ void Journey::begin_round(Wire& wire) {
 void Journey::end_round(Wire& wire) {
   const RouteRound& round = route.rounds[round_];
   if (!round.terms.empty()) {
-    std::vector<const std::byte*> terms;
-    for (const RouteRegion& term : round.terms) terms.push_back(at(term));
-    wire.reduce(reduction, dtype, terms, round.result.size / size_of(dtype).count,
+    terms_.clear();
+    for (const RouteRegion& term : round.terms) terms_.push_back(at(term));
+    wire.reduce(reduction, dtype, terms_, round.result.size / size_of(dtype).count,
                 at(round.result));
   }
   posted_ = false;
@@ -57,8 +80,10 @@ bool Journey::advance(Wire& wire) {
   return true;
 }
 
-Traffic::Traffic(std::unique_ptr<Wire> wire)
-    : wire_(std::move(wire)), driver_([this] { drive(); }) {}
+Traffic::Traffic(std::unique_ptr<Wire> wire) : wire_(std::move(wire)) {
+  for (auto* list : {&under_way_, &starting_, &started_}) list->reserve(kUsuallyUnderWay);
+  driver_ = std::thread([this] { drive(); });
+}
 
 Traffic::~Traffic() {
   {
@@ -107,13 +132,13 @@ void Traffic::fail_all(std::exception_ptr trouble) {
 void Traffic::drive() {
   while (true) {
     bool over = false;
-    std::vector<std::shared_ptr<Journey>> started;
+    starting_.clear();
     {
       const std::lock_guard lock(mutex_);
-      started.swap(started_);
+      starting_.swap(started_);
       over = over_;
     }
-    for (auto& journey : started) under_way_.push_back(std::move(journey));
+    for (auto& journey : starting_) under_way_.push_back(std::move(journey));
     try {
       if (ended_) {
         fail_all(ended_);

@@ -4,7 +4,6 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -18,7 +17,8 @@ namespace adjoint {
 // One call on its route.
 class Journey {
  public:
-  Route route;
+  explicit Journey(Route moves);
+  const Route route;
   std::vector<int> members;            // ranks of the group in the world
   uint32_t channel = 0, sequence = 0;  // the key of its messages
   std::byte* pieces[3] = {};           // in, out, scratch
@@ -28,6 +28,7 @@ class Journey {
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   void wait_quietly() noexcept;
+  void start_again();  // from the first round, with another sequence; nobody may be waiting
 
  private:
   friend class Traffic;
@@ -41,7 +42,9 @@ class Journey {
 
   size_t round_ = 0;
   bool posted_ = false;
-  std::deque<Parcel> parcels_;  // of the round; a wire holds their addresses
+  // Of the round. A wire holds the addresses of parcels, so there is room for those of any round.
+  std::vector<Parcel> parcels_;
+  std::vector<const std::byte*> terms_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::atomic<bool> done_ = false;
@@ -69,8 +72,10 @@ class Traffic {
 
   std::unique_ptr<Wire> wire_;
   std::atomic<int> waiters_ = 0;
-  std::vector<std::shared_ptr<Journey>> under_way_;  // the driver's own
-  std::exception_ptr ended_;                         // the driver's own
+  // The driver's own. The lists have room for more calls than a step has under way, so that none is
+  // made longer while a step runs.
+  std::vector<std::shared_ptr<Journey>> under_way_, starting_;
+  std::exception_ptr ended_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<Journey>> started_;
   bool over_ = false;

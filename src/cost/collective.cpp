@@ -60,7 +60,7 @@ CollectiveCost cost_of_collective(Collective collective, Bytes whole, Dtype dtyp
                                   const Fabric& fabric) {
   CollectiveCost cost;
   if (ranks == 1) return cost;
-  cost.algorithm = cheapest(collective, ranks, whole.count, fabric);
+  cost.algorithm = algorithm_for(collective, ranks, whole.count);
   cost.seconds = seconds(price_of(collective, cost.algorithm, ranks), fabric, whole.count);
   for (int rank = 0; rank < ranks; ++rank) {
     const Route route = make_route({.collective = collective,

@@ -13,7 +13,7 @@
 namespace adjoint {
 
 struct CollectiveCost {
-  Algorithm algorithm = Algorithm::kExchange;  // the cheapest, which is the one that will be used
+  Algorithm algorithm = Algorithm::kExchange;  // the one that will be used
   double seconds = 0;
   Bytes sent = {0};  // by the rank that sends most
 };

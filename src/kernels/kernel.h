@@ -43,6 +43,9 @@ struct KernelCall : KernelTerms {
 KernelCall kernel_call(const OpCall& call, const Scheme& scheme, const Morphism& morphism,
                        const KernelTerms& terms, const std::function<Strides(Value)>& strides);
 
+// A prepared call: everything that can fail or allocate has done so; running it does neither.
+using Launch = std::function<void()>;
+
 class Communicator;
 
 struct Pointers {
@@ -54,10 +57,10 @@ struct Pointers {
   // CUDA's kernels may be put in place while those of the call before still run, and wait for them
   // themselves (kernels/cuda/elements.cuh).
   bool early = false;
+  // Of a collective: where its second half is put, which waits for what the launch has begun. Null:
+  // the launch does both.
+  Launch* completion = nullptr;
 };
-
-// A prepared call: everything that can fail or allocate has done so; running it does neither.
-using Launch = std::function<void()>;
 
 // A kernel written by hand, for an op without a body or one whose body would be slow.
 struct Kernel {

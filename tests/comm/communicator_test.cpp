@@ -293,6 +293,46 @@ TEST(Communicator, TakesTheScratchThatItSaysItWants) {
   }
 }
 
+// As the collectives of a step: made once, begun in every one, several under way at a time.
+TEST(Communicator, AStandingCallIsBegunAgainAndAgain) {
+  constexpr int kRanks = 3;
+  constexpr int64_t kRow = 4 * sizeof(float);
+  for (const int64_t rows : {2, 7, 9}) {  // pieces of which the last are short, or empty
+    const int64_t piece = (rows + kRanks - 1) / kRanks;
+    run_ranks(kRanks, [&](Communicator world) {
+      const int64_t mine = std::clamp<int64_t>(rows - world.rank() * piece, 0, piece);
+      std::vector<float> terms(rows * 4), sum(mine * 4), whole(rows * 4);
+      std::vector<std::byte> scratch(
+          most_scratch({.collective = Collective::kReduceScatter,
+                        .algorithm = algorithm_for(Collective::kReduceScatter, kRanks, rows * kRow),
+                        .ranks = kRanks,
+                        .whole = rows * kRow,
+                        .element = sizeof(float),
+                        .segment = piece * kRow})
+              .count);
+      const auto scatter = world.standing(Collective::kReduceScatter, Dtype::kF32, bytes_of(terms),
+                                          bytes_of(sum), scratch, piece * kRow);
+      const auto gather = world.standing(Collective::kAllGather, Dtype::kF32, bytes_of(sum),
+                                         bytes_of(whole), {}, piece * kRow);
+      for (int step = 0; step < 5; ++step) {
+        for (size_t i = 0; i < terms.size(); ++i) {
+          terms[i] = static_cast<float>(step + world.rank() + static_cast<int>(i));
+        }
+        scatter->begin();
+        Pending other = world.barrier();
+        scatter->wait();
+        scatter->wait();  // nothing
+        gather->begin();
+        gather->wait();
+        other.wait();
+        for (size_t i = 0; i < whole.size(); ++i) {
+          EXPECT_EQ(whole[i], 3.0f * static_cast<float>(step + static_cast<int>(i)) + 3);
+        }
+      }
+    });
+  }
+}
+
 TEST(Communicator, ARankThatThrowsEndsAllThatWaitForIt) {
   std::atomic<int> told = 0;
   const auto job = [&] {

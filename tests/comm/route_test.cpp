@@ -90,6 +90,32 @@ TEST(Route, LargeVectorsAreSentAsFewTimesAsCanBe) {
   }
 }
 
+// Terms of a long sum are exchanged a piece at a time: as many bytes are sent, and few wait.
+TEST(Route, TermsOfLongSumsWaitInLittleMemory) {
+  for (const Collective collective : {Collective::kReduceScatter, Collective::kAllReduce}) {
+    RouteRequest request{.collective = collective, .ranks = 4, .whole = 1 << 28, .element = 4};
+    request.algorithm = algorithm_for(collective, 4, request.whole);
+    EXPECT_EQ(most_scratch(request).count, 3 << 20);
+    const int64_t times = collective == Collective::kAllReduce ? 2 : 1;
+    EXPECT_EQ(sent_bytes(make_route(request)), times * request.whole / 4 * 3);
+  }
+}
+
+// Pieces of an axis that the ranks do not divide: the last ones are short, or there are none.
+TEST(Route, SegmentsOfAGivenSizeEndWithTheWhole) {
+  int64_t sent = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const Route route = make_route({.collective = Collective::kAllGather,
+                                    .algorithm = Algorithm::kExchange,
+                                    .rank = rank,
+                                    .ranks = 4,
+                                    .whole = 20,
+                                    .segment = 8});
+    sent += sent_bytes(route);
+  }
+  EXPECT_EQ(sent, 3 * 20) << "everyone's bytes go to three others";
+}
+
 TEST(Route, SegmentsAreWholeElementsAndCoverAll) {
   for (const int64_t whole : {0, 4, 20, 44, 1000}) {
     EXPECT_EQ(segment_begin(whole, 4, 3, 0), 0);
