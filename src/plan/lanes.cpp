@@ -1,13 +1,17 @@
 #include "plan/lanes.h"
 
 #include <algorithm>
+#include <map>
 
+#include "analysis/accumulators.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
 
 Lane lane_of(const Morphism& m) {
-  if (!op_named(m.op).moves) return Lane::kWork;
+  const OpDef& op = op_named(m.op);
+  if (op.collective && std::get<int64_t>(m.attrs.at("ranks")) > 1) return Lane::kRanks;
+  if (!op.moves) return Lane::kWork;
   return std::get<std::string>(m.attrs.at("tier")) == "host" ? Lane::kSend : Lane::kFetch;
 }
 
@@ -84,7 +88,7 @@ std::vector<LanedCall> make_lanes(const Scheme& scheme, const Plan& plan) {
     // own.
     std::vector<int> found;
     for (size_t other = 0; other < kNumLanes; ++other) {
-      if (other == own) continue;
+      if (other == own && lanes[at].lane != Lane::kRanks) continue;
       const auto latest = std::find_if(ran[other].rbegin(), ran[other].rend(), [&](int before) {
         return before <= known[own][other] || must_wait(at, before);
       });
@@ -97,11 +101,93 @@ std::vector<LanedCall> make_lanes(const Scheme& scheme, const Plan& plan) {
       lanes[at].waits.push_back(before);
       lanes[before].is_awaited = true;
     }
-    known[own][own] = static_cast<int>(at);
+    // A collective that has begun is not done when the next one begins.
+    if (lanes[at].lane != Lane::kRanks) known[own][own] = static_cast<int>(at);
     known_after[at] = known[own];
+    known_after[at][own] = static_cast<int>(at);
     ran[own].push_back(static_cast<int>(at));
   }
   return lanes;
+}
+
+namespace {
+
+// Who reads and who overwrites an object, by place. Views count as what they show.
+class Uses {
+ public:
+  Uses(const Scheme& scheme, const std::vector<int>& order)
+      : shown_(scheme.objects.size()),
+        read_(scheme.objects.size()),
+        overwritten_(scheme.objects.size()) {
+    for (size_t v = 0; v < shown_.size(); ++v) shown_[v] = static_cast<Value>(v);
+    std::vector<int> made_at(scheme.objects.size(), -1);
+    for (size_t at = 0; at < order.size(); ++at) {
+      const Morphism& m = scheme.morphisms[order[at]];
+      for (const Value out : m.outputs) made_at[out] = static_cast<int>(at);
+      if (op_named(m.op).view) {
+        shown_[m.outputs[0]] = shown_[m.inputs[0]];
+        continue;
+      }
+      for (const Value in : m.inputs) read_[shown_[in]].push_back(static_cast<int>(at));
+    }
+    const auto overwrites = [&](Value before, Value after) {
+      if (made_at[after] >= 0) overwritten_[shown_[before]].push_back(made_at[after]);
+    };
+    for (const Carry& c : scheme.carries) overwrites(c.in, c.out);
+    for (const Carry& c : scheme.loop) overwrites(c.in, c.out);
+    const std::vector<Value> grown = grown_from(scheme);
+    for (size_t v = 0; v < grown.size(); ++v) {
+      if (grown[v] >= 0) overwrites(grown[v], static_cast<Value>(v));
+    }
+  }
+
+  int next_read(Value v, int at, int end) const { return next(read_[shown_[v]], at, end); }
+  int next_overwritten(Value v, int at, int end) const {
+    return next(overwritten_[shown_[v]], at, end);
+  }
+
+ private:
+  static int next(const std::vector<int>& places, int at, int end) {
+    for (const int place : places) {
+      if (place > at) end = std::min(end, place);
+    }
+    return end;
+  }
+  std::vector<Value> shown_;
+  std::vector<std::vector<int>> read_, overwritten_;  // places, per object that is no view
+};
+
+}  // namespace
+
+std::vector<int> done_before(const Scheme& scheme, const std::vector<int>& order) {
+  std::vector<int> done(order.size());
+  std::vector<int> collectives;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const int at = static_cast<int>(i);
+    done[at] = at + 1;
+    if (lane_of(scheme.morphisms[order[at]]) == Lane::kRanks) collectives.push_back(at);
+  }
+  if (collectives.empty()) return done;
+  const Uses uses(scheme, order);
+  std::map<Section, int> ends;  // sections are contiguous
+  for (size_t i = 0; i < order.size(); ++i) {
+    ends[scheme.morphisms[order[i]].section] = static_cast<int>(i) + 1;
+  }
+  for (const int at : collectives) {
+    const Morphism& m = scheme.morphisms[order[at]];
+    int& until = done[at];
+    until = ends[m.section];
+    for (const Value out : m.outputs) until = uses.next_read(out, at, until);
+    for (const Value in : m.inputs) until = uses.next_overwritten(in, at, until);
+  }
+  return done;
+}
+
+std::vector<int> done_before(const Scheme& scheme, const Plan& plan) {
+  std::vector<int> order;
+  order.reserve(plan.calls.size());
+  for (const PlannedCall& call : plan.calls) order.push_back(call.morphism);
+  return done_before(scheme, order);
 }
 
 std::vector<double> end_times(const std::vector<LanedCall>& lanes,

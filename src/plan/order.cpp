@@ -17,12 +17,7 @@ namespace {
 // wait for one clipping factor.
 constexpr Bytes kSmall{64};
 
-// Which morphisms must run before which: makers before readers and before those that only wait
-// (`after`), and readers of state, or of an accumulator, before its writer.
-struct Dependencies {
-  std::vector<std::vector<int>> after;  // per morphism: those that wait for it
-  std::vector<int> waits_for;           // per morphism: how many it still waits for
-};
+}  // namespace
 
 Dependencies dependencies(const Scheme& scheme) {
   const std::vector<int> made_by = producers(scheme);
@@ -67,8 +62,6 @@ Dependencies dependencies(const Scheme& scheme) {
   }
   return d;
 }
-
-}  // namespace
 
 // Sections need no care here: a scheme lists them in order.
 std::vector<int> written_order(const Scheme& scheme) {

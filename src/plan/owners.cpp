@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ops/axes.h"
+#include "plan/lanes.h"
 #include "plan/region.h"
 
 namespace adjoint {
@@ -13,7 +14,8 @@ namespace {
 
 // An object as one iteration of the body makes it, and its lifetime; -1 is before the step.
 struct Life {
-  Value object = -1;  // -1: data that lands
+  Value object = -1;       // -1: data that lands, or
+  bool workspace = false;  // that of a collective that is under way
   Region region = {};
   int born = -1, until = -1;
 };
@@ -115,6 +117,24 @@ class Checker {
     add_calls(plan_.body_end, calls);
     made_.resize(order_.size());
     read_.resize(order_.size());
+    find_ends();
+  }
+
+  // A collective uses its operands until it is done, while later calls run.
+  void find_ends() {
+    const std::vector<int> done = done_before(scheme_, plan_);
+    busy_until_.resize(order_.size());
+    for (int t = 0; t < last(); ++t) {
+      int end = t + 1;
+      if (done[order_[t]] > order_[t] + 1) {
+        const auto goes_on = [&](int next) {
+          return next != next_iteration_ &&
+                 (is_hung_[order_[next]] || order_[next] < done[order_[t]]);
+        };
+        while (end < last() && goes_on(end)) ++end;
+      }
+      busy_until_[t] = end - 1;
+    }
   }
   int section_of(int at) const { return (at >= plan_.body_begin) + (at >= plan_.body_end); }
   void add_calls(int from, int to) {
@@ -160,7 +180,8 @@ class Checker {
     const Morphism& m = call(t);
     for (const Value in : m.inputs) {
       if (now_[in] < 0) return say(source(in) + " is read before it is made, " + place_of(t));
-      lives_[now_[in]].until = t;
+      int& until = lives_[now_[in]].until;
+      until = std::max(until, busy_until_[t]);
       read_[t].push_back(now_[in]);
       check_stored(in, t);
     }
@@ -241,7 +262,14 @@ class Checker {
       }
       owners_.add(life, lives_[life].region);
     }
-    if (planned.workspace >= 0) write(region_of(plan_.storages[planned.workspace]), -1, t);
+    if (planned.workspace < 0) return;
+    const Region workspace = region_of(plan_.storages[planned.workspace]);
+    write(workspace, -1, t);
+    if (busy_until_[t] == t) return;
+    const int life = give_life(-1, workspace, t);
+    lives_[life].workspace = true;
+    lives_[life].until = busy_until_[t];
+    owners_.add(life, workspace);
   }
 
   // A call that does not run must give what is in its place already.
@@ -298,6 +326,10 @@ class Checker {
       const std::string who = life < 0                  ? "a workspace"
                               : lives_[life].object < 0 ? "data that lands"
                                                         : source(lives_[life].object);
+      if (owner.workspace) {
+        return say(who + " is written over the workspace of a collective that is under way, " +
+                   place_of(t));
+      }
       if (owner.object < 0) return say(who + " lies where data lands, " + place_of(t));
       say(who + " is written over " + source(owner.object) + " " + place_of(t) +
           ", though that is wanted " + place_of(owner.until));
@@ -358,6 +390,7 @@ class Checker {
   std::vector<int> now_;                       // per object: its current life
   std::vector<Value> carried_;                 // per object: what it is the next value of, or -1
   std::vector<std::vector<int>> made_, read_;  // lives, by time
+  std::vector<int> busy_until_;                // by time: when the call that begins then is done
   Owners owners_;
   std::string wrong_;
   int asked_ = -1;                     // the call that may_ is of

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plan/order.h"
+#include "plan/overlap.h"
 #include "plan/pack.h"
 #include "plan/storages.h"
 
@@ -89,8 +90,12 @@ std::vector<Bytes> Plan::at_peak(Tier tier) const {
 
 Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   const Sharing sharing = find_sharing(scheme, options);
-  Plan plan = lay_in_storages(scheme, options, sharing, freeing_order(scheme));
-  Plan written = lay_in_storages(scheme, options, sharing, written_order(scheme));
+  const auto laid = [&](std::vector<int> order) {
+    if (options.overlap) order = overlapped(scheme, std::move(order));
+    return lay_in_storages(scheme, options, sharing, order);
+  };
+  Plan plan = laid(freeing_order(scheme));
+  Plan written = laid(written_order(scheme));
   // The device's bytes decide, and the host's only between equals.
   const auto peaks = [](const Plan& p) { return std::pair(p.live_peak, p.host.live_peak); };
   if (peaks(written) < peaks(plan)) plan = std::move(written);

@@ -126,6 +126,7 @@ struct PlanOptions {
   std::map<std::string, Fixed> fixed = {};
   std::array<Bytes, kNumTiers> floor = {};
   bool landings = true;  // a guest in another plan's arena has none
+  bool overlap = true;   // collectives are moved away from their readers; off for comparisons
   bool verify = true;    // a search plans many stacks, and verifies the one that it answers with
 
   KernelTerms terms() const {

@@ -78,12 +78,29 @@ class Planner {
       }
     }
     if (options_.target == Target::kCuda) keep_while_sent();
+    keep_under_way();
     for (const Value v : scheme_.outputs) last_use_[root(v)] = end_;
     for (const Carry& c : scheme_.carries) last_use_[root(c.in)] = last_use_[root(c.out)] = end_;
     for (const Carry& c : scheme_.loop) {
       int& in = last_use_[root(c.in)];
       int& out = last_use_[root(c.out)];
       in = out = std::max({in, out, plan_.body_end - 1});
+    }
+  }
+
+  // What a collective reads and writes is its own until it is done.
+  void keep_under_way() {
+    done_before_ = done_before(scheme_, order_);
+    busy_until_.assign(scheme_.objects.size(), 0);
+    for (int at = 0; at < end_; ++at) {
+      if (done_before_[at] == at + 1) continue;
+      const Morphism& m = scheme_.morphisms[order_[at]];
+      const auto keep = [&](Value v) {
+        last_use_[root(v)] = std::max(last_use_[root(v)], done_before_[at] - 1);
+        busy_until_[root(v)] = std::max(busy_until_[root(v)], done_before_[at]);
+      };
+      for (const Value in : m.inputs) keep(in);
+      for (const Value out : m.outputs) keep(out);
     }
   }
 
@@ -217,11 +234,12 @@ class Planner {
     planned.is_view = sharing_.adjacent.is_whole[order_[at]];
     for (size_t o = 0; o < m.outputs.size(); ++o) place_output(m, o, at, facts);
     if (facts.workspace.count > 0) {
-      planned.workspace = new_storage(facts.workspace, at, at, Tier::kDevice);
+      const int last = done_before_[at] - 1;
+      planned.workspace = new_storage(facts.workspace, at, last, Tier::kDevice);
       plan_.storages.back().tenants = {{.object = -1,
                                         .category = Category::kWorkspace,
                                         .from = at,
-                                        .to = at,
+                                        .to = last,
                                         .size = facts.workspace}};
     }
     plan_.calls.push_back(planned);
@@ -272,7 +290,8 @@ class Planner {
       // What the next iteration reads as well must not be overwritten.
       const bool again =
           in_body(at) && (s.first < plan_.body_begin || sharing_.is_carried[root(in)]);
-      const bool dies = s.last == at && s.first < at && !sharing_.is_input[root(in)] && !again;
+      const bool dies = s.last == at && s.first < at && !sharing_.is_input[root(in)] && !again &&
+                        busy_until_[root(in)] <= at;
       const bool same = s.size == type.bytes() && place.offset.count == 0 &&
                         tier_of(in) == tier_of(m.outputs[o]) &&
                         place.strides == dense_strides(type) && scheme_[in].type == type;
@@ -319,6 +338,7 @@ class Planner {
       if (plan_.places[sliced].offset.count != 0 || s.size != scheme_[whole].type.bytes()) continue;
       const bool again = in_body(at) && (s.first < plan_.body_begin || sharing_.is_carried[sliced]);
       if (s.last != at || s.first >= at || sharing_.is_input[sliced] || again) continue;
+      if (busy_until_[sliced] > at) continue;
       bool all = true;  // every operand there is overwritten element by element
       for (size_t k = 0; k < m.inputs.size(); ++k) {
         if (plan_.places[m.inputs[k]].storage != storage) continue;
@@ -382,6 +402,8 @@ class Planner {
   const std::vector<int>& order_;
   const int end_;
   std::vector<int> last_use_;
+  std::vector<int> done_before_;  // per place
+  std::vector<int> busy_until_;   // per object: a collective uses it until before this place
   std::array<Bytes, kNumTiers> state_top_ = {};
   Plan plan_;
 };

@@ -1,5 +1,7 @@
 #include "run/run.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "device/limits.h"
 #include "device/parallel.h"
@@ -62,6 +64,18 @@ void Run::prepare() {
     lanes_ = std::make_unique<GpuLanes>(make_lanes(scheme_, plan_), stream_);
     mail_ = std::make_unique<Mailboxes>(stream_);
   }
+  const auto is_collective = [&](const PlannedCall& call) {
+    return lane_of(scheme_.morphisms[call.morphism]) == Lane::kRanks;
+  };
+  if (!on_gpu() && std::any_of(plan_.calls.begin(), plan_.calls.end(), is_collective)) {
+    completions_.resize(plan_.calls.size());
+    lands_.assign(plan_.calls.size(), -1);
+    const std::vector<int> done = done_before(scheme_, plan_);
+    for (size_t at = 0; at < done.size(); ++at) {
+      if (is_collective(plan_.calls[at])) lands_[done[at] - 1] = static_cast<int>(at);
+    }
+    begun_.reserve(plan_.calls.size());
+  }
   // A GPU of Hopper's kind or later, and no other stream that a kernel would have to wait for.
   const bool early = on_gpu() && lanes_->one_stream() && open_gpu().major >= 9;
   calls_.reserve(plan_.calls.size());
@@ -89,6 +103,7 @@ void Run::prepare() {
     if (planned.workspace >= 0) {
       at.workspace = this->at(plan_.storages[planned.workspace]);
     }
+    if (!completions_.empty()) at.completion = &completions_[launches_.size()];
     launches_.push_back(options_.reference ? prepare_reference(k, at) : ::adjoint::prepare(k, at));
   }
   options_.told = nullptr;  // whoever listened may be gone later
@@ -125,6 +140,11 @@ void Run::run_calls(int begin, int end, bool for_good) {
       launches_[at]();
       if (lanes_) lanes_->after(at);
     }
+    if (!lands_.empty()) {
+      if (completions_[at]) begun_.push_back(at);
+      // Poison needs no wait of its own: the plan frees nothing that is under way.
+      land(timer_ || after_call ? at : lands_[at]);
+    }
     if (poison_) bury(at, for_good);
     if (timer_) timer_->after(at);
     if (!after_call) continue;
@@ -132,6 +152,13 @@ void Run::run_calls(int begin, int end, bool for_good) {
     after_call(at);
   }
   if (lanes_) lanes_->close();
+  CHECK(landed_ == begun_.size(), "collectives are done when their section ends");
+  begun_.clear();
+  landed_ = 0;
+}
+
+void Run::land(int place) {
+  while (landed_ < begun_.size() && begun_[landed_] <= place) completions_[begun_[landed_++]]();
 }
 
 bool Run::launches_recordings() const {
