@@ -57,7 +57,7 @@ FabricRow least_squares(const std::vector<FabricRow>& rows,
 }  // namespace
 
 CollectiveCost cost_of_collective(Collective collective, Bytes whole, Dtype dtype, int ranks,
-                                  const Fabric& fabric) {
+                                  const Fabric& fabric, Bytes segment) {
   CollectiveCost cost;
   if (ranks == 1) return cost;
   cost.algorithm = algorithm_for(collective, ranks, whole.count);
@@ -68,7 +68,8 @@ CollectiveCost cost_of_collective(Collective collective, Bytes whole, Dtype dtyp
                                     .rank = rank,
                                     .ranks = ranks,
                                     .whole = whole.count,
-                                    .element = size_of(dtype).count});
+                                    .element = size_of(dtype).count,
+                                    .segment = segment.count});
     cost.sent = std::max(cost.sent, Bytes{sent_bytes(route)});
   }
   return cost;
@@ -79,31 +80,34 @@ std::optional<CollectiveCall> collective_call(const Scheme& scheme, const Morphi
   const OpCall call = call_of(scheme, m);
   std::vector<Type> results;
   for (const Value out : m.outputs) results.push_back(scheme[out].type);
+  const Travelling travelling = that_travels(call, results);
   return CollectiveCall{.collective = collective_of(call),
                         .mesh_axis = call.text("mesh"),
                         .ranks = static_cast<int>(ranks_of(call)),
                         .dtype = call.inputs[0].dtype,
-                        .whole = bytes_that_travel(call, results)};
+                        .whole = travelling.whole,
+                        .segment = travelling.segment};
 }
 
 double seconds_of(const CollectiveCall& call, const Fabric& fabric) {
   if (call.ranks == 1) return 0;
-  const Algorithm algorithm = cheapest(call.collective, call.ranks, call.whole.count, fabric);
+  const Algorithm algorithm = algorithm_for(call.collective, call.ranks, call.whole.count);
   return seconds(price_of(call.collective, algorithm, call.ranks), fabric, call.whole.count);
 }
 
 std::vector<Sent> sent_in_step(const Scheme& scheme, const Fabric& fabric) {
   std::map<std::tuple<size_t, Collective, Dtype>, Sent> rows;
   // Blocks repeat their calls, and the routes of all ranks are long.
-  std::map<std::tuple<Collective, Dtype, int, int64_t>, CollectiveCost> costs;
+  std::map<std::tuple<Collective, Dtype, int, int64_t, int64_t>, CollectiveCost> costs;
   for (const Morphism& m : scheme.morphisms) {
     const auto call = collective_call(scheme, m);
     if (!call || call->ranks == 1) continue;
     const auto [cost, fresh] = costs.try_emplace(
-        {call->collective, call->dtype, call->ranks, call->whole.count}, CollectiveCost{});
+        {call->collective, call->dtype, call->ranks, call->whole.count, call->segment.count},
+        CollectiveCost{});
     if (fresh) {
-      cost->second =
-          cost_of_collective(call->collective, call->whole, call->dtype, call->ranks, fabric);
+      cost->second = cost_of_collective(call->collective, call->whole, call->dtype, call->ranks,
+                                        fabric, call->segment);
     }
     const auto axis = std::find_if(scheme.mesh.begin(), scheme.mesh.end(),
                                    [&](const MeshAxis& a) { return a.name == call->mesh_axis; });

@@ -17,8 +17,10 @@ struct CollectiveCost {
   double seconds = 0;
   Bytes sent = {0};  // by the rank that sends most
 };
+// `segment`: bytes of every rank's piece, of which the last ones may be short; 0: as even as can
+// be.
 CollectiveCost cost_of_collective(Collective collective, Bytes whole, Dtype dtype, int ranks,
-                                  const Fabric& fabric);
+                                  const Fabric& fabric, Bytes segment = {0});
 
 // A call of a step that speaks to other ranks, as the communicator is asked for it.
 struct CollectiveCall {
@@ -26,7 +28,8 @@ struct CollectiveCall {
   std::string mesh_axis = {};
   int ranks = 1;
   Dtype dtype = Dtype::kF32;
-  Bytes whole = {0};  // all ranks' pieces together
+  Bytes whole = {0};    // all ranks' pieces together
+  Bytes segment = {0};  // and one of them
 };
 // Nothing where the call speaks to nobody.
 std::optional<CollectiveCall> collective_call(const Scheme& scheme, const Morphism& morphism);

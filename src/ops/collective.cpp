@@ -17,22 +17,18 @@ Collective collective_of(const OpCall& call) {
   CHECK(false, "an op that speaks to other ranks has a collective's name: " + std::string(call.op));
 }
 
-Bytes bytes_that_travel(const OpCall& call, std::span<const Type> results) {
-  const auto sum = [](std::span<const Type> types) {
-    Bytes all{0};
-    for (const Type& type : types) all += type.bytes();
-    return all;
-  };
-  switch (collective_of(call)) {
-    case Collective::kAllGather:
-    case Collective::kGather:
-      return ranks_of(call) * sum(call.inputs);
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      return ranks_of(call) * sum(results);
-    default:
-      return sum(call.inputs);
-  }
+Travelling that_travels(const OpCall& call, std::span<const Type> results) {
+  const Collective collective = collective_of(call);
+  const bool joins = collective == Collective::kAllGather;
+  if (!joins && collective != Collective::kReduceScatter) return {.whole = call.inputs[0].bytes()};
+  const Type& whole = joins ? results[0] : call.inputs[0];
+  const Type& piece = joins ? call.inputs[0] : results[0];
+  const int axis = piece_axis(call);
+  int64_t outer = 1;
+  for (int a = 0; a < axis; ++a) outer *= whole.axes[a].physical();
+  if (outer > 1) return {.whole = ranks_of(call) * piece.bytes(), .segment = piece.bytes()};
+  const int64_t row = whole.bytes().count / whole.axes[axis].physical();
+  return {.whole = {whole.dim(axis) * row}, .segment = {piece.dim(axis) * row}};
 }
 
 void check_collective(const OpCall& call) {

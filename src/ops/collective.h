@@ -16,9 +16,13 @@ int piece_axis(const OpCall& call);
 
 // Which one it is, as the communicator names it.
 Collective collective_of(const OpCall& call);
-// All ranks' pieces together as they travel: what pads pieces that are not full travels, too. This
-// is the S of comm/route.h.
-Bytes bytes_that_travel(const OpCall& call, std::span<const Type> results);
+// All ranks' pieces together as they travel (the S of comm/route.h), and how much of it a rank has;
+// 0 where nothing is cut. Rows of a first axis travel as they lie, and the last pieces may be
+// short. Pieces along other axes are packed, and what pads them travels, too.
+struct Travelling {
+  Bytes whole = {0}, segment = {0};
+};
+Travelling that_travels(const OpCall& call, std::span<const Type> results);
 
 // Refuses a call without operand, mesh or ranks. Every collective's `infer` begins with it.
 void check_collective(const OpCall& call);

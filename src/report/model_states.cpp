@@ -1,28 +1,17 @@
 #include "report/model_states.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
+
+#include "scheme/shards.h"
 
 namespace adjoint {
 
 namespace {
 
-// Live bytes over the places of a plan's order.
-struct LiveBytes {
-  std::vector<int64_t> change;
-
-  explicit LiveBytes(const Plan& plan) : change(plan.calls.size() + 1) {}
-  void add(const Tenant& tenant) {
-    const auto end = static_cast<int>(change.size()) - 1;
-    change[std::clamp(tenant.from, 0, end)] += tenant.size.count;
-    change[std::clamp(tenant.to + 1, 0, end)] -= tenant.size.count;
-  }
-  Bytes most() const {
-    int64_t live = 0, most = 0;
-    for (const int64_t c : change) most = std::max(most, live += c);
-    return {most};
-  }
-};
+constexpr int kTransient = 3;  // copies, whole gradients, pieces of gradients
+using TransientBytes = std::array<int64_t, kTransient>;
 
 }  // namespace
 
@@ -43,26 +32,35 @@ ModelStates model_states(const Scheme& step, const Plan& plan) {
     held.insert(in);
   }
   for (const Carry& c : step.carries) held.insert(c.out);
-  LiveBytes copies(plan), gradients(plan), both(plan);
+  // How live bytes change from place to place of the plan's order.
+  const auto end = static_cast<int>(plan.calls.size());
+  std::vector<TransientBytes> change(end + 1, TransientBytes{});
   for (const Storage& storage : plan.storages) {
     for (const Tenant& tenant : storage.tenants) {
       if (tenant.object < 0 || held.count(tenant.object)) continue;
+      const Object& object = step[tenant.object];
       const bool is_gradient =
-          tenant.category == Category::kGradients && paths.count(step[tenant.object].source.path);
+          tenant.category == Category::kGradients && paths.count(object.source.path);
       if (!is_gradient && tenant.category != Category::kParameters) continue;
-      (is_gradient ? gradients : copies).add(tenant);
-      both.add(tenant);
+      const int kind = !is_gradient ? 0 : is_sharded(object) ? 2 : 1;
+      change[std::clamp(tenant.from, 0, end)][kind] += tenant.size.count;
+      change[std::clamp(tenant.to + 1, 0, end)][kind] -= tenant.size.count;
     }
   }
-  states.copies = copies.most(), states.gradients = gradients.most();
-  states.transient = both.most();
+  TransientBytes live = {}, most = {};
+  for (const TransientBytes& c : change) {
+    for (int kind = 0; kind < kTransient; ++kind) live[kind] += c[kind];
+    const auto sum = [](const TransientBytes& b) { return b[0] + b[1] + b[2]; };
+    if (sum(live) > sum(most)) most = live;
+  }
+  states.copies = {most[0]}, states.gradients = {most[1]}, states.pieces = {most[2]};
   return states;
 }
 
 nlohmann::json model_states_json(const ModelStates& states) {
   return {{"parameters", states.parameters.count},  {"optimizer_state", states.optimizer.count},
-          {"most_copies", states.copies.count},     {"most_gradients", states.gradients.count},
-          {"most_of_both", states.transient.count}, {"all", states.all().count}};
+          {"copies", states.copies.count},          {"gradients", states.gradients.count},
+          {"gradient_pieces", states.pieces.count}, {"all", states.all().count}};
 }
 
 }  // namespace adjoint

@@ -100,9 +100,9 @@ nlohmann::json ranks_json(const Scheme& step, const Fabric& fabric) {
 std::string measured_ranks_table(const Scheme& step, const Plan& plan,
                                  const std::vector<Measured>& ranks) {
   const bool host = plan.host.size.count > 0;
-  std::string out = fmt::format("{:<18} {:>20}{} {:>12} {:>16} {:>8}\n", "rank", "peak bytes",
-                                host ? fmt::format(" {:>20}", "of the host") : "", "step",
-                                "in collectives", "of step");
+  std::string out = fmt::format("{:<18} {:>20}{} {:>12} {:>14} {:>12} {:>12}\n", "rank",
+                                "peak bytes", host ? fmt::format(" {:>20}", "of the host") : "",
+                                "step", "collectives", "hidden", "not hidden");
   const auto bytes = [&](const std::string& who, Bytes device, Bytes of_host) {
     out += fmt::format("{:<18} {:>20}", who, with_commas(device.count));
     if (host) out += fmt::format(" {:>20}", with_commas(of_host.count));
@@ -111,10 +111,10 @@ std::string measured_ranks_table(const Scheme& step, const Plan& plan,
   out += "\n";
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Measured& m = ranks[rank];
-    const double spoken = seconds_in_collectives(step, plan, m.call_seconds);
+    const SpokenSeconds spoken = seconds_in_collectives(step, plan, m);
     bytes(fmt::format("{} (measured)", rank), m.touched, m.host_touched);
-    out += fmt::format(" {:>9.2f} ms {:>13.2f} ms {:>7.1f}%\n", 1e3 * m.step_seconds, 1e3 * spoken,
-                       m.step_seconds > 0 ? 100 * spoken / m.step_seconds : 0);
+    out += fmt::format(" {:>9.2f} ms {:>11.2f} ms {:>9.2f} ms {:>9.2f} ms\n", 1e3 * m.step_seconds,
+                       1e3 * spoken.all, 1e3 * spoken.hidden, 1e3 * (spoken.all - spoken.hidden));
   }
   return out;
 }
@@ -124,11 +124,13 @@ nlohmann::json measured_ranks_json(const Scheme& step, const Plan& plan,
   nlohmann::json all = nlohmann::json::array();
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Measured& m = ranks[rank];
+    const SpokenSeconds spoken = seconds_in_collectives(step, plan, m);
     all.push_back({{"rank", rank},
                    {"measured_peak_bytes", m.touched.count},
                    {"host_measured_peak_bytes", m.host_touched.count},
                    {"measured_step_s", m.step_seconds},
-                   {"in_collectives_s", seconds_in_collectives(step, plan, m.call_seconds)}});
+                   {"in_collectives_s", spoken.all},
+                   {"hidden_s", spoken.hidden}});
   }
   return all;
 }

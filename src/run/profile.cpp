@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kWarmSteps = 2;
 constexpr int kWitnessStep = 3;  // counted from 1
-constexpr int kMarkedSteps = 5;  // on a GPU, where other steps run as one graph
+constexpr int kMarkedSteps = 5;  // where timing calls would change how long a step takes
 // Two, so that the second reads what the first one updated.
 constexpr int kPoisonedSteps = 2;
 
@@ -137,6 +137,8 @@ Measured measured_at(const Scheme& step, const Plan& plan, const MeasureOptions&
   };
   const int plain_steps = std::max(kWarmSteps + options.steps, kWitnessStep);
   const bool gpu = plan.target == Target::kCuda;
+  // Timing every call would slow a GPU's step down, and let collectives hide behind nothing.
+  const bool apart = gpu || seat;
   const bool checked = options.poison && (!gpu || plan.deterministic);  // otherwise bits may vary
   const int passes = options.poison ? static_cast<int>(std::size(kPoisons)) : 0;
   const int all_steps = plain_steps + passes * (checked ? kPoisonedSteps : 1);
@@ -156,8 +158,7 @@ Measured measured_at(const Scheme& step, const Plan& plan, const MeasureOptions&
   std::vector<double> sums;
   for (int i = 0; i < plain_steps; ++i) {
     steps.feed();
-    // Timing every call would slow a GPU's step down.
-    const double seconds = gpu ? steps.step() : steps.timed_step(sums);
+    const double seconds = apart ? steps.step() : steps.timed_step(sums);
     measured.losses.push_back(steps.loss());
     if (i + 1 == kWitnessStep) {
       meet();
@@ -173,7 +174,7 @@ Measured measured_at(const Scheme& step, const Plan& plan, const MeasureOptions&
     measured.seconds.push_back(seconds);
     for (size_t at = 0; at < sums.size(); ++at) calls[at].push_back(sums[at]);
   }
-  for (int i = 0; gpu && i < kMarkedSteps; ++i) {
+  for (int i = 0; apart && i < kMarkedSteps; ++i) {
     steps.feed();
     steps.timed_step(sums);
     for (size_t at = 0; at < sums.size(); ++at) calls[at].push_back(sums[at]);
@@ -249,14 +250,18 @@ Measured most_touched(const std::vector<Measured>& ranks) {
   return most;
 }
 
-double seconds_in_collectives(const Scheme& scheme, const Plan& plan,
-                              const std::vector<double>& call_seconds) {
-  double sum = 0;
+SpokenSeconds seconds_in_collectives(const Scheme& scheme, const Plan& plan,
+                                     const Measured& measured) {
+  SpokenSeconds spoken;
+  double calls = 0;
   for (size_t at = 0; at < plan.calls.size(); ++at) {
-    if (!op_named(scheme.morphisms[plan.calls[at].morphism].op).collective) continue;
-    sum += times_in_step(scheme, plan, static_cast<int>(at)) * call_seconds[at];
+    const double seconds =
+        times_in_step(scheme, plan, static_cast<int>(at)) * measured.call_seconds[at];
+    calls += seconds;
+    if (op_named(scheme.morphisms[plan.calls[at].morphism].op).collective) spoken.all += seconds;
   }
-  return sum;
+  spoken.hidden = std::clamp(calls - measured.step_seconds, 0.0, spoken.all);
+  return spoken;
 }
 
 }  // namespace adjoint

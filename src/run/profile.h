@@ -57,9 +57,13 @@ std::vector<Measured> measure_ranks(const Scheme& step, const Plan& plan,
                                     const MeasureOptions& options = {});
 // The first rank's answer, with the most bytes that any rank has written.
 Measured most_touched(const std::vector<Measured>& ranks);
-// What a rank's collectives take of its step, most of it spent waiting for messages.
-double seconds_in_collectives(const Scheme& scheme, const Plan& plan,
-                              const std::vector<double>& call_seconds);
+// What a rank's collectives take in a step where each is waited for at once, and how much of that
+// the step hides behind its other calls: what it takes less than all its calls together.
+struct SpokenSeconds {
+  double all = 0, hidden = 0;
+};
+SpokenSeconds seconds_in_collectives(const Scheme& scheme, const Plan& plan,
+                                     const Measured& measured);
 
 // Seconds of single calls by key, for the cost model: the mean over equal calls.
 Timings timings_of(const Scheme& scheme, const Plan& plan, const std::vector<double>& call_seconds);

@@ -26,14 +26,12 @@ Scheme step_of(const std::string& stack, int batch = 8, int vocab = 64) {
   return build_step(elaborate_preset("char", sizes), parse_stack(stack), options).scheme;
 }
 
-// Messages are for nothing, so that few bytes are sent: small vectors go by fewer messages and more
-// bytes otherwise.
-constexpr Fabric kWide{.latency = 0};
+constexpr Fabric kFabric;
 
 // Elements that a rank sends by collectives of one kind, in one dtype.
 int64_t elements(const Scheme& step, Collective collective, Dtype dtype = Dtype::kF32) {
   int64_t all = 0;
-  for (const Sent& row : sent_in_step(step, kWide)) {
+  for (const Sent& row : sent_in_step(step, kFabric)) {
     if (row.collective == collective && row.dtype == dtype) all += row.elements;
   }
   return all;
@@ -50,8 +48,9 @@ double times_parameters(const Scheme& step, int ranks) {
   return static_cast<double>(all) * ranks / (ranks - 1) / static_cast<double>(num_parameters(step));
 }
 
+// Of up to four ranks even small vectors take the fewest bytes; of more they take fewer messages.
 TEST(SentElements, DataParallelSendsOneAllReduceOfEveryParameter) {
-  for (const int ranks : {2, 4, 8}) {
+  for (const int ranks : {2, 4}) {
     const std::string dp = "data_parallel(" + std::to_string(ranks) + ")";
     for (const char* rest : {"", " | zero(1)", " | zero(2)", " | accumulate(2)",
                              " | checkpoint(all)", " | zero(2) | checkpoint(block)"}) {
@@ -115,7 +114,7 @@ TEST(SentElements, TheDtypeIsSaid) {
   EXPECT_EQ(elements(step, Collective::kReduceScatter, Dtype::kBF16), 0);
   const Scheme narrow = step_of("data_parallel(4) | zero(3) | bf16(gradients=bf16)");
   EXPECT_GT(elements(narrow, Collective::kReduceScatter, Dtype::kBF16), 0);
-  const std::string table = rank_table(step, kWide);
+  const std::string table = rank_table(step, kFabric);
   EXPECT_TRUE(has(table, "all_gather       bf16")) << table;
   EXPECT_TRUE(has(table, "over data (4)")) << table;
 }
@@ -124,17 +123,17 @@ TEST(RankTable, SaysWhatIsPadding) {
   const Scheme even = step_of("data_parallel(2) | zero(1)");
   EXPECT_EQ(padding_of(even).state.count, 0);
   EXPECT_EQ(padding_of(even).samples, padding_of(even).last_samples);
-  EXPECT_FALSE(has(rank_table(even, kWide), "uneven"));
+  EXPECT_FALSE(has(rank_table(even, kFabric), "uneven"));
   // 7 samples are 3, 3 and 1; 65 rows of two moments are 22, 22 and 21, and 32 and 16 do not divide
   // either.
   const Scheme uneven = step_of("data_parallel(3) | zero(1)", 7, 65);
   EXPECT_EQ(padding_of(uneven).samples, 3);
   EXPECT_EQ(padding_of(uneven).last_samples, 1);
   EXPECT_GE(padding_of(uneven).state.count, 2 * 32 * 4);
-  const std::string table = rank_table(uneven, kWide);
+  const std::string table = rank_table(uneven, kFabric);
   EXPECT_TRUE(has(table, "the last rank has 1 of the 3 samples")) << table;
   EXPECT_TRUE(has(table, "of parameters and state on the last rank are padding")) << table;
-  EXPECT_EQ(rank_table(step_of(""), kWide), "");
+  EXPECT_EQ(rank_table(step_of(""), kFabric), "");
 }
 
 // By the sheet of the CPU, the bytes are those of the algorithms that the engine of threads
@@ -170,7 +169,7 @@ TEST(RankTable, OfAMeasuredRun) {
   for (const Measured& m : ranks) {
     EXPECT_EQ(m.touched, plan.arena);
     EXPECT_EQ(m.losses, ranks[0].losses);
-    EXPECT_GT(seconds_in_collectives(step, plan, m.call_seconds), 0);
+    EXPECT_GT(seconds_in_collectives(step, plan, m).all, 0);
   }
   // One rank that does all has the same loss: ranks have their pieces of one batch.
   const Scheme alone = step_of("", 7, 65);
