@@ -125,6 +125,22 @@ int64_t wide(int64_t size, double factor) {
   return std::max<int64_t>(8, static_cast<int64_t>(std::lround(scaled / 8)) * 8);
 }
 
+bool divides_alike(int64_t a, int64_t b, const std::vector<int64_t>& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](int64_t n) { return (a % n == 0) == (b % n == 0); });
+}
+
+// The next size from `wanted` on, in steps, that ranks divide as they divide the model's; `wanted`
+// itself where there is none that is not much larger.
+int64_t divided_like(int64_t size, int64_t wanted, int64_t step,
+                     const std::vector<int64_t>& ranks) {
+  if (wanted >= size) return wanted;
+  for (int64_t n = wanted; n <= std::min(size, 2 * wanted + 64); n += step) {
+    if (divides_alike(n, size, ranks)) return n;
+  }
+  return wanted;
+}
+
 struct Shrinker {
   const BoundModel& model;
   const nlohmann::json& set;
@@ -147,10 +163,11 @@ struct Shrinker {
           said[name] = std::min(size, wish.repeats);
           break;
         case AxisUse::kVocab:
-          said[name] = std::min(size, wish.vocab);
+          said[name] = divided_like(size, std::min(size, wish.vocab), 1, wish.ranks);
           break;
         case AxisUse::kWidth:
-          said[name] = size == width ? new_width : wide(size, factor);
+          said[name] =
+              size == width ? new_width : divided_like(size, wide(size, factor), 8, wish.ranks);
           break;
         case AxisUse::kSmall:
           said[name] = smaller(size, small);
@@ -176,13 +193,25 @@ struct Shrinker {
     return true;
   }
 
-  std::optional<BoundModel> attempt(int64_t new_width, double small, std::string& complaint) const {
+  bool is_divided_alike(const nlohmann::json& said) const {
+    for (const auto& [name, use] : uses) {
+      if (use != AxisUse::kWidth && use != AxisUse::kSmall) continue;
+      if (!divides_alike(said[name].get<int64_t>(), full(name), wish.ranks)) return false;
+    }
+    return true;
+  }
+
+  std::optional<BoundModel> attempt(int64_t new_width, double small, bool alike,
+                                    std::string& complaint) const {
     const nlohmann::json said = settings(new_width, small);
     if (!heads_are_reasonable(said, new_width)) return std::nullopt;
+    if (alike && !is_divided_alike(said)) return std::nullopt;
     try {
-      BoundModel small_model(model.text(), {.batch = wish.batch,
-                                            .context = std::min(model.context(), wish.context),
-                                            .settings = said});
+      const int64_t context = std::min(model.context(), wish.context);
+      BoundModel small_model(model.text(),
+                             {.batch = wish.batch,
+                              .context = divided_like(model.context(), context, 1, wish.ranks),
+                              .settings = said});
       small_model.forward();
       return small_model;
     } catch (const Error& e) {
@@ -225,12 +254,19 @@ BoundModel shrunken(const BoundModel& model, const nlohmann::json& set, const Sh
   for (const auto& [name, use] : shrinker.uses) {
     if (use == AxisUse::kSmall) largest = std::max(largest, shrinker.full(name));
   }
-  for (int64_t width = wish.width; width < 2 * wish.width; width += 16) {
-    for (int64_t divisor = 1; divisor <= largest; ++divisor) {
-      if (auto found = shrinker.attempt(width, 1.0 / static_cast<double>(divisor), complaint)) {
-        return *std::move(found);
+  // First among the sizes that ranks divide as they divide the model's, wider ones if need be: 8
+  // heads of keys for 8 ranks want their width.
+  for (const bool alike : {true, false}) {
+    const int64_t most = alike && !wish.ranks.empty() ? 4 * wish.width + 1 : 2 * wish.width;
+    for (int64_t width = wish.width; width < most; width += 16) {
+      for (int64_t divisor = 1; divisor <= largest; ++divisor) {
+        const double small = 1.0 / static_cast<double>(divisor);
+        if (auto found = shrinker.attempt(width, small, alike, complaint)) {
+          return *std::move(found);
+        }
       }
     }
+    if (wish.ranks.empty()) break;
   }
   fail(model.name(), ": no size of this model near a width of ", wish.width,
        " fits; say --full, or sizes with --set",
@@ -242,6 +278,33 @@ BoundModel with_rates(const BoundModel& model, const nlohmann::json& set, const 
   for (const std::string& rate : rates_at_zero(model, set, wish.dropout)) said[rate] = wish.dropout;
   return {model.text(),
           {.batch = model.batch(), .context = model.context(), .settings = std::move(said)}};
+}
+
+std::vector<int64_t> ranks_to_keep(const std::vector<MeshAxis>& mesh) {
+  std::set<int64_t> all;
+  for (size_t i = 0; i < mesh.size(); ++i) {
+    all.insert(mesh[i].size);
+    for (size_t j = 0; j < i; ++j) all.insert(int64_t{mesh[i].size} * mesh[j].size);
+  }
+  return {all.begin(), all.end()};
+}
+
+std::vector<std::string> divided_otherwise(const BoundModel& model, const BoundModel& copy,
+                                           const std::vector<int64_t>& ranks) {
+  std::vector<std::string> told;
+  for (const auto& [axis, use] : axis_uses(model, {})) {
+    if (use == AxisUse::kRepeats) continue;  // nobody shards blocks
+    const auto size = static_cast<int64_t>(model.settings().at(axis));
+    const auto small = static_cast<int64_t>(copy.settings().at(axis));
+    for (const int64_t n : ranks) {
+      if ((size % n == 0) == (small % n == 0)) continue;
+      const bool even = size % n == 0;
+      told.push_back(join_parts(even ? "even" : "padded", " pieces: ", n, " ranks ",
+                                even ? "divide " : "do not divide ", axis, "=", size,
+                                ", and in the copies it is ", small));
+    }
+  }
+  return told;
 }
 
 std::string describe(const BoundModel& model) {

@@ -12,7 +12,12 @@ struct ShrinkWish {
   int64_t context = 8;
   int64_t vocab = 61;
   double dropout = 0.1;  // where the model has none
+  // Numbers of ranks. An axis that such a number divides in the model is divided by it in the copy,
+  // and one that it does not is not, so that shards are padded in both or in neither.
+  std::vector<int64_t> ranks = {};
 };
+// Of every axis of a mesh, and of every two of them together.
+std::vector<int64_t> ranks_to_keep(const std::vector<MeshAxis>& mesh);
 
 // What an axis of the text is for.
 enum class AxisUse : uint8_t {
@@ -33,6 +38,10 @@ BoundModel shrunken(const BoundModel& model, const nlohmann::json& set, const Sh
 // The model at its own sizes, with the copy's dropout rates, so that both have the same kinds of
 // objects.
 BoundModel with_rates(const BoundModel& model, const nlohmann::json& set, const ShrinkWish& wish);
+// One sentence for each axis that a number of ranks divides in the model and not in its copy, or
+// the other way round.
+std::vector<std::string> divided_otherwise(const BoundModel& model, const BoundModel& copy,
+                                           const std::vector<int64_t>& ranks);
 std::string describe(const BoundModel& model);  // layers=4 hidden=64 ..., batch 6 x 12
 
 }  // namespace adjoint

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kWidths[] = {64, 256};
 constexpr int kSteps = 2;
 constexpr int64_t kBatch = 6, kRepeats = 4;
+constexpr int64_t kEvenBatch = 840;  // divides into any few parts
 // A copy of this many narrow blocks still takes seconds; what acts only in longer models is
 // reported as unseen.
 constexpr int64_t kMostRepeats = 24;
@@ -72,6 +73,34 @@ bool is_refused(const Scheme& forward, const Stack& stack, const StepOptions& op
   } catch (const std::exception&) {  // reported when the stack is judged
     return true;
   }
+}
+
+// The ranks that run the model's step; none where the stack is refused.
+std::vector<MeshAxis> mesh_of(const ModelText& text, ModelSizes sizes, const Stack& stack,
+                              const StepOptions& options) {
+  if (sizes.batch <= 0) sizes.batch = kEvenBatch;
+  try {
+    return build_step(BoundModel(text, sizes).forward(), stack, options).scheme.mesh;
+  } catch (const std::exception&) {  // reported when the stack is judged
+    return {};
+  }
+}
+
+// How many samples a copy may have, the best number first: the last part of the batch and the last
+// rank are not full, unless the model cannot have such a part. A part of a rank has at least a
+// sample.
+std::vector<int64_t> batches_to_try(const Stack& stack, int64_t ranks) {
+  const std::vector<int64_t> arguments = arguments_named(stack, {"n"});
+  const int64_t parts = std::max(largest_argument(stack, {"n"}), ranks);
+  if (parts <= 1) return {kBatch};
+  std::vector<int64_t> all = {std::max(2 * parts - 1, kBatch + 1)};
+  for (const int64_t samples : {3, 5, 9}) {  // of a rank
+    if (ranks > 1) all.push_back(ranks * samples - 1);
+  }
+  all.push_back((kBatch + parts - 1) / parts * parts);
+  all.push_back(
+      std::accumulate(arguments.begin(), arguments.end(), int64_t{1}, std::multiplies<>()));
+  return all;
 }
 
 // The worse of two verdicts on one functor, at two sizes.
@@ -289,18 +318,12 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
   for (int64_t i = 1; i <= options.seeds; ++i) seeds.push_back(static_cast<uint64_t>(i));
 
   ModelSizes sizes = options.sizes;
+  const std::vector<MeshAxis> mesh = mesh_of(text, sizes, stack, step);
   if (sizes.batch <= 0) {
-    // The last part is not full, unless the model cannot have such a part.
-    const int64_t parts = largest_argument(stack, {"n"});
-    sizes.batch = parts > 1 ? std::max(2 * parts - 1, kBatch + 1) : kBatch;
-    const auto refuses = [&] { return is_refused(BoundModel(text, sizes).forward(), stack, step); };
-    if (parts > 1 && refuses()) {
-      sizes.batch = (kBatch + parts - 1) / parts * parts;
-      // A part of a rank has at least a sample.
-      const std::vector<int64_t> all = arguments_named(stack, {"n"});
-      if (all.size() > 1 && refuses()) {
-        sizes.batch = std::accumulate(all.begin(), all.end(), int64_t{1}, std::multiplies<>());
-      }
+    sizes.batch = kBatch;
+    for (const int64_t batch : batches_to_try(stack, num_ranks(mesh))) {
+      sizes.batch = batch;
+      if (!is_refused(BoundModel(text, sizes).forward(), stack, step)) break;
     }
   }
   const int64_t batch = sizes.batch;
@@ -328,12 +351,16 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
     add_evaluation();
     return checkup;
   }
-  ShrinkWish wish{.width = kWidths[0], .batch = batch};
+  ShrinkWish wish{.width = kWidths[0], .batch = batch, .ranks = ranks_to_keep(mesh)};
   wish.repeats = std::max(kRepeats, 2 * largest_argument(stack, {"every"}));
   if (options.sizes.context > 0) wish.context = options.sizes.context;
   const int64_t few = wish.repeats;
   const Grower grower{.model = model, .set = options.sizes.settings, .step = step};
-  add(grower.grow(wish, checkup), kSteps);
+  const BoundModel narrow = grower.grow(wish, checkup);
+  for (std::string& told : divided_otherwise(model, narrow, wish.ranks)) {
+    checkup.unseen.push_back(std::move(told));
+  }
+  add(narrow, kSteps);
   const int64_t grown = std::exchange(wish.repeats, few);
   // Everything acts in the narrow copy. The wide one tests kernels, which use other paths for large
   // tensors; it is short, because wide models are slow in float64, and takes one step, because the

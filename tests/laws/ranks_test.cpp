@@ -2,8 +2,11 @@
 // stack on one rank.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "analysis/totals.h"
 #include "base/error_text.h"
+#include "base/temp_folder.h"
 #include "laws/compare.h"
 #include "laws/planted.h"
 #include "laws/rank_traces.h"
@@ -113,6 +116,24 @@ TEST(Ranks, VerifyTakesAStackWithAMesh) {
   EXPECT_EQ(report.law, Law::kReassociating);
 }
 
+// The copies keep what ranks divide, and an uneven batch stays uneven.
+TEST(Ranks, CopiesOfAModelAreAsUnevenAsItIs) {
+  const ModelText model = find_model("gpt2");
+  const auto batch_of = [&](const std::string& stack, int64_t batch) {
+    const auto subjects = subjects_for(model, parse_stack(stack), {.sizes = {.batch = batch}});
+    const Scheme& forward = subjects.front().forward;
+    for (const Value in : forward.inputs) {
+      if (forward[in].role == Role::kInput) return forward[in].type.dim(0);
+    }
+    return int64_t{0};
+  };
+  EXPECT_EQ(batch_of("data_parallel(3)", 9), 9);
+  EXPECT_NE(batch_of("data_parallel(3)", 0) % 3, 0);
+  EXPECT_NE(batch_of("data_parallel(4) | accumulate(3)", 0) % 4, 0);
+  const Checkup checkup = checkup_for(model, parse_stack("data_parallel(3) | zero(3)"), {});
+  EXPECT_EQ(checkup.unseen, std::vector<std::string>{});
+}
+
 // zero has data_parallel's bits: its sums are made at the same places and in the same order.
 TEST(Ranks, ZeroIsExact) {
   for (const char* model : {"char", "llama-tiny", "moe", "odd"}) {
@@ -211,6 +232,84 @@ TEST(Ranks, AWrongReductionIsCaught) {
   const std::string told = error_text([&] { judge.judge(stack, 0); });
   EXPECT_TRUE(has(told, "rank 1 has another ")) << told;
   EXPECT_TRUE(has(told, "and all ranks should have the same")) << told;
+}
+
+// The term of rank 0 is left out of one sum over ranks: all ranks agree on what is wrong.
+Scheme without_a_term(const Scheme& before, Application& application) {
+  Scheme after = before;
+  for (size_t i = 0; i < after.morphisms.size(); ++i) {
+    if (after.morphisms[i].op != "reduce_scatter") continue;
+    const Source place = mesh_coordinate("data");
+    const auto known = after.find(place);
+    const Value coordinate =
+        known
+            ? *known
+            : after.add_input({.type = {Dtype::kI32, {}}, .source = place, .role = Role::kControl});
+    const Value term = after.morphisms[i].inputs[0];
+    const Phase phase = after.morphisms[i].phase;
+    const Value number = after.add({.type = {Dtype::kF32, {}}, .source = {"number", "f32"}});
+    Object like = after[term];
+    like.source = with_facet(like.source, "forgotten");
+    const Value forgotten = after.add(like);
+    after.morphisms[i].inputs[0] = forgotten;
+    const std::vector<Morphism> made = {{.op = "cast",
+                                         .inputs = {coordinate},
+                                         .outputs = {number},
+                                         .attrs = {{"dtype", std::string("f32")}},
+                                         .source = {"number", "f32"},
+                                         .phase = phase},
+                                        {.op = "mul",
+                                         .inputs = {term, number},
+                                         .outputs = {forgotten},
+                                         .source = like.source,
+                                         .phase = phase}};
+    after.morphisms.insert(after.morphisms.begin() + static_cast<int64_t>(i), made.begin(),
+                           made.end());
+    ++application.matches;
+    return after;
+  }
+  return after;
+}
+
+TEST(Ranks, AForgottenTermIsCaughtAndNamed) {
+  for (const char* rest : {"data_parallel(2) | zero(2)"}) {
+    const Stack stack = with_planted(
+        {planted("forgetful", Law::kReassociating, FunctorPhase::kExact, without_a_term)}, rest);
+    const Report report = verify_stack({subject_of("char", 6)}, stack);
+    EXPECT_FALSE(report.ok) << rest;
+    EXPECT_TRUE(has(report.reason, "law of forgetful broken: first at ")) << report.reason;
+    EXPECT_TRUE(has(report.reason, ":grad")) << report.reason;
+  }
+}
+
+// What data_parallel and zero(1) say, written by a user, is the same step.
+TEST(Ranks, APlacementOfAUsersOwnWorksLikeOurs) {
+  const TempFolder folder;
+  const std::filesystem::path file = folder / "workers.functor";
+  std::ofstream(file) << "# Samples and moments over k workers.\n"
+                         "functor workers(k = 3):\n"
+                         "  law reassociating\n"
+                         "  mesh data = k\n"
+                         "  object input -> sharded along samples over data\n"
+                         "  object optimizer_state -> sharded over data\n";
+  const Subject subject = subject_of("char", 7);
+  StepOptions options = subject.options;
+  options.on_mesh = true;
+  const auto step = [&](const std::string& stack) {
+    return print(build_step(subject.forward, parse_stack(stack), options).scheme);
+  };
+  EXPECT_EQ(step(file.string()), step("data_parallel(3) | zero(1)"));
+  EXPECT_EQ(step(file.string() + "(k=2) | accumulate(2)"),
+            step("data_parallel(2) | zero(1) | accumulate(2)"));
+  const Report report = verify_stack({subject}, parse_stack(file.string() + "(2)"));
+  EXPECT_TRUE(report.ok) << report.reason;
+  EXPECT_EQ(report.law, Law::kReassociating);
+  // One that claims more than it keeps is refused like ours would be.
+  std::ofstream(file) << "functor workers(k = 3):\n  law exact\n  mesh workers = k\n"
+                         "  object input -> sharded along samples over workers\n";
+  const Report broken = verify_stack({subject}, parse_stack(file.string() + "(2)"));
+  EXPECT_FALSE(broken.ok);
+  EXPECT_TRUE(has(broken.reason, "law of workers")) << broken.reason;
 }
 
 }  // namespace

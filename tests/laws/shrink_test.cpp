@@ -63,6 +63,28 @@ TEST(Shrink, RatiosAreKept) {
   EXPECT_EQ(small.settings().at("ffn"), 224);  // 14336 / 64
 }
 
+// What ranks divide in the model they divide in the copy, and what they do not they do not, so that
+// shards are padded in both or in neither.
+TEST(Shrink, RanksDivideTheCopyAsTheyDivideTheModel) {
+  for (const char* preset : {"gpt2", "char", "llama3-8b"}) {
+    const BoundModel model = whole(preset);
+    for (const std::vector<int64_t>& ranks : std::vector<std::vector<int64_t>>{
+             {2}, {3}, {4}, {5}, {6}, {7}, {8}, {2, 4, 8}, {2, 3, 6}}) {
+      const BoundModel small = shrunken(model, {}, {.width = 64, .ranks = ranks});
+      for (const std::string& told : divided_otherwise(model, small, ranks)) {
+        ADD_FAILURE() << preset << ": " << told;
+      }
+    }
+  }
+  // 12 heads over 4 ranks, and 50257 tokens, which is odd.
+  const BoundModel small = shrunken(whole("gpt2"), {}, {.width = 64, .ranks = {4}});
+  EXPECT_EQ(small.settings().at("heads"), 4);
+  EXPECT_NE(static_cast<int>(small.settings().at("vocab")) % 4, 0);
+  // Without ranks nothing changes: 12 heads become 6 or fewer, whatever divides the width.
+  EXPECT_EQ(ranks_to_keep({{"data", 2}, {"tensor", 4}}), (std::vector<int64_t>{2, 4, 8}));
+  EXPECT_TRUE(ranks_to_keep({}).empty());
+}
+
 TEST(Shrink, NamesThatNobodyForesaw) {
   const ModelText text{
       .file = "own.scheme",
