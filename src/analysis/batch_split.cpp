@@ -109,7 +109,7 @@ class Splitter {
     for (size_t i = 0; i < comes.size(); ++i) {
       if (comes[i].is_piece()) check_samples(m, i, shares);
     }
-    split_.letters.back() = shares.letter;
+    split_.letters.back() = shares.cut.letter;
     if (padded_) check_targets_of_padded(scheme_, m, who_, "part");
     for (size_t i = 0; i < comes.size(); ++i) {
       if (comes[i] != shares.wants[i]) refuse_beside(m, i, shares.wants[i]);
@@ -131,11 +131,11 @@ class Splitter {
     if (shares.wants[i] == piece_along(split_.axes[in])) return;
     const Axis& axis = scheme_[in].type.axes[split_.axes[in]];
     const char mine = index_map_of(call_of(scheme_, m)).inputs[i][split_.axes[in]];
-    if (shares.letter && mine != shares.letter && may_cut(m, mine)) {
+    if (shares.cut.letter && mine != shares.cut.letter && may_cut(m, mine)) {
       refuse(at(m), " takes the samples of ", named(in), " for another axis than those of ",
              named(m.inputs[0]));
     }
-    if (mine == shares.letter) return;  // it is added to a sum
+    if (mine == shares.cut.letter) return;  // it is added to a sum
     refuse(at(m), " needs the axis ", axis.name, "=", axis.size, " of ", named(in),
            " whole, and that axis holds the samples that come in parts");
   }

@@ -124,15 +124,16 @@ std::vector<std::string> object_words() {
           "frozen",     "matrix",   "table",     "vector",          "state"};
 }
 std::vector<std::string> of_words() {
-  return {"parameter", "activation",   "embedding", "attention", "attention_in", "attention_out",
-          "router",    "feed_forward", "readout",   "norm",      "linear"};
+  return {"parameter",       "activation",    "embedding", "attention",
+          "attention_in",    "attention_out", "router",    "feed_forward",
+          "feed_forward_in", "readout",       "norm",      "linear"};
 }
 std::vector<std::string> region_words() {
   return {"block", "chain", "attention", "feed_forward", "norm"};
 }
 std::vector<std::string> morphism_words() {
   std::vector<std::string> words = use_words();
-  words.insert(words.end(), {"attention_q", "attention_kv"});
+  words.insert(words.end(), {"attention_q", "attention_kv", "feed_forward_in"});
   return words;
 }
 
@@ -352,7 +353,8 @@ void Roles::find_uses_of_objects() {
   for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
     const Morphism& m = scheme_.morphisms[i];
     if (m.phase != Phase::kForward) continue;
-    const auto use = static_cast<uint16_t>(1 << static_cast<int>(uses_[i]));
+    const int first = uses_[i] == Use::kFeedForward && begins_feed_forward(m) ? kBegins : 0;
+    const auto use = static_cast<uint16_t>(1 << static_cast<int>(uses_[i]) | first);
     for (const Value out : m.outputs) {
       if (!alone[out]) uses_of_[out] = use;
     }
@@ -374,7 +376,26 @@ void Roles::find_uses_of_objects() {
   }
 }
 
+// Whether no other such map leads to this one by what works on single numbers: a norm, or a state
+// of the chain, is where one begins.
+bool Roles::begins_feed_forward(const Morphism& map) const {
+  std::vector<Value> left = {map.inputs[0]};
+  while (!left.empty()) {
+    const Value v = left.back();
+    left.pop_back();
+    if (!from_data_[v] || made_by_[v] < 0 || state_index_[v] >= 0) continue;
+    const Morphism& m = scheme_.morphisms[made_by_[v]];
+    if (uses_[made_by_[v]] == Use::kFeedForward) return false;
+    const OpDef& def = op_named(m.op);
+    const OpCall call = call_of(scheme_, m);
+    const bool single = def.view || (def.body && !body_of(call).needs_whole_rows());
+    if (single) left.insert(left.end(), m.inputs.begin(), m.inputs.end());
+  }
+  return true;
+}
+
 bool Roles::is_used(Value v, std::string_view word) const {
+  if (word == "feed_forward_in") return (uses_of_[v] & kBegins) != 0;
   for (size_t use = 0; use < std::size(kUses); ++use) {
     if ((uses_of_[v] >> use & 1) && use_matches(static_cast<Use>(use), word)) return true;
   }
@@ -515,6 +536,9 @@ bool Roles::morphism_is(int m, std::string_view word) const {
     if (uses_[m] != Use::kAttentionIn || queries_[y] == kUnread) return false;
     const bool none = queries_[y] == 0, all = queries_[y] == scheme_[y].type.dim(-1);
     return word == "attention_q" ? !none : !all;
+  }
+  if (word == "feed_forward_in") {
+    return uses_[m] == Use::kFeedForward && begins_feed_forward(scheme_.morphisms[m]);
   }
   return scheme_.morphisms[m].phase == Phase::kForward && use_matches(uses_[m], word);
 }

@@ -75,6 +75,7 @@ class Roles {
   void find_uses_of_objects();
   void find_attention_insides();
   void find_feed_forward_insides();
+  bool begins_feed_forward(const Morphism& map) const;
   bool is_used(Value v, std::string_view word) const;
   bool is_kind(Value v, std::string_view word) const;
 
@@ -82,9 +83,12 @@ class Roles {
   Chain chain_;
   std::vector<bool> from_data_;
   std::vector<ParameterKind> kinds_;
-  std::vector<Use> uses_;          // per morphism
-  std::vector<uint16_t> uses_of_;  // per object: a bit for every Use that it has or comes of
-  std::vector<Value> origin_;      // per gradient and state: what it is of, else -1
+  std::vector<Use> uses_;  // per morphism
+  // Per object: a bit for every Use that it has or comes of, and one for the first maps of a
+  // feed-forward part.
+  static constexpr int kBegins = 1 << 15;
+  std::vector<uint16_t> uses_of_;
+  std::vector<Value> origin_;              // per gradient and state: what it is of, else -1
   std::vector<std::vector<int>> readers_;  // per object, of the forward pass
   std::vector<int> made_by_;
   std::vector<bool> parameter_gradient_, constant_gradient_, in_attention_, in_feed_forward_;

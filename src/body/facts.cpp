@@ -36,6 +36,10 @@ bool adds_elements(const Body& body) {
 }
 
 bool vanishes_at_zero(const Body& body) {
+  return vanishes_where(body, std::vector<bool>(body.num_inputs(), true));
+}
+
+bool vanishes_where(const Body& body, const std::vector<bool>& operands) {
   Body zeros;
   std::vector<int> now;  // per node
   const auto is_zero = [&](int node) {
@@ -45,7 +49,8 @@ bool vanishes_at_zero(const Body& body) {
     for (int a = 0; a < facts(node.kind).arity; ++a) node.args[a] = now[node.args[a]];
     const bool of_row = node.kind == ExprKind::kRowSum || node.kind == ExprKind::kRowMax ||
                         node.kind == ExprKind::kRotate;
-    const bool zero = node.kind == ExprKind::kInput || (of_row && is_zero(node.args[0]));
+    const bool zero = (node.kind == ExprKind::kInput && operands[node.index]) ||
+                      (of_row && is_zero(node.args[0]));
     now.push_back(zeros.add(zero ? ExprNode{} : node));
   }
   return std::all_of(body.outputs.begin(), body.outputs.end(),

@@ -15,6 +15,8 @@ bool makes_single_numbers(const Body& body);
 bool adds_elements(const Body& body);
 // Whether every result is 0 where all operands are, so that zeros that pad them add nothing.
 bool vanishes_at_zero(const Body& body);
+// The same where only some operands are 0.
+bool vanishes_where(const Body& body, const std::vector<bool>& operands);
 // Whether it neither sums over leading axes nor draws random numbers, so that its pieces may run in
 // any order.
 bool runs_in_units(const Body& body);

@@ -32,7 +32,9 @@ std::string_view mesh_axis_of(const AttributeValue& value) {
   return attribute.substr(kPlacement.size());
 }
 
-std::vector<std::string> axis_words() { return {"samples", "out", "in"}; }
+std::vector<std::string> axis_words() {
+  return {"samples", "positions", "heads", "classes", "out", "in"};
+}
 
 std::string print(const AttributeValue& value) {
   if (const std::string_view mesh = mesh_axis_of(value); !mesh.empty()) {

@@ -7,9 +7,15 @@
 //   partial -> sharded      reduce_scatter
 //   sharded -> replicated   all_gather
 //   replicated -> sharded   each rank takes its piece
+//   replicated -> partial   the first rank has it, the others zeros
 // A rank's coordinate is a tensor, like the index of a part of the batch, so all ranks have one
-// scheme, one plan and the same kernels. Axes of the mesh are realized one after another: what one
-// inserts are ordinary calls to the next.
+// scheme, one plan and the same kernels. Axes of the mesh are realized one after another, the
+// innermost first: what one inserts are ordinary calls to the next.
+//
+// What is unsaid follows. Work goes where parameters lie (unless they are only kept there,
+// Placement::home), and a parameter of which nobody said anything is sharded as its first reader
+// wants it. A product that would be summed over ranks beside a bias is its meaning instead:
+// product, sum, bias. Both are found on one walk over the scheme and hold on the next.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -21,28 +27,46 @@
 #include "base/error.h"
 #include "body/facts.h"
 #include "functors/phases.h"
+#include "ops/axes.h"
 #include "ops/builder.h"
 #include "ops/collective.h"
+#include "ops/pieces.h"
 #include "scheme/shards.h"
 
 namespace adjoint {
 
 namespace {
 
+// What a walk found that the next one must know. Both only grow, so walks come to an end.
+struct Found {
+  std::map<std::string, Share> adopted;  // by source: parameters, as their first readers want them
+  std::set<std::string> meanings;        // by source of the result: calls that become their meaning
+};
+
+constexpr int kFarthest = 4;  // calls ahead: a bias, dropout, a cast, and the residual's sum
+
 class AxisOfMesh {
  public:
-  AxisOfMesh(const Scheme& scheme, const MeshAxis& axis, std::string who)
+  AxisOfMesh(const Scheme& scheme, const MeshAxis& axis, std::string who, Found& found)
       : scheme_(scheme),
         axis_(axis),
         who_(std::move(who)),
+        found_(found),
         ignored_(ignored_targets(scheme)),
         read_by_(readers(scheme)),
+        made_by_(producers(scheme)),
         result_(scheme),
-        comes_(scheme.objects.size()) {
+        comes_(scheme.objects.size()),
+        is_placed_(scheme.objects.size(), false),
+        traits_(scheme.objects.size()) {
     result_.morphisms.clear();
   }
 
+  // Whether the walk found something that another one must begin with.
+  bool found_more() const { return found_more_; }
+
   Scheme run() {
+    find_shares_of_parameters();
     for (const Value in : scheme_.inputs) place_input(in);
     for (const Carry& c : scheme_.carries) carried_[c.out] = comes_[c.in];
     for (const Morphism& m : scheme_.morphisms) add(m);
@@ -66,12 +90,41 @@ class AxisOfMesh {
   std::optional<Share> said_of(Value v) const {
     const Placement* said = placement_over(scheme_[v], axis_.name);
     if (!said) return std::nullopt;
-    return Share{said->spread, said->axis};
+    return Share{said->spread, said->axis, said->segments};
+  }
+  bool is_home(Value v) const {
+    const Placement* said = placement_over(scheme_[v], axis_.name);
+    return said && said->home;
+  }
+
+  // A parameter lies as it was said to, or as its first reader wants it; its gradient and the
+  // state of its optimizer go where it is. What it is only kept as says nothing of these.
+  void find_shares_of_parameters() {
+    for (const Value in : scheme_.inputs) {
+      const Object& object = scheme_[in];
+      if (object.role != Role::kParameter) continue;
+      std::optional<Share> share = said_of(in);
+      const auto adopted = found_.adopted.find(to_string(object.source));
+      if (!share && adopted != found_.adopted.end()) share = adopted->second;
+      if (!share || !share->is_piece() || is_home(in)) continue;
+      parameters_[to_string(object.source)] = {*share, object.type};
+    }
+  }
+  // Of a parameter itself, or of its gradient or a state of its optimizer: those have its path.
+  std::optional<Share> share_of_parameter(const Object& object) const {
+    Source parameter = object.source;
+    if (object.role != Role::kParameter) parameter.facet.clear();
+    const auto found = parameters_.find(to_string(parameter));
+    if (found == parameters_.end() || !same_shape(found->second.second, object.type)) {
+      return std::nullopt;
+    }
+    return found->second.first;
   }
 
   // From now on v comes like this, and its type is that of the piece.
   void set(Value v, const Share& share) {
     comes_[v] = share;
+    is_placed_[v] = true;
     place(result_[v], share);
   }
   void place(Object& object, const Share& share) const {
@@ -83,15 +136,24 @@ class AxisOfMesh {
       Axis& axis = object.type.axes[share.axis];
       placement.axis = share.axis;
       placement.whole = axis.size;
-      axis = {axis.name, piece_of(axis.size)};
+      placement.segments = share.segments;
+      axis = {axis.name, shard_size(axis.size, share.segments, axis_.size)};
     }
     all.push_back(std::move(placement));
   }
 
   void place_input(Value in) {
-    const Share share = said_of(in).value_or(kWhole);
-    if (share.is_piece() && scheme_[in].role == Role::kInput) check_size(in, share.axis);
-    set(in, share);
+    const Object& object = scheme_[in];
+    const bool state = object.role == Role::kParameter || object.role == Role::kState;
+    std::optional<Share> share = said_of(in);
+    if (!share && state) share = share_of_parameter(object);
+    if (!share) share = kWhole;
+    if (share->is_piece() && object.role == Role::kInput) check_size(in, share->axis);
+    const bool parameter = object.role == Role::kParameter;
+    traits_[in] = {.of_parameters = parameter,
+                   .leads = parameter && share->is_piece() && !is_home(in),
+                   .samples = object.role == Role::kInput && share->is_piece()};
+    set(in, *share);
   }
   // A rank with nothing to do is a mistake; one without a row of a small parameter is not.
   void check_size(Value data, int axis) const {
@@ -106,14 +168,71 @@ class AxisOfMesh {
     phase_ = m.phase;
     const OpCall call = call_of(scheme_, m);
     const CallShares shares = decide(m, call);
+    note_traits(m);
     for (size_t i = 0; i < m.inputs.size(); ++i) m.inputs[i] = as(m.inputs[i], shares.wants[i]);
-    if (shares.letter) shrink(m, call, shares);
+    if (shares.cut.letter && !shares.told) shrink(m, call, shares);
     for (size_t k = 0; k < m.outputs.size(); ++k) set(m.outputs[k], shares.gives[k]);
     const std::vector<Value> made = m.outputs;
-    result_.morphisms.push_back(std::move(m));
+    if (shares.told) {
+      emit_told(m, call, shares);
+    } else {
+      result_.morphisms.push_back(std::move(m));
+    }
     for (const Value out : made) {
       if (const auto said = said_of(out)) settle(out, *said);
     }
+  }
+
+  void note_traits(const Morphism& m) {
+    Traits made{.of_parameters = !m.inputs.empty()};
+    for (const Value in : m.inputs) {
+      made.of_parameters = made.of_parameters && traits_[in].of_parameters;
+      made.leads = made.leads || traits_[in].leads;
+      made.samples = made.samples || traits_[in].samples;
+    }
+    made.leads = made.leads && made.of_parameters;
+    for (const Value out : m.outputs) traits_[out] = made;
+  }
+
+  // What a rank does instead of a call that must know where its piece begins.
+  void emit_told(const Morphism& m, const OpCall& call, const CallShares& shares) {
+    const int64_t whole = size_along_told(call, shares);
+    OpCall mine = call;
+    for (size_t i = 0; i < m.inputs.size(); ++i) mine.inputs[i] = result_[m.inputs[i]].type;
+    const Value coordinate = this->coordinate();
+    Builder builder(result_);
+    const size_t first = result_.morphisms.size();
+    builder.at({m.source.path + "." + axis_.name, m.source.facet}, m.phase,
+               result_[m.outputs[0]].role);
+    PiecesCall pieces{.builder = builder,
+                      .call = mine,
+                      .inputs = m.inputs,
+                      .coordinate = coordinate,
+                      .piece = piece_of(whole),
+                      .whole = whole,
+                      .gathered = [&](Value v) {
+                        Attrs attrs = this->attrs();
+                        attrs["size"] = int64_t{axis_.size};
+                        return builder.emit("all_gather", {v}, attrs);
+                      }};
+    const std::vector<Value> made = op_named(m.op).in_pieces(pieces);
+    CHECK(made.size() == m.outputs.size(), "pieces give as many results as their op: " + m.op);
+    for (size_t i = first; i < result_.morphisms.size(); ++i) {
+      result_.morphisms[i].after = m.after;
+      for (std::vector<Value>* values :
+           {&result_.morphisms[i].inputs, &result_.morphisms[i].outputs}) {
+        for (Value& v : *values) {
+          const auto at = std::find(made.begin(), made.end(), v);
+          if (at != made.end()) v = m.outputs[at - made.begin()];
+        }
+      }
+    }
+  }
+  static int64_t size_along_told(const OpCall& call, const CallShares& shares) {
+    for (size_t i = 0; i < shares.wants.size(); ++i) {
+      if (shares.wants[i].is_piece()) return call.inputs[i].dim(shares.wants[i].axis);
+    }
+    return infer_types(call)[0].dim(shares.gives[0].axis);
   }
 
   // What is said of an object holds for all its readers.
@@ -140,7 +259,7 @@ class AxisOfMesh {
       for (Share& s : comes) {
         if (s.is_piece()) s = kWhole;
       }
-      return share_call(call, comes, results);
+      return share_call(call, comes, results, axis_.size);
     }
     const bool pieces =
         std::any_of(comes.begin(), comes.end(), [](auto& s) { return s.is_piece(); });
@@ -148,15 +267,115 @@ class AxisOfMesh {
       if (is_linear_in_its_term(call, comes)) {
         return {.wants = comes, .gives = std::vector<Share>(results, kTerm)};
       }
+      const CallShares uncut = shares_along(call, comes, results, {});
+      if (results > 0 && uncut.gives[0].is_term()) return uncut;
       if (auto shares = on_pieces_of_sums(call, comes, results)) return *std::move(shares);
     }
-    CallShares shares = share_call(call, comes, results);
-    if (shares.letter && !may_pad(m, call, shares)) {
-      std::replace_if(
-          comes.begin(), comes.end(), [](auto& s) { return s.is_piece(); }, kWhole);
-      return share_call(call, comes, results);
+    for (Cut& cut : preferred(m, call, comes)) {
+      CallShares shares = shares_along(call, comes, results, std::move(cut));
+      if (shares.told || may_pad(m, call, shares)) return shares;
     }
-    return shares;
+    if (pieces) note_meaning(m, call, comes);
+    std::replace_if(
+        comes.begin(), comes.end(), [](auto& s) { return s.is_piece(); }, kWhole);
+    return share_call(call, comes, results, axis_.size);
+  }
+
+  // The ways in which a call may be cut, the best first: as parameters lie, so that these need not
+  // move; as the result is wanted; and as the first operand comes that is in pieces.
+  std::vector<Cut> preferred(const Morphism& m, const OpCall& call,
+                             const std::vector<Share>& comes) const {
+    std::vector<Cut> all;
+    const auto take = [&](const Cut& cut) {
+      if (std::find(all.begin(), all.end(), cut) == all.end()) all.push_back(cut);
+    };
+    const char told = index_map_of(call).told;
+    std::vector<Share> one(comes.size(), kWhole);
+    std::vector<Cut> others;
+    for (size_t i = 0; i < comes.size(); ++i) {
+      if (!comes[i].is_piece()) continue;
+      one[i] = comes[i];
+      const bool leads = traits_[m.inputs[i]].leads;
+      for (const Cut& cut : cuts_of(call, one, axis_.size)) {
+        if (leads) {
+          take(cut);
+        } else if (cut.letter != told || !traits_[m.inputs[i]].of_parameters) {
+          others.push_back(cut);
+        }
+      }
+      one[i] = kWhole;
+    }
+    const bool terms =
+        std::any_of(comes.begin(), comes.end(), [](const Share& s) { return s.is_term(); });
+    for (size_t k = 0; k < m.outputs.size(); ++k) {
+      auto wanted = wanted_of(m.outputs[k]);
+      if (!wanted && terms && others.empty()) wanted = wanted_next(m.outputs[k], kFarthest);
+      if (!wanted) continue;
+      const auto cut = cut_giving(call, k, *wanted, axis_.size);
+      if (cut && is_free(m, call, comes, *cut)) take(*cut);
+    }
+    for (const Cut& cut : others) take(cut);
+    return all;
+  }
+  // How a result should come: as it was said to, or as the parameter lies that it is the gradient
+  // of.
+  std::optional<Share> wanted_of(Value v) const {
+    if (const auto said = said_of(v); said && !is_home(v)) return said;
+    if (scheme_[v].role != Role::kGradient) return std::nullopt;
+    return share_of_parameter(scheme_[v]);
+  }
+  // How the first reader will want it, because of what else that reads, or of how its result is
+  // wanted: a sum over ranks is then added up in those pieces, and no more.
+  std::optional<Share> wanted_next(Value v, int calls) const {
+    if (calls == 0 || read_by_[v].empty()) return std::nullopt;
+    const Morphism& reader = scheme_.morphisms[read_by_[v][0]];
+    if (reader.phase == Phase::kUpdate) return std::nullopt;
+    const OpCall call = call_of(scheme_, reader);
+    std::vector<Share> comes(reader.inputs.size(), kWhole);
+    size_t mine = 0;
+    for (size_t i = 0; i < reader.inputs.size(); ++i) {
+      const Value in = reader.inputs[i];
+      if (in == v) mine = i;
+      if (in != v && is_placed_[in] && comes_[in].is_piece()) comes[i] = comes_[in];
+    }
+    std::vector<Cut> cuts = cuts_of(call, comes, axis_.size);
+    if (cuts.empty()) {
+      auto wanted = wanted_of(reader.outputs[0]);
+      if (!wanted) wanted = wanted_next(reader.outputs[0], calls - 1);
+      const auto cut = wanted ? cut_giving(call, 0, *wanted, axis_.size) : std::optional<Cut>();
+      if (!cut) return std::nullopt;
+      cuts = {*cut};
+    }
+    const Share share = shares_along(call, comes, reader.outputs.size(), cuts[0]).wants[mine];
+    return share.is_piece() ? std::optional(share) : std::nullopt;
+  }
+
+  // Whether a call can be cut so without moving pieces: what has the letter comes as such a piece,
+  // as a term, which is added up in pieces, or whole.
+  bool is_free(const Morphism& m, const OpCall& call, const std::vector<Share>& comes,
+               const Cut& cut) const {
+    const CallShares shares = shares_along(call, comes, m.outputs.size(), cut);
+    bool any = false;
+    for (size_t i = 0; i < comes.size(); ++i) {
+      if (!shares.wants[i].is_piece()) continue;
+      if (comes[i].is_piece() && comes[i] != shares.wants[i]) return false;
+      any = any || !comes[i].is_whole();
+    }
+    return any;
+  }
+
+  // A product that sums over what is in pieces, and then adds or applies something.
+  void note_meaning(const Morphism& m, const OpCall& call, const std::vector<Share>& comes) {
+    const OpDef& op = op_named(m.op);
+    if (!op.multiplies || !op.meaning) return;
+    const IndexMap map = index_map_of(call);
+    for (size_t i = 0; i < comes.size(); ++i) {
+      const bool summed =
+          comes[i].is_piece() && map.whole.find(map.inputs[i][comes[i].axis]) != std::string::npos;
+      if (!summed || !found_.meanings.insert(to_string(scheme_[m.outputs[0]].source)).second)
+        continue;
+      found_more_ = true;
+    }
   }
 
   // A product with one term of a sum, all else whole, is a term itself. In space it is summed late,
@@ -187,9 +406,9 @@ class AxisOfMesh {
     for (size_t i = 0; i < comes.size(); ++i) {
       if (comes[i].is_term() && is_worth_cutting(call.inputs[i])) comes[i] = piece_along(0);
     }
-    CallShares shares = share_call(call, comes, results);
+    CallShares shares = share_call(call, comes, results, axis_.size);
     const auto is_term = [](const Share& s) { return s.is_term(); };
-    const bool sums = shares.letter && shares.wants == comes &&
+    const bool sums = shares.cut.letter && shares.wants == comes &&
                       std::all_of(shares.gives.begin(), shares.gives.end(), is_term);
     if (!sums || !ignores_zeros(call)) return std::nullopt;
     return shares;
@@ -206,6 +425,7 @@ class AxisOfMesh {
   // gradients are 0.
   bool may_pad(const Morphism& m, const OpCall& call, const CallShares& shares) const {
     if (!is_uneven(whole_size(call, shares))) return true;
+    if (!of_samples(m, shares)) return is_only_kept(m, shares) || keeps_zeros(call, shares);
     const bool sums = std::any_of(shares.gives.begin(), shares.gives.end(),
                                   [](const Share& s) { return s.is_term(); });
     if (m.phase == Phase::kUpdate) return !sums || ignores_zeros(call);
@@ -213,6 +433,32 @@ class AxisOfMesh {
     check_one_padding(m);
     if (sums) check_sums_of_padded(m, who_, "rank");
     return true;
+  }
+  // Whether what is cut are samples, and not something of parameters.
+  bool of_samples(const Morphism& m, const CallShares& shares) const {
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      if (shares.wants[i].is_piece() && traits_[m.inputs[i]].samples) return true;
+    }
+    return m.phase == Phase::kUpdate;
+  }
+  // Whether these are pieces that are gathered before anybody works with them; then what pads them
+  // is left out.
+  bool is_only_kept(const Morphism& m, const CallShares& shares) const {
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      const Traits& traits = traits_[m.inputs[i]];
+      if (shares.wants[i].is_piece() && (!traits.of_parameters || traits.leads)) return false;
+    }
+    return std::none_of(shares.gives.begin(), shares.gives.end(),
+                        [](const Share& s) { return s.is_term(); });
+  }
+  // Whether zeros that pad pieces stay zeros, or add nothing where they are summed.
+  static bool keeps_zeros(const OpCall& call, const CallShares& shares) {
+    const OpDef& op = op_named(call.op);
+    if (op.multiplies || op.decodes || op.view || op.lies != LiesWithin::kNo) return true;
+    if (!op.body) return false;
+    std::vector<bool> zeros;
+    for (const Share& share : shares.wants) zeros.push_back(share.is_piece());
+    return vanishes_where(body_of(call), zeros);
   }
   // A rank has one copy of its targets, so all losses must ignore the same ones.
   void check_one_padding(const Morphism& m) const {
@@ -233,12 +479,18 @@ class AxisOfMesh {
 
   // A call on whole objects becomes one on pieces.
   void shrink(Morphism& m, const OpCall& call, const CallShares& shares) {
-    const int64_t whole = whole_size(call, shares);
-    shrink_attrs(call, shares.letter, whole, piece_of(whole), m.attrs);
+    const Cut& cut = shares.cut;
+    if (cut.letter == '.') {  // all segments, and so whatever counts them
+      shrink_attrs(call, '.', axis_.size, 1, m.attrs);
+      return;
+    }
+    const int64_t whole = size_along(call, cut.letter);
+    const int64_t piece = shard_size(whole, cut.segments, axis_.size);
+    shrink_attrs(call, cut.letter, whole, piece, m.attrs);
     for (Value& in : m.inputs) {
       const Object& object = result_[in];
       const bool counter = object.role == Role::kControl && object.type == random_counter_type();
-      if (counter) in = counter_of_rank(in, piece_of(whole));
+      if (counter) in = counter_of_rank(in, piece);
     }
   }
   Value counter_of_rank(Value counter, int64_t samples) {
@@ -286,22 +538,61 @@ class AxisOfMesh {
   // v as it is wanted; what is moved is moved once for all who want it so.
   Value as(Value v, const Share& wanted) {
     if (comes_[v] == wanted) return v;
-    const auto key = std::tuple(v, wanted.spread, wanted.is_piece() ? wanted.axis : 0);
+    const bool piece = wanted.is_piece();
+    const auto key = std::tuple(v, wanted.spread, piece ? wanted.axis : 0,
+                                piece ? wanted.segments : std::vector<int64_t>{});
     const auto found = moved_.find(key);
     if (found != moved_.end()) return found->second;
-    return moved_[key] = moved(v, wanted);
+    if (comes_[v].is_whole() && piece && phase_ == Phase::kForward) adopt(v, wanted);
+    const Value made = moved(v, wanted);
+    return moved_[key] = made;
+  }
+
+  // v is wanted in pieces and comes whole. Where nobody said anything of the parameters that have
+  // the axis, they are sharded so from the next walk on.
+  void adopt(Value v, const Share& wanted) {
+    const Object& object = scheme_[v];
+    if (object.role == Role::kParameter) {
+      if (placement_over(object, axis_.name)) return;
+      found_more_ |= found_.adopted.emplace(to_string(object.source), wanted).second;
+      return;
+    }
+    if (made_by_[v] < 0) return;
+    const Morphism& m = scheme_.morphisms[made_by_[v]];
+    if (m.phase != Phase::kForward) return;
+    const OpCall call = call_of(scheme_, m);
+    const auto k = std::find(m.outputs.begin(), m.outputs.end(), v) - m.outputs.begin();
+    const auto cut = cut_giving(call, k, wanted, axis_.size);
+    if (!cut) return;
+    const std::vector<Share> whole(m.inputs.size(), kWhole);
+    const CallShares shares = shares_along(call, whole, m.outputs.size(), *cut);
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      if (shares.wants[i].is_piece() && !traits_[m.inputs[i]].of_parameters) return;
+    }
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      if (shares.wants[i].is_piece()) adopt(m.inputs[i], shares.wants[i]);
+    }
   }
 
   Value moved(Value v, const Share& wanted) {
     const Share& has = comes_[v];
-    if (wanted.is_term()) {
-      refuse(named(v), " is added to a sum that the ranks of ", axis_.name,
-             " have terms of, and each of them would add it");
-    }
-    if (has.is_term()) return wanted.is_piece() ? reduced(v, wanted.axis) : summed(v);
-    if (wanted.is_whole()) return gathered(v, v, has.axis);
-    if (has.is_piece()) return cut(as(v, kWhole), v, wanted.axis);
-    return cut(v, v, wanted.axis);
+    if (wanted.is_term()) return as_term(as(v, kWhole), v);
+    if (has.is_piece() && !wanted.is_whole()) return cut(as(v, kWhole), v, wanted);
+    if (has.is_whole()) return cut(v, v, wanted);
+    if (has.is_piece()) return has.segments.empty() ? gathered(v, v, has.axis) : rejoined(v, has);
+    if (wanted.is_whole()) return summed(v);
+    return wanted.segments.empty() ? reduced(v, wanted.axis) : cut(as(v, kWhole), v, wanted);
+  }
+
+  // What is added to a sum over ranks is the first rank's term, and the others' are zeros.
+  Value as_term(Value whole, Value v) {
+    Object term = derived(scheme_[v], "term");
+    place(term, kTerm);
+    Body body;
+    const Expr is_first = equal(input(body, 1), constant(body, 0));
+    body.outputs = {{.node = select(is_first, input(body, 0), 0).node}};
+    const Value coordinate = this->coordinate();
+    return emit("map", {whole, coordinate}, {{"body", print(body)}}, term);
   }
 
   Attrs attrs() const { return collective_attrs(axis_.name, axis_.size); }
@@ -315,13 +606,17 @@ class AxisOfMesh {
     return all;
   }
 
-  // Each rank adds up its piece, and all of them gather the sum, whoever wants it whole or in
-  // pieces: a sum has one order of terms.
+  // Of a parameter's gradient each rank adds up its piece, and all of them gather the sum, whoever
+  // wants it whole or in pieces: a sum has one order of terms. Of what has samples no axis is cut,
+  // because those may come in parts.
   Value summed(Value v) {
     Object sum = derived(scheme_[v], "sum");
     place(sum, kWhole);
     sum.type = result_[v].type;
-    if (!is_worth_cutting(sum.type)) return emit("all_reduce", {v}, of_sum(attrs()), sum);
+    const bool of_step = phase_ == Phase::kUpdate || each_part_;
+    if (!of_step || !is_worth_cutting(sum.type)) {
+      return emit("all_reduce", {v}, of_sum(attrs()), sum);
+    }
     return gathered(as(v, piece_along(0)), v, 0);
   }
   Value reduced(Value v, int axis) {
@@ -333,12 +628,59 @@ class AxisOfMesh {
     Object all = derived(scheme_[v], comes_[v].is_term() ? "sum" : "whole");
     place(all, kWhole);
     // Whole parameters do not wait for the backward pass: it gathers them again, block by block.
-    if (scheme_[v].role == Role::kParameter && phase_ == Phase::kForward) {
+    // Neither does what is said to be kept: that is its piece.
+    const bool kept = scheme_[v].attributes.residence == Residence::kKept;
+    if (phase_ == Phase::kForward && (scheme_[v].role == Role::kParameter || kept)) {
       all.attributes.residence = Residence::kRecomputed;
     }
     Attrs attrs = attrs_along(axis);
     attrs["size"] = scheme_[v].type.dim(axis);
     return emit("all_gather", {pieces}, std::move(attrs), all);
+  }
+  // Pieces of several segments travel side by side, rank by rank, and are then put in order.
+  Value rejoined(Value v, const Share& has) {
+    Object packed = derived(result_[v], "packed");
+    place(packed, kWhole);
+    const int axis = has.axis;
+    const int64_t piece = packed.type.dim(axis);
+    packed.type.axes[axis] = {packed.type.axes[axis].name, piece * axis_.size};
+    Attrs attrs = attrs_along(axis);
+    attrs["size"] = piece * axis_.size;
+    const Value all = emit("all_gather", {v}, std::move(attrs), packed);
+    std::vector<Value> parts;
+    int64_t start = 0;
+    for (const int64_t segment : has.segments) {
+      for (int r = 0; r < axis_.size; ++r) {
+        parts.push_back(slice(all, axis, r * piece + start, segment / axis_.size));
+      }
+      start += segment / axis_.size;
+    }
+    Object whole = derived(scheme_[v], "whole");
+    place(whole, kWhole);
+    return emit("concat", parts, axis ? Attrs{{"axis", int64_t{axis}}} : Attrs{}, whole);
+  }
+  Value slice(Value of, int axis, int64_t start, int64_t size) {
+    Object part = derived(result_[of], "part");
+    part.type.axes[axis] = {part.type.axes[axis].name, size};
+    return emit("slice", {of}, slice_attrs(part.type.rank(), axis, start, size), part);
+  }
+  Value cut(Value whole, Value v, const Share& wanted) {
+    if (wanted.segments.empty()) return cut(whole, v, wanted.axis);
+    std::vector<Value> parts;
+    int64_t start = 0;
+    for (const int64_t segment : wanted.segments) {
+      const Value one = slice(whole, wanted.axis, start, segment);
+      Object part = result_[one];
+      part.source = with_facet(part.source, "piece");
+      part.type.axes[wanted.axis] = {part.type.axes[wanted.axis].name, segment / axis_.size};
+      Attrs attrs = {{"size", segment / axis_.size}, {"axis", int64_t{wanted.axis}}};
+      parts.push_back(emit("part", {one, coordinate()}, std::move(attrs), part));
+      start += segment;
+    }
+    Object piece = derived(scheme_[v], "piece");
+    place(piece, wanted);
+    const int64_t axis = wanted.axis;
+    return emit("concat", parts, axis ? Attrs{{"axis", axis}} : Attrs{}, piece);
   }
   Value cut(Value whole, Value v, int axis) {
     Object piece = derived(scheme_[v], "piece");
@@ -355,7 +697,7 @@ class AxisOfMesh {
   void name_sums() {
     std::map<Value, Value> sums;  // whole where there is one, and otherwise in pieces
     for (const auto& [key, made] : moved_) {
-      const auto [v, spread, axis] = key;
+      const auto& [v, spread, axis, segments] = key;
       if (!comes_[v].is_term()) continue;
       const auto [found, fresh] = sums.emplace(v, made);
       if (!fresh && spread == Spread::kReplicated) found->second = made;
@@ -369,13 +711,24 @@ class AxisOfMesh {
   const Scheme& scheme_;
   const MeshAxis& axis_;
   std::string who_;
+  Found& found_;
   std::vector<std::set<int64_t>> ignored_;
   std::vector<std::vector<int>> read_by_;
+  std::vector<int> made_by_;
   Scheme result_;
   std::vector<Share> comes_;        // per object of the scheme: as it is made
   std::map<Value, Value> said_;     // by object: as it was said to be, where it is made otherwise
   std::map<Value, Share> carried_;  // by object that leaves the step: as what it replaces lies
-  std::map<std::tuple<Value, Spread, int>, Value> moved_;
+  std::map<std::tuple<Value, Spread, int, std::vector<int64_t>>, Value> moved_;
+  std::map<std::string, std::pair<Share, Type>> parameters_;  // by source: those that work follows
+  std::vector<bool> is_placed_;  // per object of the scheme: the walk has come to it
+  // Per object of the scheme: made of parameters alone; of some that work follows; of samples that
+  // are in pieces.
+  struct Traits {
+    bool of_parameters = false, leads = false, samples = false;
+  };
+  std::vector<Traits> traits_;
+  bool found_more_ = false;
   std::map<std::pair<Value, int64_t>, Value> counters_;
   Value coordinate_ = -1;
   Phase phase_ = Phase::kForward;
@@ -388,6 +741,15 @@ void forget_unmeshed(Scheme& scheme) {
     std::erase_if(object.attributes.placement,
                   [&](const Placement& p) { return mesh_size(scheme.mesh, p.mesh_axis) == 1; });
   }
+}
+
+// Calls whose results have these sources, as their meaning.
+Scheme with_meanings(const Scheme& scheme, const std::set<std::string>& sources) {
+  if (sources.empty()) return scheme;
+  return expand_meanings(scheme, [&](const Morphism& m) {
+    const OpDef& op = op_named(m.op);
+    return op.meaning && op.multiplies && sources.count(to_string(scheme[m.outputs[0]].source));
+  });
 }
 
 }  // namespace
@@ -403,8 +765,15 @@ Scheme realize_placement(Scheme scheme,
   }
   forget_unmeshed(scheme);
   const std::vector<MeshAxis> mesh = scheme.mesh;
-  for (const MeshAxis& axis : mesh) {
-    scheme = AxisOfMesh(scheme, axis, who_said(axis.name)).run();
+  for (size_t i = mesh.size(); i-- > 0;) {
+    Found found;
+    for (bool again = true; again;) {
+      const Scheme asked = with_meanings(scheme, found.meanings);
+      AxisOfMesh walk(asked, mesh[i], who_said(mesh[i].name), found);
+      Scheme placed = walk.run();
+      again = walk.found_more();
+      if (!again) scheme = compact(std::move(placed));
+    }
   }
   return scheme;
 }

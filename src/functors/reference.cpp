@@ -98,7 +98,10 @@ Scheme to_reference(const Scheme& scheme) {
   // Rounding comes first: inside a fused op nothing is stored, so its meaning must not round.
   Scheme result = with_rounding(scheme);
   widen(result);
-  result = expand_meanings(result, [](const OpDef& op) { return op.meaning && !op.body; });
+  result = expand_meanings(result, [](const Morphism& m) {
+    const OpDef& op = op_named(m.op);
+    return op.meaning && !op.body;
+  });
   widen(result);
   verify(result);
   return result;

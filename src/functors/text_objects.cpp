@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/named_axes.h"
 #include "base/text.h"
 #include "functors/text_rules.h"
 #include "models/settings.h"
@@ -59,6 +60,7 @@ class ObjectRules : TextRules {
     std::set<std::pair<Value, std::string>> said;
     std::set<Value> carried;  // what comes out of a step is what went in
     for (const Carry& c : scheme.carries) carried.insert(c.out);
+    std::optional<NamedAxes> axes;  // found when a rule first speaks of one
     const std::vector<bool> fixed = fixed_dtypes(scheme), follows = followers(scheme);
     const std::vector<bool> of_several = of_several_blocks(scheme, roles.chain());
     std::map<const ObjectRule*, std::vector<Value>> passed_over;  // because there is no one l
@@ -99,6 +101,11 @@ class ObjectRules : TextRules {
               made_by[v] >= 0 && scheme.morphisms[made_by[v]].phase == Phase::kForward;
           if (attribute == "residence" && !forward) continue;
           std::string why = why_cannot_be(scheme[v], value, forward, fixed[v]);
+          std::optional<Placement> along;
+          if (why.empty() && !mesh_axis_of(value).empty()) {
+            if (!axes) axes.emplace(scheme);
+            along = placement_of(scheme, v, value, *axes, why);
+          }
           if (attribute == "precision" && follows[v] && value.word != "f32") {
             why = "what follows a parameter moves by less than narrow numbers tell apart, and '" +
                   to_string(scheme[v].source) + "' does";
@@ -111,7 +118,9 @@ class ObjectRules : TextRules {
           if (phase != FunctorPhase::kStepRules) check_uses(scheme, roles, names, v, rule);
           if (!said.emplace(v, attribute).second) continue;
           application_.branches = branches_of(rule, *chosen, value, names);
-          if (!set(scheme, v, value, names, rule.unless.yields) || carried.count(v)) continue;
+          if (!set(scheme, v, value, names, rule.unless.yields)) continue;
+          if (along) place_on_mesh(scheme[v], *std::move(along));
+          if (carried.count(v)) continue;
           ++application_.counts[count_as(scheme[v], value)];
         }
       }
@@ -235,7 +244,7 @@ class ObjectRules : TextRules {
         return because("only a step's input is sharded along samples", is);
       }
       const bool matrix = o.role == Role::kParameter && o.type.rank() == 2;
-      if ((value.along == "out" || value.along == "in") && !matrix) {
+      if ((value.along == "out" || value.along == "in" || value.along == "classes") && !matrix) {
         return because("only a matrix has an axis " + value.along, "is none");
       }
     }
@@ -284,21 +293,58 @@ class ObjectRules : TextRules {
       o.attributes.training.optimizer = text;
     } else if (value.attribute == "clipped") {
       o.attributes.training.clipped_as = value.word;
-    } else {
-      place_on_mesh(o, value);
     }
     return true;
   }
 
-  // Inputs begin with their samples, and rows of a matrix are what comes out of a linear map.
-  static void place_on_mesh(Object& o, const AttributeValue& value) {
-    const std::string mesh_axis(mesh_axis_of(value));
-    const bool sharded = value.word == "sharded";
+  // How an object lies along an axis of the mesh. Inputs begin with their samples, and rows of a
+  // matrix are what comes out of a linear map. What is not said to lie along an axis is only kept
+  // in pieces, of its first.
+  std::optional<Placement> placement_of(const Scheme& scheme, Value v, const AttributeValue& value,
+                                        const NamedAxes& axes, std::string& why) const {
+    const std::string named = "'" + to_string(scheme[v].source) + "'";
+    Placement placement{.mesh_axis = std::string(mesh_axis_of(value))};
+    if (value.word == "replicated") return placement;
+    placement.spread = Spread::kSharded;
+    placement.home = value.along.empty();
+    if (value.along == "in") placement.axis = 1;
+    const int64_t ranks = mesh_size(scheme.mesh, placement.mesh_axis);
+    if (value.along == "heads") {
+      const auto found = axes.heads(v);
+      if (!found) {
+        why = "only the parameters of maps that an attention reads lie along its heads, and " +
+              named + " is of none";
+        return std::nullopt;
+      }
+      placement.axis = found->axis;
+      placement.segments = found->segments;
+      check_divides(named, "heads of keys", found->heads, placement.mesh_axis, ranks);
+    } else if (value.along == "positions") {
+      const auto found = axes.positions(v);
+      if (!found) {
+        why =
+            "only what has an axis of positions is sharded along them, and " + named + " has none";
+        return std::nullopt;
+      }
+      placement.axis = *found;
+      check_divides(named, "positions", scheme[v].type.dim(*found), placement.mesh_axis, ranks);
+    }
+    return placement;
+  }
+  void check_divides(const std::string& named, std::string_view what, int64_t count,
+                     const std::string& mesh_axis, int64_t ranks) const {
+    if (count % ranks == 0) return;
+    int64_t fewer = ranks, more = ranks;
+    while (count % fewer != 0) --fewer;
+    while (more < count && count % more != 0) ++more;
+    const std::string or_more = more <= count ? " or " + std::to_string(more) : "";
+    application_.refuse(named, " has ", count, " ", what, ", which ", ranks, " ranks of ",
+                        mesh_axis, " do not divide; the nearest that do are ", fewer, or_more);
+  }
+  static void place_on_mesh(Object& o, Placement placement) {
     std::vector<Placement>& all = o.attributes.placement;
-    std::erase_if(all, [&](const Placement& p) { return p.mesh_axis == mesh_axis; });
-    all.push_back({.mesh_axis = mesh_axis,
-                   .spread = sharded ? Spread::kSharded : Spread::kReplicated,
-                   .axis = value.along == "in" ? 1 : 0});
+    std::erase_if(all, [&](const Placement& p) { return p.mesh_axis == placement.mesh_axis; });
+    all.push_back(std::move(placement));
   }
 
   // A value as two functors compare it. Refuses numbers that it cannot be.

@@ -15,7 +15,8 @@ namespace {
 // The placement of an object that is in pieces along its first axis and along nothing else.
 const Placement* cut_along_samples(const Object& object) {
   const std::vector<Placement>& all = object.attributes.placement;
-  const bool one = all.size() == 1 && all[0].spread == Spread::kSharded && all[0].axis == 0;
+  const bool one = all.size() == 1 && all[0].spread == Spread::kSharded && all[0].axis == 0 &&
+                   all[0].segments.empty();
   return one ? &all[0] : nullptr;
 }
 

@@ -170,7 +170,8 @@ IndexMap attention_letters(const AttentionOperands& operands) {
                   .outputs = {},
                   .whole = "sd",
                   .merged = {{'Q', {"kgd"}}, {'K', {"kd"}}, {'P', {"kgd", "kd", "kd"}}},
-                  .counts = {{"heads", "kg"}, {"kv_heads", "k"}}};
+                  .counts = {{"heads", "kg"}, {"kv_heads", "k"}},
+                  .sizes = {{'k', s.kv_heads}, {'g', s.group}, {'d', s.size}, {'e', s.value_size}}};
   if (s.value_size != s.size) {
     map.whole += 'e';
     map.merged.insert(map.merged.end(), {{'V', {"ke"}}, {'O', {"kge"}}});

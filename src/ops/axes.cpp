@@ -39,9 +39,27 @@ std::vector<Value> slice_surface(SurfaceCall& call, std::string_view op) {
                             slice_attrs(rank, axis, call.size("start"), call.size("size")))};
 }
 
-IndexMap slice_letters(const OpCall& call) {
-  const std::string letters = letters_but(call.inputs[0], slice_axis(call));
-  return {{letters}, {letters}};
+IndexMap slice_letters(const OpCall& call, bool pads) {
+  const int axis = slice_axis(call);
+  const std::string letters = letters_but(call.inputs[0], axis);
+  // What is before, the slice, and what is behind it, where there is any.
+  const int64_t start = call.integer("start"), size = call.integer("size");
+  const int64_t operand = call.inputs[0].dim(axis);
+  const int64_t within = pads ? operand : size, all = pads ? size : operand;
+  IndexMap map{{letters}, {letters}};
+  map.counts = {{"start", "."}, {"size", "."}};
+  std::vector<int> numbers;
+  int slice = 0;
+  for (const auto& [length, is_slice] :
+       {std::pair{start, false}, {within, true}, {all - start - within, false}}) {
+    if (length == 0) continue;
+    if (is_slice) slice = static_cast<int>(numbers.size());
+    numbers.push_back(static_cast<int>(numbers.size()));
+    map.beside.sizes.push_back(length);
+  }
+  map.beside.inputs = {pads ? std::vector{slice} : numbers};
+  map.beside.outputs = {pads ? numbers : std::vector{slice}};
+  return map;
 }
 
 void slice_gradient(GradCall& g, std::string_view other) {

@@ -15,7 +15,7 @@ Attrs slice_attrs(int rank, int axis, int64_t start, int64_t size);
 int slice_axis(const OpCall& call);
 std::vector<Param> slice_params();
 std::vector<Value> slice_surface(SurfaceCall& call, std::string_view op);
-IndexMap slice_letters(const OpCall& call);
+IndexMap slice_letters(const OpCall& call, bool pads);
 // The operand's gradient is the result's, brought to the operand's size by the other op.
 void slice_gradient(GradCall& grad, std::string_view other);
 

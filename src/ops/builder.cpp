@@ -247,7 +247,7 @@ std::vector<std::optional<Value>> backpropagate(Builder& builder, int first, int
   return result;
 }
 
-Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&)) {
+Scheme expand_meanings(const Scheme& scheme, const std::function<bool(const Morphism&)>& expand) {
   Scheme result = scheme;
   result.morphisms.clear();
   std::map<Value, Value> renamed;
@@ -259,7 +259,7 @@ Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&)) {
       }
     }
     const OpDef& def = op_named(m.op);
-    if (!def.meaning || !expand(def)) {
+    if (!def.meaning || !expand(original)) {
       result.morphisms.push_back(std::move(m));
       continue;
     }

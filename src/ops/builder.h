@@ -1,5 +1,6 @@
 // Adds morphisms to a scheme with their types inferred, and gathers gradients.
 #pragma once
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,7 +65,7 @@ std::vector<std::optional<Value>> backpropagate(Builder& builder, int first, int
 
 // The same scheme with every op that has no kernel of its own for the reference, or for which
 // `expand` says so, replaced by its meaning in smaller ops.
-Scheme expand_meanings(const Scheme& scheme, bool (*expand)(const OpDef&));
+Scheme expand_meanings(const Scheme& scheme, const std::function<bool(const Morphism&)>& expand);
 
 // The control objects that ops ask for.
 inline Type random_counter_type() { return {Dtype::kI64, {{"counter", 3}}}; }

@@ -76,8 +76,17 @@ extern const OpDef op_concat = {
     .infer = infer,
     .index_map =
         [](const OpCall& call) {
-          const std::string letters = letters_but(call.inputs[0], axis_attr(call, 0));
-          return IndexMap{std::vector<std::string>(call.inputs.size(), letters), {letters}};
+          const int axis = axis_attr(call, 0);
+          const std::string letters = letters_but(call.inputs[0], axis);
+          IndexMap map{std::vector<std::string>(call.inputs.size(), letters), {letters}};
+          map.beside.outputs.emplace_back();
+          for (const Type& type : call.inputs) {
+            const auto number = static_cast<int>(map.beside.sizes.size());
+            map.beside.inputs.push_back({number});
+            map.beside.outputs[0].push_back(number);
+            map.beside.sizes.push_back(type.dim(axis));
+          }
+          return map;
         },
     .flops = [](const OpCall&) { return int64_t{0}; },
     .grad = grad,

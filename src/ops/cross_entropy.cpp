@@ -9,7 +9,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/builder.h"
+#include "ops/pieces.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
 
@@ -32,6 +34,36 @@ void grad(GradCall& g) {
   attrs.emplace("ignore", ignored_target(g.call));
   g.input_grads[0] = g.builder.emit(
       "cross_entropy_grad", {g.inputs[0], g.inputs[1], g.outputs[2], g.dout(0)}, std::move(attrs));
+}
+
+// Every rank's log-sums and targets' logits side by side, [ranks, ..., kinds], and the loss of
+// them.
+std::vector<Value> in_pieces(PiecesCall& p) {
+  Builder& b = p.builder;
+  Attrs attrs = p.call.attrs;
+  attrs["classes"] = p.whole;
+  attrs["ignore"] = ignored_target(p.call);
+  const Value targets = p.as_rows(p.inputs[1]);
+  Attrs piece = attrs;
+  piece["piece"] = p.piece;
+  piece.erase("z");
+  const Value logits = p.inputs[0];
+  const auto mine = b.emit_all("loss_piece", {logits, targets, p.coordinate}, piece);
+  const int rank = b.type(logits).rank(), kinds = static_cast<int>(mine.size());
+  const Value joined = b.emit("concat", mine, {{"axis", int64_t{rank - 1}}});
+  const Value all = p.gathered(b.emit("unsqueeze", {joined}, {{"axis", int64_t{0}}}));
+  std::vector<int64_t> order;
+  for (int a = 1; a <= rank; ++a) order.push_back(a);
+  order.push_back(0);
+  const Value by_rank = b.emit("transpose", {all}, {{"order", order}});  // [..., kinds, ranks]
+  std::vector<Value> operands = {targets};
+  for (int k = 0; k < kinds; ++k) {
+    const Value one = b.emit("slice", {by_rank}, slice_attrs(rank + 1, rank - 1, k, 1));
+    operands.push_back(b.emit("squeeze", {one}, {{"axis", int64_t{rank - 1}}}));
+  }
+  attrs.erase("cap");
+  const auto made = b.emit_all("loss_joined", operands, attrs);
+  return {made[0], made[1], b.emit("squeeze", {made[2]}, {{"axis", int64_t{rank - 1}}})};
 }
 
 Sample with_option(const std::string& name, double value) {
@@ -82,6 +114,30 @@ CrossEntropyOptions cross_entropy_options(const OpCall& call) {
   return o;
 }
 
+void check_class_piece(const OpCall& call, size_t operands) {
+  bool fits = call.inputs.size() == operands && is_float(call.inputs[0].dtype) &&
+              call.inputs[0].rank() > 0 && call.inputs[0].dim(-1) == call.integer("piece", 0) &&
+              call.integer("classes", 0) > 0;
+  if (fits) {
+    Type targets = with_dtype(call.inputs[0], Dtype::kI32);
+    targets.axes.back() = {"", 1};
+    const Type& coordinate = call.inputs.back();
+    fits = same_shape(call.inputs[1], targets) && call.inputs[1].dtype == Dtype::kI32 &&
+           coordinate.rank() == 0 && coordinate.dtype == Dtype::kI32;
+  }
+  if (!fits) {
+    fail(call.op, ": wants logits [..., piece], targets [..., 1] and the rank's coordinate");
+  }
+}
+
+ClassPiece::ClassPiece(Body& body, const OpCall& call, Expr logits, Expr targets, Expr coordinate) {
+  const double cap = cross_entropy_options(call).cap;
+  const Expr id = index_along(body, 0) + coordinate * call.number("piece");
+  is_class = less(id, constant(body, call.number("classes")));
+  is_target = equal(id, targets);
+  logit = cap > 0 ? tanh(logits * (1 / cap)) * cap : logits;
+}
+
 void drop_training_terms(Morphism& loss) {
   loss.attrs.erase("smoothing");
   loss.attrs.erase("z");
@@ -115,7 +171,10 @@ extern const OpDef op_cross_entropy = {
     .index_map =
         [](const OpCall& call) {
           const std::string rows = std::string("abcdefgh").substr(0, call.inputs[1].rank());
-          return IndexMap{{rows + "v", rows}, {"", "", rows}, "v"};
+          IndexMap map{{rows + "v", rows}, {"", "", rows}, "v"};
+          map.told = 'v';
+          map.told_joins = true;
+          return map;
         },
     .flops =
         [](const OpCall& call) {
@@ -127,6 +186,7 @@ extern const OpDef op_cross_entropy = {
     .output_names = {"count", "lse"},
     .wants_dense = true,
     .takes_padding = true,
+    .in_pieces = in_pieces,
     .targets = 1,
     .loss = true,
     .counted_by = "count_targets",

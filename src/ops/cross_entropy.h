@@ -18,6 +18,17 @@ struct CrossEntropyOptions {
 };
 CrossEntropyOptions cross_entropy_options(const OpCall& call);  // Error
 
+constexpr Dtype sums_of(Dtype logits) { return logits == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32; }
+
+// Classes that one of several ranks has, in a body: logits [..., piece], targets [..., 1], and the
+// rank's coordinate. Attributes say how many classes a `piece` has, and how many there are in all.
+void check_class_piece(const OpCall& call, size_t operands);  // Error
+struct ClassPiece {
+  ClassPiece(Body& body, const OpCall& call, Expr logits, Expr targets, Expr coordinate);
+  Expr is_class, is_target;  // a class at all, and not what pads the last piece; that of the row
+  Expr logit;                // capped
+};
+
 // The loss is the likelihood of its targets from now on: without smoothing and the log-sums'
 // square.
 void drop_training_terms(Morphism& loss);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/builder.h"
 #include "ops/cross_entropy.h"
+#include "ops/pieces.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -40,7 +41,9 @@ extern const OpDef op_cross_entropy_grad = {
     .index_map =
         [](const OpCall& call) {
           const std::string rows = std::string("abcdefgh").substr(0, call.inputs[1].rank());
-          return IndexMap{{rows + "v", rows, rows, ""}, {rows + "v"}, "v"};
+          IndexMap map{{rows + "v", rows, rows, ""}, {rows + "v"}, "v"};
+          map.told = 'v';
+          return map;
         },
     .flops =
         [](const OpCall& call) {
@@ -52,6 +55,18 @@ extern const OpDef op_cross_entropy_grad = {
     .wants_dense = true,
     .takes_padding = true,
     .may_overwrite = {{0, 0}},
+    .in_pieces =
+        [](PiecesCall& p) {
+          Attrs attrs = p.call.attrs;
+          attrs["classes"] = p.whole;
+          attrs["piece"] = p.piece;
+          attrs["ignore"] = ignored_target(p.call);
+          return std::vector<Value>{
+              p.builder.emit("loss_piece_grad",
+                             {p.inputs[0], p.as_rows(p.inputs[1]), p.as_rows(p.inputs[2]),
+                              p.inputs[3], p.coordinate},
+                             attrs)};
+        },
     .targets = 1,
     .samples =
         [] {

@@ -2,7 +2,7 @@
 // is checked when it is loaded, and a kernel has no way to complain.
 
 #include "base/error.h"
-#include "ops/builder.h"
+#include "ops/pieces.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
 
@@ -46,7 +46,9 @@ extern const OpDef op_embed = {
     .index_map =
         [](const OpCall& call) {
           const std::string ids = std::string("abcdefgh").substr(0, call.inputs[0].rank());
-          return IndexMap{{ids, ".w"}, {ids + "w"}};
+          IndexMap map{{ids, ".w"}, {ids + "w"}};
+          map.told = '.';
+          return map;
         },
     .flops = [](const OpCall&) { return int64_t{0}; },
     .grad =
@@ -57,6 +59,11 @@ extern const OpDef op_embed = {
         },
     .wants_dense = true,
     .takes_padding = true,
+    .in_pieces =
+        [](PiecesCall& p) {
+          const Value rows = p.builder.emit("embed", {p.ids_in_piece(p.inputs[0]), p.inputs[1]});
+          return std::vector<Value>{p.zero_elsewhere(rows, p.inputs[0])};
+        },
     .table = 1,
     .samples =
         [] {

@@ -5,7 +5,7 @@
 // stay as they lie.
 
 #include "base/error.h"
-#include "ops/builder.h"
+#include "ops/pieces.h"
 #include "ops/samples.h"
 
 namespace adjoint {
@@ -47,8 +47,12 @@ extern const OpDef op_embed_grad = {
     .index_map =
         [](const OpCall& call) {
           const std::string ids = std::string("abcdefgh").substr(0, call.inputs[0].rank());
-          if (call.inputs.size() < 3) return IndexMap{{ids, ids + "w"}, {".w"}};
-          return IndexMap{{ids, ids + "w", ".w"}, {".w"}, ids};  // the addend is added once
+          IndexMap map{{ids, ids + "w"}, {".w"}};
+          map.told = '.';
+          if (call.inputs.size() < 3) return map;
+          map.inputs.emplace_back(".w");
+          map.whole = ids;  // the addend is added once
+          return map;
         },
     .flops = [](const OpCall& call) { return call.inputs[1].num_elements(); },
     .grad =
@@ -60,6 +64,15 @@ extern const OpDef op_embed_grad = {
     .wants_dense = true,
     .takes_padding = true,
     .may_overwrite = {{0, 2}},
+    .in_pieces =
+        [](PiecesCall& p) {
+          std::vector<Value> operands = {p.ids_in_piece(p.inputs[0]),
+                                         p.zero_elsewhere(p.inputs[1], p.inputs[0])};
+          if (p.inputs.size() > 2) operands.push_back(p.inputs[2]);
+          Attrs attrs = p.call.attrs;
+          attrs["rows"] = p.piece;
+          return p.builder.emit_all("embed_grad", operands, attrs);
+        },
     .linear =
         [](const OpCall& call) { return call.inputs.size() == 2 ? Linear::kEach : Linear::kNo; },
     .addend = 2,

@@ -28,11 +28,31 @@ struct LetterCount {
   std::string letters;
 };
 
+// How many a letter counts, of one that no operand and no result has as an axis of its own.
+struct LetterSize {
+  char letter = 0;
+  int64_t size = 0;
+};
+// Of ops that lay operands side by side, or take parts of them: what the axes that are '.' consist
+// of, as numbers of segments; the same number is the same elements. concat's are {0}, {1} -> {0,
+// 1}, slice's {0, 1, 2} -> {1}. A rank has its piece of every segment.
+struct SideBySide {
+  std::vector<std::vector<int>> inputs = {}, outputs = {};
+  std::vector<int64_t> sizes = {};  // of the segments
+};
+
 struct IndexMap {
   std::vector<std::string> inputs, outputs;
   std::string whole = {};
   std::vector<MergedAxis> merged = {};
-  std::vector<LetterCount> counts = {};
+  std::vector<LetterCount> counts = {};  // '.': those that shrink with segments
+  std::vector<LetterSize> sizes = {};
+  SideBySide beside = {};
+  // A letter along which ranks split the work though it is whole or '.', if the call is told where
+  // its piece begins, by the rank's coordinate behind its operands and an attribute `piece`, how
+  // many a piece has: rows of a table, classes of a loss. 0: there is none.
+  char told = 0;
+  bool told_joins = false;  // results without that letter are then whole, and no terms of a sum
 
   const MergedAxis* merged_axis(char letter) const;  // null: the letter is an axis by itself
   // Does an operand or result with these letters have `letter`, as an axis or inside one?

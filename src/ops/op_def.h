@@ -58,6 +58,7 @@ struct UpdateRule {
 class Builder;
 struct CarryCall;
 class GradCall;
+class PiecesCall;
 class SurfaceCall;
 
 // An operand or constant as the notation takes it, by position or by name.
@@ -125,6 +126,9 @@ struct OpDef {
   // it must know of earlier ones kept from step to step (ops/carry.h). Ops for which a position is
   // one row like any other need none.
   std::vector<Value> (*carry)(CarryCall&) = nullptr;
+  // Of an op whose index map has a letter that a call must be told the origin of: what a rank does
+  // with its pieces (ops/pieces.h).
+  std::vector<Value> (*in_pieces)(PiecesCall&) = nullptr;
   // ---- facts, which functors, plans and costs ask for instead of names ----
   Linear (*linear)(const OpCall&) = nullptr;  // null: in none; views are linear
   LiesWithin lies = LiesWithin::kNo;

@@ -8,6 +8,7 @@
 //   return %7
 // Only what differs from the default is written; a morphism's line ends in what it is and waits
 // for: `@block[0].up backward epoch=2 after %9`.
+#include <cctype>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -36,7 +37,13 @@ std::string print_placement(const Placement& p) {
   std::string out = " place=" + p.mesh_axis + "/" + spreads[static_cast<int>(p.spread)];
   if (p.spread != Spread::kSharded) return out;
   out += "/" + std::to_string(p.axis);
-  return p.whole ? out + "/" + std::to_string(p.whole) : out;
+  if (p.whole) out += "/" + std::to_string(p.whole);
+  if (!p.segments.empty()) {
+    std::vector<std::string> sizes;
+    for (const int64_t size : p.segments) sizes.push_back(std::to_string(size));
+    out += "[" + join(sizes, "|") + "]";
+  }
+  return p.home ? out + "/home" : out;
 }
 
 // %7 path:facet: type, then whatever is not the default.
@@ -314,7 +321,21 @@ class FlatParser {
       p.spread = Spread::kSharded;
       in_.expect("/", "after 'sharded'");
       p.axis = small_integer("an axis");
-      if (in_.accept("/")) p.whole = small_integer("the size of the whole axis");
+      bool slash = in_.accept("/");
+      if (slash && std::isdigit(static_cast<unsigned char>(in_.peek()))) {
+        p.whole = small_integer("the size of the whole axis");
+        slash = false;
+      }
+      if (!slash && in_.accept("[")) {
+        do {
+          p.segments.push_back(small_integer("the size of a segment"));
+        } while (in_.accept("|"));
+        in_.expect("]", "after the segments of an axis");
+      }
+      p.home = slash || in_.accept("/");
+      if (p.home && !in_.accept_word("home")) {
+        in_.fail_wanted("the size of the whole axis or 'home'");
+      }
     } else if (word == "partial") {
       p.spread = Spread::kPartial;
     } else if (word != "replicated") {

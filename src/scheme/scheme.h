@@ -73,10 +73,16 @@ struct Placement {
   // Of a realized shard: the size of that axis in the whole object. The axis of the object itself
   // is then as large as the largest piece. 0: nothing is realized yet.
   int64_t whole = 0;
+  // Where the axis holds several things side by side, as q, k and v: their sizes in the whole. A
+  // rank has its piece of each. None: the axis is one thing.
+  std::vector<int64_t> segments = {};
+  // The piece is only kept so: whoever reads the object reads all of it. Otherwise work follows it.
+  bool home = false;
   bool operator==(const Placement&) const = default;
 };
 // How large the largest of n pieces of an axis is. The first pieces are full.
 constexpr int64_t shard_size(int64_t whole, int64_t ranks) { return (whole + ranks - 1) / ranks; }
+int64_t shard_size(int64_t whole, const std::vector<int64_t>& segments, int64_t ranks);
 // How a parameter is trained, where that differs from what the run says of all parameters. The
 // optimizer reads it, and leaves it on the parameter as a record.
 struct Training {

@@ -343,7 +343,7 @@ TEST(Roles, AttentionIsFoundByItsStructure) {
   };
   for (const char* preset : {"gpt2", "llama-tiny"}) {
     const Scheme model = elaborate_preset(preset, {{"layers", 2}, {"context", 8}});
-    const auto attends = [](const OpDef& op) { return op.attends; };
+    const auto attends = [](const Morphism& m) { return op_named(m.op).attends; };
     const Scheme written = expand_meanings(model, attends);
     ASSERT_GT(written.morphisms.size(), model.morphisms.size());
     EXPECT_EQ(words(written), words(model)) << preset;

@@ -136,7 +136,8 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
       {with_lines("  mesh data = m\n"), "3:15", "there is no number or word 'm'"},
       {with_lines("  mesh data = 2\n  mesh data = 3\n"), "4:3", "the mesh has 'data' twice"},
       {with_lines("  object input -> sharded along sampels over data\n"), "3:33",
-       "wanted an axis of the object (samples, out, in), found 'sampels'; did you mean 'samples'?"},
+       "wanted an axis of the object (samples, positions, heads, classes, out, in), found "
+       "'sampels'; did you mean 'samples'?"},
       {with_lines("  object input -> sharded along samples data\n"), "3:41", "wanted 'over'"},
       {with_lines("  object -> bf16\n"), "3:10", "what an object is"},
       {with_lines("  object activatoin -> bf16\n"), "3:10", "did you mean 'activation'?"},

@@ -92,7 +92,7 @@ TEST(RealizePlacement, AProductWithATermIsATerm) {
 )"));
   EXPECT_TRUE(has(text, "%3 y:term: f32[n=6] gradient place=data/partial = contract(%1, %2)"))
       << text;
-  EXPECT_TRUE(has(text, "z: f32[n=6] gradient = mul(%6, %6)")) << text;
+  EXPECT_TRUE(has(text, "z: f32[n=6] gradient = mul(%5, %5)")) << text;
 }
 
 // A sum of something that is not 0 where its operand is would count the zeros that pad a piece.
@@ -171,14 +171,15 @@ TEST(RealizePlacement, RandomNumbersAreCountedOverTheWholeBatch) {
       << text;
 }
 
-// Axes of the mesh are realized one after another; what one inserts are calls to the next.
+// Axes of the mesh are realized one after another, the innermost first; what one inserts are calls
+// to the next.
 TEST(RealizePlacement, TwoAxesOfAMesh) {
   const std::string text = print(on_mesh(R"(scheme m mesh data=2 other=3:
   input %0 x: f32[batch=12, n=5] place=data/sharded/0 place=other/sharded/0
   %1 g: f32[n=5] gradient = map(%0) {body="x0/1"} @g backward
   return %1
 )"));
-  EXPECT_TRUE(has(text, "x: f32[batch=2, n=5] place=data/sharded/0/12 place=other/sharded/0/6"))
+  EXPECT_TRUE(has(text, "x: f32[batch=2, n=5] place=other/sharded/0/12 place=data/sharded/0/4"))
       << text;
   EXPECT_TRUE(has(text, "mesh=\"data\"")) << text;
   EXPECT_TRUE(has(text, "mesh=\"other\"")) << text;

@@ -321,7 +321,7 @@ void find_counted_sizes(const IndexMap& map, const Attrs& attrs, std::map<char, 
   for (size_t left = map.counts.size(); left > 0; --left) {
     for (const LetterCount& counted : map.counts) {
       const auto attr = attrs.find(counted.attribute);
-      if (attr == attrs.end()) continue;
+      if (attr == attrs.end() || counted.letters == ".") continue;
       int64_t count = std::get<int64_t>(attr->second);
       std::string unknown;
       for (const char c : counted.letters) {

@@ -3,8 +3,10 @@
 // that placement knows of an op.
 #include <gtest/gtest.h>
 
-#include <cctype>
+#include <algorithm>
+#include <optional>
 
+#include "analysis/spread.h"
 #include "comm/threads.h"
 #include "functors/phases.h"
 #include "kernels/harness.h"
@@ -78,11 +80,11 @@ std::vector<Numbers> run_on_ranks(const Scheme& scheme, const std::vector<Number
   return outputs;
 }
 
-// Shards the call along a letter on so many ranks: all operands that have the letter, or the first
-// of them alone, so that each rank takes its pieces of the others. Where the ranks do not divide
+// Shards the call along a cut on so many ranks: all operands that have it, or the one alone that
+// `first` names, so that each rank takes its pieces of the others. Where the ranks do not divide
 // the letter, a call that sums over it may refuse, because what pads a piece would count.
-void expect_same_on_ranks(const ShardedCall& call, const IndexMap& map, char letter, int64_t size,
-                          int ranks, bool first_alone) {
+void expect_same_on_ranks(const ShardedCall& call, const CallShares& shares, bool even, int ranks,
+                          std::optional<size_t> first) {
   Scheme scheme = call.scheme();
   const std::vector<Numbers> want = run_scheme(scheme, call.x, true);
   scheme.mesh = {{"data", ranks}};
@@ -91,18 +93,17 @@ void expect_same_on_ranks(const ShardedCall& call, const IndexMap& map, char let
   if (op.targets >= 0 && op.targets < static_cast<int>(padding.size())) {
     padding[op.targets] = static_cast<double>(ignored_target(call_of(scheme, scheme.morphisms[0])));
   }
-  for (size_t i = 0; i < map.inputs.size(); ++i) {
-    const size_t axis = map.inputs[i].find(letter);
-    if (axis == std::string::npos) continue;
+  for (size_t i = 0; i < shares.wants.size(); ++i) {
+    const Share& share = shares.wants[i];
+    if (!share.is_piece() || (first && i != *first)) continue;
     scheme[scheme.inputs[i]].attributes.placement = {
-        {"data", Spread::kSharded, static_cast<int>(axis)}};
-    if (first_alone) break;
+        {"data", Spread::kSharded, share.axis, 0, share.segments}};
   }
   Scheme sharded;
   try {
     sharded = realize_placement(scheme, [](std::string_view) { return "a test"; });
   } catch (const Error& e) {
-    EXPECT_NE(size % ranks, 0) << e.what();
+    EXPECT_FALSE(even) << e.what();
     return;
   }
   verify(sharded);
@@ -120,28 +121,54 @@ void expect_same_on_ranks(const ShardedCall& call, const IndexMap& map, char let
   }
 }
 
-// Returns along how many letters it was sharded.
-int expect_sharded(const ShardedCall& call) {
-  const Scheme scheme = call.scheme();
-  const IndexMap map = index_map_of(call_of(scheme, scheme.morphisms[0]));
-  const std::string uncut = map.uncut();
-  std::map<char, int64_t> sizes;
-  for (size_t i = 0; i < map.inputs.size(); ++i) {
-    for (size_t a = 0; a < map.inputs[i].size(); ++a) {
-      const char letter = map.inputs[i][a];
-      const bool cut = std::isalpha(static_cast<unsigned char>(letter)) &&
-                       uncut.find(letter) == std::string::npos;
-      if (cut) sizes[letter] = call.types[i].dim(static_cast<int>(a));
+// The pieces that an axis of an operand can come in: of all of it, and of what it consists of.
+std::vector<Share> pieces_of(const OpCall& call, const IndexMap& map, size_t operand, int axis) {
+  std::vector<Share> pieces = {piece_along(axis)};
+  const char letter = map.inputs[operand][axis];
+  std::vector<int64_t> segments;
+  if (const MergedAxis* merged = map.merged_axis(letter)) {
+    for (const std::string& segment : merged->segments) {
+      int64_t size = 1;
+      for (const char c : segment) size *= size_along(call, c);
+      segments.push_back(size);
+    }
+  } else if (letter == '.' && operand < map.beside.inputs.size()) {
+    for (const int number : map.beside.inputs[operand]) {
+      segments.push_back(map.beside.sizes[number]);
     }
   }
+  if (segments.size() > 1) pieces.push_back(piece_along(axis, segments));
+  return pieces;
+}
+
+// Returns in how many ways it was sharded.
+int expect_sharded(const ShardedCall& sample) {
+  const Scheme scheme = sample.scheme();
+  const OpCall call = call_of(scheme, scheme.morphisms[0]);
+  const IndexMap map = index_map_of(call);
   int sharded = 0;
-  for (const auto& [letter, size] : sizes) {
-    for (const int ranks : {2, 3}) {
-      if (size < ranks) continue;
-      SCOPED_TRACE(to_string(map) + ": " + letter + " over " + std::to_string(ranks) + " ranks");
-      expect_same_on_ranks(call, map, letter, size, ranks, false);
-      expect_same_on_ranks(call, map, letter, size, ranks, true);
-      ++sharded;
+  for (const int ranks : {2, 3}) {
+    std::vector<Cut> seen;
+    for (size_t i = 0; i < map.inputs.size(); ++i) {
+      for (int axis = 0; axis < call.inputs[i].rank(); ++axis) {
+        if (call.inputs[i].dim(axis) < ranks) continue;
+        for (const Share& share : pieces_of(call, map, i, axis)) {
+          std::vector<Share> comes(call.inputs.size(), kWhole);
+          comes[i] = share;
+          const std::vector<Cut> cuts = cuts_of(call, comes, ranks);
+          if (cuts.empty() || std::count(seen.begin(), seen.end(), cuts[0])) continue;
+          seen.push_back(cuts[0]);
+          SCOPED_TRACE(to_string(map) + ": operand " + std::to_string(i) + " along axis " +
+                       std::to_string(axis) + " (" + cuts[0].letter + ") over " +
+                       std::to_string(ranks) + " ranks");
+          const CallShares shares =
+              shares_along(call, comes, scheme.morphisms[0].outputs.size(), cuts[0]);
+          const bool even = call.inputs[i].dim(axis) % ranks == 0;
+          expect_same_on_ranks(sample, shares, even, ranks, std::nullopt);
+          expect_same_on_ranks(sample, shares, even, ranks, i);
+          ++sharded;
+        }
+      }
     }
   }
   return sharded;

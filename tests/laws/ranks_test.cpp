@@ -149,6 +149,38 @@ TEST(Ranks, ZeroIsExact) {
   }
 }
 
+TEST(Ranks, TensorParallelKeepsItsLawOnEveryModel) {
+  for (const char* model : {"char", "llama-tiny", "moe", "odd"}) {
+    expect_law(model, 3, "tensor_parallel(2)", "tensor_parallel");
+    expect_law(model, 3, "tensor_parallel(2, sequence=yes)", "tensor_parallel");
+  }
+}
+
+TEST(Ranks, TensorParallelGoesWithTheOthers) {
+  for (const char* rest :
+       {"accumulate(2)", "checkpoint(every=1)", "bf16", "fp16", "lora(rank=4)", "bf16_weights",
+        "moments", "ema", "offload(optimizer)", "quantize(int8, group=8) | lora(rank=4)",
+        "data_parallel(2)", "data_parallel(2) | accumulate(2)", "-join_projections",
+        "bf16 | checkpoint(every=1) | accumulate(2)"}) {
+    for (const char* sequence : {"no", "yes"}) {
+      expect_law("char", 4, std::string("tensor_parallel(2, sequence=") + sequence + ") | " + rest,
+                 "tensor_parallel");
+    }
+  }
+  expect_law("llama-tiny", 4, "tensor_parallel(2) | data_parallel(2) | bf16", "tensor_parallel");
+}
+
+TEST(Ranks, ZeroIsExactBesideTensorParallel) {
+  for (const char* model : {"char", "llama-tiny"}) {
+    for (const char* stage : {"1", "2", "3"}) {
+      expect_law(model, 4,
+                 std::string("data_parallel(2) | tensor_parallel(2) | zero(") + stage + ")",
+                 "zero");
+    }
+  }
+  expect_law("char", 5, "data_parallel(3) | tensor_parallel(2, sequence=yes) | zero(3)", "zero");
+}
+
 TEST(Ranks, ZeroGoesWithTheOthers) {
   for (const char* stage : {"zero(1)", "zero(2)", "zero(3)"}) {
     for (const char* rest :

@@ -184,7 +184,7 @@ TEST(FlatNotation, Refusals) {
        "s:3:32: wanted replicated, sharded or partial, found 'split'"},
       {head + "  state %1 y: f32[] place=data/sharded", "s:3:39: wanted '/' after 'sharded'"},
       {head + "  state %1 y: f32[] place=data/sharded/0/x",
-       "s:3:42: wanted the size of the whole axis, found 'x'"},
+       "s:3:42: wanted the size of the whole axis or 'home', found 'x'"},
       {"scheme m mesh data:", "s:1:19: wanted '=' after an axis of the mesh, found ':'"},
       {"scheme m mesh data=1:", "s:1:15: wanted an axis of the mesh with at least 2 ranks"},
       {head + "  %1 y: f32[]", "s:3:14: wanted '=' after the objects that a morphism makes"},

@@ -14,7 +14,7 @@ Object cut(std::vector<int64_t> sizes, std::vector<Placement> placements,
   for (Placement& p : placements) {
     Axis& axis = object.type.axes[p.axis];
     p.whole = axis.size;
-    axis.size = shard_size(axis.size, mesh_size(mesh, p.mesh_axis));
+    axis.size = shard_size(axis.size, p.segments, mesh_size(mesh, p.mesh_axis));
   }
   object.attributes.placement = placements;
   return object;
@@ -38,6 +38,20 @@ TEST(Shards, RunsOfOneAxis) {
             (std::vector<ShardRun>{{3, 0, 2}, {8, 3, 2}}));
 }
 
+// Of an axis that holds several things a rank has its piece of each, and another axis of the mesh
+// cuts what it has.
+TEST(Shards, RunsOfSegments) {
+  const std::vector<MeshAxis> mesh = {{"data", 2}, {"tensor", 2}};
+  const Placement heads{"tensor", Spread::kSharded, 0, 0, {4, 2, 2}};
+  const Object packed = cut({8, 3}, {heads}, mesh);
+  EXPECT_EQ(packed.type.dim(0), 4);
+  EXPECT_EQ(shard_runs(packed, mesh, {{"data", 0}, {"tensor", 1}}),
+            (std::vector<ShardRun>{{6, 0, 6}, {15, 6, 3}, {21, 9, 3}}));
+  const Object both = cut({8, 3}, {heads, {"data", Spread::kSharded, 0}}, mesh);
+  EXPECT_EQ(shard_runs(both, mesh, {{"data", 1}, {"tensor", 0}}),
+            (std::vector<ShardRun>{{12, 0, 3}, {18, 3, 3}}));
+}
+
 // What is replicated or partial is held whole, and what nobody realized is not cut.
 TEST(Shards, WhatIsNotCutIsOneRun) {
   const std::vector<MeshAxis> mesh = {{"data", 2}};
@@ -48,6 +62,17 @@ TEST(Shards, WhatIsNotCutIsOneRun) {
   EXPECT_EQ(shard_runs(object, mesh, {{"data", 1}}), (std::vector<ShardRun>{{0, 0, 12}}));
 }
 
+void expect_each_once(const Object& object, const std::vector<MeshAxis>& mesh) {
+  std::vector<int> held(whole_type(object).num_elements(), 0);
+  for (int rank = 0; rank < num_ranks(mesh); ++rank) {
+    for (const ShardRun& r : shard_runs(object, mesh, coordinates_of(rank, mesh))) {
+      EXPECT_LE(r.local + r.count, object.type.num_elements());
+      for (int64_t i = 0; i < r.count; ++i) ++held[r.whole + i];
+    }
+  }
+  EXPECT_EQ(held, std::vector<int>(held.size(), 1));
+}
+
 TEST(Shards, AllRanksTogetherHoldEachElementOnce) {
   const std::vector<MeshAxis> mesh = {{"data", 2}, {"tensor", 3}};
   const std::vector<std::vector<Placement>> ways = {
@@ -55,19 +80,16 @@ TEST(Shards, AllRanksTogetherHoldEachElementOnce) {
       {{"data", Spread::kSharded, 1}, {"tensor", Spread::kSharded, 0}},
       {{"data", Spread::kSharded, 1}, {"tensor", Spread::kSharded, 1}},  // an axis over both
       {{"tensor", Spread::kSharded, 0}, {"data", Spread::kSharded, 0}}};
+  const std::vector<Placement> heads = {{"tensor", Spread::kSharded, 0, 0, {6, 3, 3}},
+                                        {"data", Spread::kSharded, 0}};
+  expect_each_once(cut({12, 2}, heads, mesh), mesh);
   for (const std::vector<Placement>& way : ways) {
     for (const std::vector<int64_t>& sizes :
          {std::vector<int64_t>{6, 6, 6}, std::vector<int64_t>{7, 5, 4},
           std::vector<int64_t>{3, 11, 2}}) {
       const Object object = cut(sizes, way, mesh);
-      std::vector<int> held(whole_type(object).num_elements(), 0);
-      for (int rank = 0; rank < num_ranks(mesh); ++rank) {
-        for (const ShardRun& r : shard_runs(object, mesh, coordinates_of(rank, mesh))) {
-          EXPECT_LE(r.local + r.count, object.type.num_elements());
-          for (int64_t i = 0; i < r.count; ++i) ++held[r.whole + i];
-        }
-      }
-      EXPECT_EQ(held, std::vector<int>(held.size(), 1)) << way[0].axis << " " << way[1].axis;
+      SCOPED_TRACE(std::to_string(way[0].axis) + " " + std::to_string(way[1].axis));
+      expect_each_once(object, mesh);
     }
   }
 }
