@@ -9,6 +9,7 @@
 #include "bench/step_bench.h"
 #include "bench/token_bench.h"
 #include "cli/bench_comm.h"
+#include "cli/bench_ranks.h"
 #include "cli/command.h"
 #include "cli/step_flags.h"
 #include "device/gpu.h"
@@ -194,8 +195,10 @@ void add_bench(CLI::App& app, Action& action) {
       "  adjoint bench ops --model ref --batch 8 --threads 2\n"
       "  adjoint bench sweep --model ref --batches 4,8,16,32,64\n"
       "  adjoint bench tokens --model gpt2 --stack bf16\n"
-      "  adjoint bench comm --ranks 4");
+      "  adjoint bench comm --ranks 4\n"
+      "  adjoint bench ranks --stack 'data_parallel(2) | zero(3)'");
   add_bench_comm(*bench, action);
+  add_bench_ranks(*bench, action);
 
   auto of_ops = std::make_shared<BenchFlags>();
   CLI::App* ops = add_kind(*bench, action, "ops",

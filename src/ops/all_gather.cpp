@@ -1,6 +1,6 @@
 // The pieces of all ranks along an axis of the mesh, joined along `axis` in the order of the ranks.
 // `size` is that of the whole axis: where the ranks do not divide it, the last pieces are not full,
-// and what is past the end of the axis is left out.
+// and what is past the end of the axis is left out. Of several operands `sizes` lists it.
 #include "base/error.h"
 #include "ops/collective.h"
 #include "ops/samples.h"
@@ -9,18 +9,31 @@ namespace adjoint {
 
 namespace {
 
+std::vector<int64_t> whole_sizes(const OpCall& call) {
+  const auto listed = call.attrs.find("sizes");
+  if (listed == call.attrs.end()) return {call.integer("size")};
+  const auto* sizes = std::get_if<std::vector<int64_t>>(&listed->second);
+  if (!sizes) fail("all_gather: sizes is a list of numbers");
+  return *sizes;
+}
+
 std::vector<Type> infer(const OpCall& call) {
   check_collective(call);
-  Type t = call.inputs[0];
-  if (t.rank() == 0) fail("all_gather: a single number has no axis to join");
-  Axis& axis = t.axes[piece_axis(call)];
-  const int64_t size = call.integer("size");
-  if (size < 1 || axis.size != shard_size(size, ranks_of(call))) {
-    fail("all_gather: ", ranks_of(call), " pieces of ", size, " are ",
-         shard_size(size, ranks_of(call)), " each, found ", axis.size);
+  const std::vector<int64_t> sizes = whole_sizes(call);
+  if (sizes.size() != call.inputs.size()) {
+    fail("all_gather: ", call.inputs.size(), " operands, and sizes of ", sizes.size());
   }
-  axis = {axis.name, size};
-  return {t};
+  std::vector<Type> joined = call.inputs;
+  for (size_t i = 0; i < joined.size(); ++i) {
+    if (joined[i].rank() == 0) fail("all_gather: a single number has no axis to join");
+    Axis& axis = joined[i].axes[piece_axis(call)];
+    if (sizes[i] < 1 || axis.size != shard_size(sizes[i], ranks_of(call))) {
+      fail("all_gather: ", ranks_of(call), " pieces of ", sizes[i], " are ",
+           shard_size(sizes[i], ranks_of(call)), " each, found ", axis.size);
+    }
+    axis = {axis.name, sizes[i]};
+  }
+  return joined;
 }
 
 }  // namespace
@@ -44,6 +57,10 @@ extern const OpDef op_all_gather = {
           all.push_back(all[0]);
           all.back().inputs[0].dtype = Dtype::kI32;
           all.back().fills = {Sample::Fill::kIds};
+          Attrs both = collective_attrs("data", 1);
+          both["axis"] = int64_t{1};
+          both["sizes"] = std::vector<int64_t>{5, 3};
+          all.push_back({.inputs = {of({6, 5}), of({2, 3, 2})}, .attrs = both});
           return all;
         },
     .refused =

@@ -13,7 +13,7 @@ namespace {
 
 std::vector<Type> infer(const OpCall& call) {
   check_collective(call);
-  return {call.inputs[0]};
+  return call.inputs;
 }
 
 }  // namespace
@@ -23,12 +23,13 @@ extern const OpDef op_all_reduce = {
     .summary = "the sum over the ranks along an axis of the mesh, on each of them",
     .infer = infer,
     .index_map =
-        [](const OpCall& call) {
-          const std::string letters = leading_letters(call.inputs[0], 0);
-          return IndexMap{{letters}, {letters}};
-        },
+        [](const OpCall& call) { return letters_of_one(call, leading_letters(call.inputs[0], 0)); },
     .flops =
-        [](const OpCall& call) { return call.inputs[0].num_elements() * (ranks_of(call) - 1); },
+        [](const OpCall& call) {
+          int64_t elements = 0;
+          for (const Type& operand : call.inputs) elements += operand.num_elements();
+          return elements * (ranks_of(call) - 1);
+        },
     .differentiable = false,
     .wants_dense = true,
     .linear = linear_by_parts,
@@ -40,13 +41,18 @@ extern const OpDef op_all_reduce = {
           return std::vector<Sample>{
               {.inputs = {of({})}, .attrs = collective_attrs("data", 1)},
               {.inputs = {of({3, 5})}, .attrs = collective_attrs("tensor", 1)},
-              {.inputs = {of({2, 3})}, .attrs = each_part}};
+              {.inputs = {of({2, 3})}, .attrs = each_part},
+              {.inputs = {of({}), of({3, 5}), of({7})}, .attrs = collective_attrs("data", 1)}};
         },
     .refused =
         [] {
-          return std::vector<Sample>{{.inputs = {}, .attrs = collective_attrs("data", 1)},
-                                     {.inputs = {of({3})}, .attrs = {{"ranks", int64_t{1}}}},
-                                     {.inputs = {of({3})}, .attrs = collective_attrs("data", 0)}};
+          Type narrow = of({3});
+          narrow.dtype = Dtype::kBF16;
+          return std::vector<Sample>{
+              {.inputs = {}, .attrs = collective_attrs("data", 1)},
+              {.inputs = {of({3}), narrow}, .attrs = collective_attrs("data", 1)},
+              {.inputs = {of({3})}, .attrs = {{"ranks", int64_t{1}}}},
+              {.inputs = {of({3})}, .attrs = collective_attrs("data", 0)}};
         },
 };
 

@@ -18,34 +18,54 @@ Collective collective_of(const OpCall& call) {
 }
 
 Travelling that_travels(const OpCall& call, std::span<const Type> results) {
+  const auto sum = [](std::span<const Type> types) {
+    Bytes all{0};
+    for (const Type& type : types) all += type.bytes();
+    return all;
+  };
   const Collective collective = collective_of(call);
   const bool joins = collective == Collective::kAllGather;
-  if (!joins && collective != Collective::kReduceScatter) return {.whole = call.inputs[0].bytes()};
+  if (!joins && collective != Collective::kReduceScatter) return {.whole = sum(call.inputs)};
   const Type& whole = joins ? results[0] : call.inputs[0];
   const Type& piece = joins ? call.inputs[0] : results[0];
   const int axis = piece_axis(call);
   int64_t outer = 1;
   for (int a = 0; a < axis; ++a) outer *= whole.axes[a].physical();
-  if (outer > 1) return {.whole = ranks_of(call) * piece.bytes(), .segment = piece.bytes()};
+  if (outer > 1 || results.size() > 1) {
+    const Bytes pieces = joins ? sum(call.inputs) : sum(results);
+    return {.whole = ranks_of(call) * pieces, .segment = pieces};
+  }
   const int64_t row = whole.bytes().count / whole.axes[axis].physical();
   return {.whole = {whole.dim(axis) * row}, .segment = {piece.dim(axis) * row}};
 }
 
 void check_collective(const OpCall& call) {
-  if (call.inputs.size() != 1) {
-    fail(call.op, ": wants one operand, found ", call.inputs.size());
-  }
+  if (call.inputs.empty()) fail(call.op, ": wants an operand, found none");
   if (call.text("mesh").empty()) fail(call.op, ": wants an axis of the mesh, 'mesh'");
   if (ranks_of(call) < 1) fail(call.op, ": wants at least 1 rank, found ", ranks_of(call));
   const int64_t axis = call.integer("axis", 0);
-  if (axis < 0 || (axis > 0 && axis >= call.inputs[0].rank())) {
-    fail(call.op, ": there is no axis ", axis, " in ", to_string(call.inputs[0]));
+  for (const Type& operand : call.inputs) {
+    if (axis < 0 || (axis > 0 && axis >= operand.rank())) {
+      fail(call.op, ": there is no axis ", axis, " in ", to_string(operand));
+    }
+    if (operand.dtype != call.inputs[0].dtype) {
+      fail(call.op, ": operands that travel together have one dtype, found ",
+           name(call.inputs[0].dtype), " and ", name(operand.dtype));
+    }
   }
 }
 
+IndexMap letters_of_one(const OpCall& call, const std::string& letters) {
+  if (call.inputs.size() == 1) return {{letters}, {letters}};
+  // Several operands have no axis in common.
+  IndexMap none;
+  for (const Type& operand : call.inputs) none.inputs.emplace_back(operand.rank(), '.');
+  none.outputs = none.inputs;
+  return none;
+}
+
 IndexMap letters_beside_pieces(const OpCall& call) {
-  const std::string letters = letters_but(call.inputs[0], piece_axis(call));
-  return {{letters}, {letters}};
+  return letters_of_one(call, letters_but(call.inputs[0], piece_axis(call)));
 }
 
 Linear linear_by_parts(const OpCall& call) {

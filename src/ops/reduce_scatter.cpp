@@ -11,11 +11,13 @@ namespace {
 
 std::vector<Type> infer(const OpCall& call) {
   check_collective(call);
-  Type t = call.inputs[0];
-  if (t.rank() == 0) fail("reduce_scatter: a single number has no axis to cut");
-  Axis& axis = t.axes[piece_axis(call)];
-  axis = {axis.name, shard_size(axis.size, ranks_of(call))};
-  return {t};
+  std::vector<Type> pieces = call.inputs;
+  for (Type& t : pieces) {
+    if (t.rank() == 0) fail("reduce_scatter: a single number has no axis to cut");
+    Axis& axis = t.axes[piece_axis(call)];
+    axis = {axis.name, shard_size(axis.size, ranks_of(call))};
+  }
+  return pieces;
 }
 
 }  // namespace
@@ -28,7 +30,9 @@ extern const OpDef op_reduce_scatter = {
     .flops =
         [](const OpCall& call) {
           const int64_t ranks = ranks_of(call);
-          return call.inputs[0].num_elements() / ranks * (ranks - 1);
+          int64_t elements = 0;
+          for (const Type& operand : call.inputs) elements += operand.num_elements();
+          return elements / ranks * (ranks - 1);
         },
     .differentiable = false,
     .wants_dense = true,
@@ -38,6 +42,8 @@ extern const OpDef op_reduce_scatter = {
         [] {
           std::vector<Sample> all = pieces_samples();
           all[0].attrs["each_part"] = int64_t{1};
+          all.push_back(all[1]);
+          all.back().inputs.push_back(of({4, 5, 1}));
           return all;
         },
     .refused =

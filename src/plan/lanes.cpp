@@ -196,6 +196,8 @@ std::vector<double> end_times(const std::vector<LanedCall>& lanes,
   std::array<double, kNumLanes> free = {};
   for (int at = begin; at < end; ++at) {
     double& own = free[static_cast<size_t>(lanes[at].lane)];
+    // A collective begins when the work has come to its place.
+    if (lanes[at].lane == Lane::kRanks) own = std::max(own, free[0]);
     for (const int before : lanes[at].waits) {
       if (before >= begin) own = std::max(own, ends[before]);
     }

@@ -303,6 +303,32 @@ TEST(Lanes, CopiesHideBehindTheWorkUntilThereAreMore) {
   EXPECT_LT(fast.step, fast.work + 0.5 * fast.copies) << "most of them hide";
 }
 
+TEST(Lanes, CollectivesHideBehindTheWorkUntilThereAreMore) {
+  const Scheme forward = elaborate_preset(
+      "gpt2",
+      {{"batch", 8}, {"seq", 16}, {"layers", 4}, {"hidden", 32}, {"heads", 2}, {"vocab", 61}});
+  for (const std::string stack : {"data_parallel(2)", "data_parallel(2) | zero(3)"}) {
+    const Scheme step = training_step(forward, {.stack = stack, .on_mesh = true});
+    const Plan hidden = make_plan(step, {}), beside = make_plan(step, {.overlap = false});
+    Costs costs{.sheet = parse_device(kSheet, "mine.device")};
+    costs.sheet.overlaps = false;  // as on a CPU: of copies alone
+    double before = 0;
+    for (const double latency : {1e-9, 1e-8, 1e-7, 1e-6}) {
+      costs.sheet.fabric = {
+          .latency = latency, .seconds_per_byte = 1e-12, .seconds_per_term = 1e-13};
+      const StepTime t = predict_time(step, hidden, costs);
+      EXPECT_NEAR(t.step, t.work + t.ranks_waited, 1e-9 * t.step) << stack;
+      EXPECT_GT(t.ranks, t.ranks_waited) << stack << ": some of it hides";
+      EXPECT_LE(t.ranks_waited, predict_time(step, beside, costs).ranks_waited * 1.001) << stack;
+      EXPECT_GE(t.ranks_waited, before) << stack;
+      before = t.ranks_waited;
+    }
+  }
+  const Scheme alone = training_step(forward, {});
+  const Costs costs{.sheet = parse_device(kSheet, "mine.device")};
+  EXPECT_EQ(predict_time(alone, make_plan(alone, {}), costs).ranks, 0);
+}
+
 TEST(Lanes, EndTimesAreAsTheWaitsSay) {
   // Work of 3 s; a concurrent fetch of 2 s that the next work waits for; a send of that work's
   // result.

@@ -25,7 +25,11 @@ const char* const kStacks[] = {"data_parallel(2)",
                                "data_parallel(3) | zero(3) | bf16",
                                "data_parallel(2) | zero(3) | checkpoint(every=1)",
                                "data_parallel(2) | zero(3) | accumulate(2)",
-                               "data_parallel(2) | zero(2) | offload(optimizer)"};
+                               "data_parallel(2) | zero(2) | offload(optimizer)",
+                               "tensor_parallel(2)",
+                               "data_parallel(2) | tensor_parallel(2) | zero(3) | bucket",
+                               "data_parallel(3) | bucket",
+                               "data_parallel(2) | zero(3) | bucket(size=4096)"};
 
 Scheme step_of(const std::string& stack) {
   // Neither the batch nor the vocabulary is divided by all numbers of ranks.
@@ -68,6 +72,18 @@ TEST(RanksUnderWay, CollectivesThatHideKeepEveryBit) {
     EXPECT_EQ(bits_after(step, apart, true, false), wanted) << "under way, with poison";
     EXPECT_EQ(bits_after(step, apart, false, true), wanted) << "one call after the other";
     EXPECT_EQ(bits_after(step, beside, true, false), wanted) << "in the plain order";
+  }
+}
+
+TEST(RanksUnderWay, BucketsKeepEveryBit) {
+  for (const std::string stack :
+       {"data_parallel(3)", "data_parallel(2) | zero(1)", "data_parallel(3) | zero(3)",
+        "data_parallel(2) | zero(2) | accumulate(2)", "data_parallel(2) | bf16"}) {
+    SCOPED_TRACE(stack);
+    const Scheme plain = step_of(stack), joined = step_of(stack + " | bucket(size=65536)");
+    EXPECT_LT(joined.morphisms.size(), plain.morphisms.size());
+    EXPECT_EQ(bits_after(joined, plan_of(joined, true), false, false),
+              bits_after(plain, plan_of(plain, true), false, false));
   }
 }
 

@@ -1,0 +1,123 @@
+// adjoint bench ranks: a step that ranks run together, beside the same ranks each for itself.
+#include "cli/bench_ranks.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "base/error.h"
+#include "bench/rank_bench.h"
+#include "cli/step_flags.h"
+#include "comm/mpi.h"
+#include "comm/threads.h"
+#include "device/parallel.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr int64_t kMostRankSteps = 100000;
+
+struct RanksFlags {
+  StepFlags step;
+  int64_t steps = 5, rounds = 3;
+  bool in_order = false;
+  bool json = false;
+
+  RanksFlags() {
+    step.model.model = "ref";
+    step.model.batch = 16;
+    step.threads = 1;
+    step.step.stack = "data_parallel(2)";
+  }
+};
+
+RankedStep ranked_step(const RanksFlags& flags) {
+  StepFlags together = flags.step;
+  together.step.on_mesh = true;
+  const BoundModel model = together.bound();
+  RankedStep ranked;
+  ranked.together = together.built(model).scheme;
+  if (num_ranks(ranked.together.mesh) < 2) {
+    fail("--stack: '", flags.step.step.stack,
+         "' has no mesh, so there is one rank; say data_parallel(2), for example");
+  }
+  // Of samples each rank has its share; what else the mesh cuts, each would do whole.
+  const int64_t data = mesh_size(ranked.together.mesh, "data");
+  if (flags.step.model.batch % data != 0) {
+    fail("--batch: ", flags.step.model.batch, " samples are not shared evenly by ", data,
+         " ranks of data");
+  }
+  StepFlags alone = flags.step;
+  alone.model.batch = ranked.alone_batch = flags.step.model.batch / data;
+  ranked.alone = alone.built(alone.bound()).scheme;
+  PlanOptions options = flags.step.device.plan_options();
+  ranked.alone_plan = make_plan(ranked.alone, options);
+  options.overlap = !flags.in_order;
+  ranked.together_plan = make_plan(ranked.together, options);
+  ranked.step = {.model = model.name(),
+                 .stack = flags.step.step.stack,
+                 .title = fmt::format("{}, {}, {} threads a rank", flags.step.describe(model),
+                                      flags.step.step.stack, num_threads()),
+                 .batch = model.batch(),
+                 .context = model.context(),
+                 .threads = num_threads()};
+  return ranked;
+}
+
+int run_rank_bench(const RanksFlags& flags) {
+  for (const auto& [name, value] :
+       {std::pair{"--steps", flags.steps}, {"--rounds", flags.rounds}}) {
+    if (value < 1 || value > kMostRankSteps) {
+      fail(name, ": wanted 1 to ", kMostRankSteps, ", found ", value);
+    }
+  }
+  const RankedStep step = ranked_step(flags);
+  const int ranks = num_ranks(step.together.mesh);
+  const auto bench = [&](const Communicator& world, const std::string& engine, int processes) {
+    const RankBench found = bench_ranks(world, engine, step,
+                                        {.rounds = static_cast<int>(flags.rounds),
+                                         .steps = static_cast<int>(flags.steps),
+                                         .processes = processes});
+    if (world.rank() > 0) return;
+    if (flags.json) {
+      std::cout << rank_bench_json(found).dump(2) << "\n";
+    } else {
+      std::cout << step.step.title << ", " << engine << "\n\n" << rank_bench_table(found);
+    }
+  };
+  if (const auto launch = find_launch()) {
+    if (launch->ranks != ranks) {
+      fail("--stack: its mesh has ", ranks, " ranks, and the launcher started ", launch->ranks);
+    }
+    run_launched(*launch,
+                 [&](const Communicator& world) { bench(world, mpi_calls().library, ranks); });
+    return kDone;
+  }
+  run_ranks(ranks, [&](const Communicator& world) { bench(world, "threads of one process", 1); });
+  return kDone;
+}
+
+}  // namespace
+
+void add_bench_ranks(CLI::App& bench, Action& action) {
+  auto flags = std::make_shared<RanksFlags>();
+  CLI::App* ranks = bench.add_subcommand(
+      "ranks", "a step that ranks run together, beside the same ranks each for itself");
+  flags->step.add_to(*ranks);
+  ranks->add_option("--steps", flags->steps, "steps of a round")->capture_default_str();
+  ranks->add_option("--rounds", flags->rounds, "rounds, each alone and then together")
+      ->capture_default_str();
+  ranks->add_flag("--in-order", flags->in_order,
+                  "leave collectives where their readers are, to see what hiding them gains");
+  ranks->add_flag("--json", flags->json, "as JSON");
+  ranks->callback([flags, &action] { action = [flags] { return run_rank_bench(*flags); }; });
+  ranks->footer(
+      "--threads is per rank, and --batch is of all ranks together. Without a launcher ranks are\n"
+      "threads of this process.\n"
+      "Examples:\n"
+      "  mpirun -n 2 --bind-to core adjoint bench ranks --batch 16 --stack 'data_parallel(2)'\n"
+      "  adjoint bench ranks --stack 'data_parallel(2) | zero(3)' --threads 1 --json");
+}
+
+}  // namespace adjoint
