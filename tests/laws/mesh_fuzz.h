@@ -1,0 +1,132 @@
+// Random meshes of up to 8 ranks, with random stacks on random small models: every step must be
+// refused in one sentence or obey the laws of all functors that were named. The ranks are threads.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "laws/composition.h"
+#include "laws/judge.h"
+#include "models/test_models.h"
+#include "train/bound_model.h"
+
+namespace adjoint {
+
+struct DrawnMesh {
+  std::string model, stack;
+  int64_t batch = 1;
+  std::string describe() const {
+    return model + ", " + std::to_string(batch) + " samples: " + stack;
+  }
+};
+
+inline bool has_functor(std::string_view name) {
+  for (const Functor* f : all_functors()) {
+    if (f->name == name) return true;
+  }
+  return false;
+}
+
+// The same on every machine: a function of the seed alone.
+inline DrawnMesh drawn_mesh(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](size_t n) { return static_cast<int>(random() % n); };
+  const auto one_of = [&](const std::vector<std::string>& list) {
+    return list[below(list.size())];
+  };
+  DrawnMesh drawn;
+  drawn.model = one_of({"char", "char", "llama-tiny", "moe", "odd", "hybrid"});
+  std::vector<std::string> items;
+  int data = 1 + below(8);
+  const bool tensors = below(2) == 1 && has_functor("tensor_parallel");
+  if (tensors) {
+    const int tensor = below(3) == 0 ? 4 : 2;
+    data = 1 + below(8 / tensor);
+    items.push_back("tensor_parallel(" + std::to_string(tensor) +
+                    one_of({"", ", sequence=no", ", sequence=yes"}) + ")");
+  }
+  if (data > 1 || !tensors) {
+    items.push_back("data_parallel(" + std::to_string(data) + one_of({"", ", reduce=part"}) + ")");
+  }
+  if (data > 1 && below(3) > 0) items.push_back("zero(" + std::to_string(1 + below(3)) + ")");
+  std::vector<std::string> others = matrix_items();
+  for (const char* more :
+       {"bf16(gradients=bf16)", "checkpoint(block)", "checkpoint(all)", "accumulate(2)",
+        "accumulate(3)", "lora(rank=2, on=attention)", "quantize(int8, group=8) | lora(rank=4)"}) {
+    others.emplace_back(more);
+  }
+  std::erase_if(others, [](const std::string& item) {
+    return item.starts_with("data_parallel") || item.starts_with("zero") ||
+           item.starts_with("tensor_parallel");
+  });
+  for (int n = below(4); n > 0; --n) {
+    const std::string item = one_of(others);
+    items.push_back(item);
+    std::erase_if(others, [&](const std::string& other) {
+      return other.substr(0, other.find('(')) == item.substr(0, item.find('('));
+    });
+  }
+  for (const std::string& item : items) drawn.stack += (drawn.stack.empty() ? "" : " | ") + item;
+  // Even or not; sometimes so few that a rank has one sample, or none.
+  drawn.batch = data + below(2 * static_cast<size_t>(data) + 3);
+  return drawn;
+}
+
+inline Subject drawn_subject(const DrawnMesh& drawn) {
+  StepOptions options;
+  options.eps = 1e-2;  // as in verify
+  const auto batch = static_cast<double>(drawn.batch);
+  if (drawn.model == "moe" || drawn.model == "odd" || drawn.model == "hybrid") {
+    return {.forward = test_model(drawn.model, {{"batch", batch}, {"seq", 8}}),
+            .options = options,
+            .seeds = {1}};
+  }
+  nlohmann::json settings = {{"layers", 2}, {"vocab", 37}, {"dropout", 0.1}};
+  if (drawn.model == "char") settings.update({{"hidden", 32}, {"heads", 4}});
+  const BoundModel bound(find_model(drawn.model),
+                         {.batch = drawn.batch, .context = 8, .settings = settings});
+  return {.forward = bound.forward(), .options = options, .seeds = {1}};
+}
+
+struct MeshCounts {
+  int right = 0, refused = 0, wrong = 0;
+};
+
+inline void judge_drawn(uint32_t seed, MeshCounts& counts) {
+  const DrawnMesh drawn = drawn_mesh(seed);
+  SCOPED_TRACE("seed " + std::to_string(seed) + ", " + drawn.describe());
+  Judge judge(drawn_subject(drawn));
+  Stack stack;
+  try {
+    stack = parse_stack(drawn.stack);
+    judge.built(stack);
+  } catch (const Error& e) {
+    ++counts.refused;
+    EXPECT_STRNE(e.what(), "");
+    return;
+  }
+  bool right = true;
+  for (size_t i = 0; i < stack.functors.size(); ++i) {
+    if (stack.functors[i].by_default) continue;
+    const Verdict v = judge.judge(stack, i);
+    right &= v.ok;
+    EXPECT_TRUE(v.ok) << v.functor << " is off by " << v.error << " at " << v.tensor << " where "
+                      << v.allowed << " is allowed";
+  }
+  ++(right ? counts.right : counts.wrong);
+}
+
+inline MeshCounts fuzz_meshes(uint32_t first, uint32_t count) {
+  MeshCounts counts;
+  for (uint32_t seed = first; seed < first + count; ++seed) {
+    try {
+      judge_drawn(seed, counts);
+    } catch (const std::exception& e) {
+      ++counts.wrong;
+      ADD_FAILURE() << "seed " << seed << ", " << drawn_mesh(seed).describe() << ": " << e.what();
+    }
+  }
+  return counts;
+}
+
+}  // namespace adjoint
