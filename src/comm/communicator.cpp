@@ -106,6 +106,10 @@ void Communicator::progress(int64_t step, std::string_view object) const {
 
 void Communicator::abort(const std::string& reason) const { throw group_->traffic->abort(reason); }
 
+void Communicator::refuse(const std::string& reason) const {
+  throw group_->traffic->refuse(reason);
+}
+
 Algorithm Communicator::choice(Collective collective, int64_t whole) const {
   const auto has = algorithms_of(collective);
   if (group_->algorithm && std::ranges::find(has, *group_->algorithm) != has.end()) {

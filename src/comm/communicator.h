@@ -112,6 +112,9 @@ class Communicator {
 
   // Ends the job on all ranks of the world: "rank 2 ended at step 17 in 'x': <reason>".
   [[noreturn]] void abort(const std::string& reason) const;
+  // The same because of wrong input, which often every rank finds: it is told once, and names the
+  // rank only where not all ranks found it.
+  [[noreturn]] void refuse(const std::string& reason) const;
 
  private:
   friend class Standing;

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "base/error.h"
@@ -160,50 +162,71 @@ std::string Lifeline::listen() {
                      adjoint::join(own_addresses(), " "));
 }
 
-void Lifeline::join(const std::string& address) {
-  const double deadline = steady_now() + kJoinSeconds;
-  if (options_.rank == 0) {
-    std::vector<bool> came(options_.ranks, false);
-    came[0] = true;
-    while (std::ranges::count(came, true) < options_.ranks) {
-      if (!usable(listener_, POLLIN, deadline)) {
-        std::vector<std::string> missing;
-        for (int i = 0; i < options_.ranks; ++i) {
-          if (!came[i]) missing.push_back(std::to_string(i));
-        }
-        throw MachineError(fmt::format("these ranks did not reach rank 0 within {:.0f} s: {}",
-                                       kJoinSeconds, adjoint::join(missing, ", ")));
-      }
-      const int made = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (made < 0) continue;
-      std::istringstream said(read_line(made, deadline).value_or(""));
-      std::string token;
-      int rank = -1;
-      said >> token >> rank;
-      if (token != token_ || rank <= 0 || rank >= options_.ranks || came[rank]) {
-        ::close(made);  // a stranger
-        continue;
-      }
-      came[rank] = true;
-      peers_.push_back({.rank = rank, .socket = made});
-    }
-  } else {
-    std::istringstream parts(address);
-    int port = 0, made = -1;
-    std::string host;
-    parts >> port >> token_;
-    while (made < 0 && parts >> host) made = connected(host, port, deadline);
-    if (made < 0) {
-      throw MachineError(
-          join_parts("rank ", options_.rank,
-                     " cannot reach rank 0, which listens at (port, key, addresses) ", address));
-    }
-    send_line(made, fmt::format("{} {}", token_, options_.rank));
-    peers_.push_back({.rank = 0, .socket = made});
-  }
-  for (const Peer& peer : peers_) keep_alive(peer.socket);
+void Lifeline::serve() {
+  hub_ = options_.rank;
   dog_ = std::make_unique<Watchdog>(options_.ranks, options_.limits, steady_now());
   thread_ = std::thread([this] { watch(); });
+}
+
+void Lifeline::join(const std::string& address, int hub) {
+  hub_ = hub;
+  const double deadline = steady_now() + kJoinSeconds;
+  if (is_hub()) {
+    serve();
+    std::unique_lock lock(mutex_);
+    const auto all = [&] { return joined_ == options_.ranks - 1; };
+    if (changed_.wait_for(lock, std::chrono::duration<double>(kJoinSeconds), all)) return;
+    std::set<int> missing;
+    for (int i = 1; i < options_.ranks; ++i) missing.insert(i);
+    for (const Peer& peer : peers_) missing.erase(peer.rank);
+    throw MachineError(fmt::format("these ranks did not reach rank 0 within {:.0f} s: {}",
+                                   kJoinSeconds, fmt::join(missing, ", ")));
+  }
+  std::istringstream parts(address);
+  int port = 0, made = -1;
+  std::string host;
+  parts >> port >> token_;
+  while (made < 0 && parts >> host) made = connected(host, port, deadline);
+  if (made < 0) {
+    throw MachineError(join_parts("rank ", options_.rank, " cannot reach ",
+                                  hub == kOutside ? "the launcher" : "rank 0",
+                                  ", which listens at (port, key, addresses) ", address));
+  }
+  send_line(made, fmt::format("{} {}", token_, options_.rank));
+  peers_.push_back({.rank = hub, .socket = made});
+  keep_alive(made);
+  dog_ = std::make_unique<Watchdog>(options_.ranks, options_.limits, steady_now());
+  thread_ = std::thread([this] { watch(); });
+}
+
+int Lifeline::num_joined() {
+  const std::lock_guard lock(mutex_);
+  return joined_;
+}
+
+// Of the hub: one that wants to join. A stranger does not know the token.
+void Lifeline::accept_one() {
+  const int made = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (made < 0) return;
+  constexpr double kPatience = 1;  // to hear who it is: it says so at once
+  std::istringstream said(read_line(made, steady_now() + kPatience).value_or(""));
+  std::string token;
+  int rank = -1;
+  said >> token >> rank;
+  const bool came =
+      std::ranges::any_of(peers_, [&](const Peer& peer) { return peer.rank == rank; });
+  if (token != token_ || rank < 0 || rank >= options_.ranks || rank == options_.rank || came) {
+    ::close(made);
+    return;
+  }
+  keep_alive(made);
+  dog_->alive(rank, steady_now());
+  {
+    const std::lock_guard lock(mutex_);
+    peers_.push_back({.rank = rank, .socket = made, .heard = steady_now()});
+    ++joined_;
+  }
+  changed_.notify_all();
 }
 
 void Lifeline::progress(int64_t step, std::string_view object) {
@@ -231,11 +254,11 @@ void Lifeline::waits(bool waits) {
   news_.waits = waits;
 }
 
-void Lifeline::end(const std::string& reason) {
+void Lifeline::end(const std::string& reason, bool refused) {
   std::unique_lock lock(mutex_);
   if (ended_ || over_) return;
-  asked_end_ = reason;
-  std::ranges::replace(*asked_end_, '\n', ' ');
+  asked_end_ = {reason, refused};
+  std::ranges::replace(asked_end_->reason, '\n', ' ');
   [[maybe_unused]] const ssize_t woken = ::write(wake_[1], "", 1);
   changed_.wait_for(lock, std::chrono::seconds(2), [&] { return ended_ || over_; });
 }
@@ -251,10 +274,13 @@ void Lifeline::tell_news() {
     news = news_;
   }
   const double now = steady_now();
+  if (options_.rank == kOutside) return;
   if (news.count != told_.count) dog_->progress(options_.rank, news.step, news.object, now);
   dog_->waits(options_.rank, news.waits);
-  if (news == told_) return;
+  // Also where there are none: a process that is stopped is as silent as one that hangs.
+  if (news == told_ && now - told_at_ < options_.limits.seconds / 8) return;
   told_ = news;
+  told_at_ = now;
   for (const Peer& peer : peers_) {
     if (peer.left) continue;
     send_line(peer.socket, fmt::format("news {} {} {} {}", news.count, news.waits ? 1 : 0,
@@ -269,10 +295,12 @@ void Lifeline::hear_line(Peer& peer, const std::string& line) {
   if (what == "bye") {
     peer.left = true;
     dog_->leaves(peer.rank);
-  } else if (what == "end") {
+  } else if (what == "end" || what == "refused") {
     std::string reason;
     std::getline(parts >> std::ws, reason);
-    job_ended(reason, options_.rank == 0);
+    const bool refused = what == "refused";
+    if (refused && is_hub()) return note_refusal(peer.rank, reason);
+    job_ended({reason, refused}, is_hub());
   } else if (what == "news") {
     uint64_t count = 0;
     int waits = 0;
@@ -286,39 +314,68 @@ void Lifeline::hear_line(Peer& peer, const std::string& line) {
   }
 }
 
-void Lifeline::hear(Peer& peer) {
+bool Lifeline::hear(Peer& peer) {
   char bytes[4096];
   const ssize_t size = ::recv(peer.socket, bytes, sizeof(bytes), MSG_DONTWAIT);
-  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (size <= 0) {
-    if (!peer.left) {
-      peer.left = true;
-      // Nobody but rank 0 hears all; of its own death the next rank tells.
-      job_ended(fmt::format("rank {} died {}", peer.rank, dog_->place(peer.rank)),
-                options_.rank <= 1);
-    }
-    return;
+    if (peer.left) return true;
+    peer.left = true;
+    return false;
   }
+  peer.heard = steady_now();
   peer.unread.append(bytes, size);
   for (size_t end = 0; (end = peer.unread.find('\n')) != std::string::npos;) {
     const std::string line = peer.unread.substr(0, end);
     peer.unread.erase(0, end + 1);
     hear_line(peer, line);
   }
+  return true;
 }
 
-void Lifeline::job_ended(const std::string& reason, bool say) {
+// Nobody but the hub hears all; of its own death the first of the others tells.
+void Lifeline::note_deaths(const std::vector<int>& ranks) {
+  if (ranks.empty()) return;
+  const bool teller = is_hub() || options_.rank == hub_ + 1;
+  if (ranks[0] == kOutside)
+    return job_ended({.reason = "the process that started it died"}, teller);
+  std::vector<std::string> places;
+  for (const int rank : ranks)
+    places.push_back(fmt::format("rank {} died {}", rank, dog_->place(rank)));
+  job_ended({.reason = adjoint::join(places, ", ")}, teller);
+}
+
+// What is wrong with the input every rank finds, or one alone: wait a moment for the others.
+void Lifeline::note_refusal(int rank, const std::string& reason) {
+  if (refusals_.empty()) refused_at_ = steady_now();
+  refusals_.emplace_back(rank, reason);
+}
+
+void Lifeline::tell_refusal() {
+  constexpr double kPatience = 0.5;
+  if (refusals_.empty()) return;
+  const bool all = static_cast<int>(refusals_.size()) == options_.ranks;
+  if (!all && steady_now() - refused_at_ < kPatience) return;
+  const auto& [rank, reason] = refusals_[0];
+  const auto same = [&](const auto& other) { return other.second == reason; };
+  const bool alike = std::ranges::count_if(refusals_, same) == options_.ranks;
+  // Rank 0 looks at folders and data for all.
+  job_ended({alike || rank == 0 ? reason : fmt::format("{} (rank {})", reason, rank), true}, true);
+}
+
+void Lifeline::job_ended(const End& end, bool say) {
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
   }
   if (say) {
-    const std::string line = join_parts("adjoint: the job ends: ", reason);
+    const std::string line =
+        join_parts("adjoint: ", end.refused ? "" : "the job ends: ", end.reason);
     options_.say ? options_.say(line) : (void)std::fprintf(stderr, "%s\n", line.c_str());
   }
-  if (options_.rank == 0) {
+  if (is_hub()) {
     for (const Peer& peer : peers_) {
-      if (!peer.left) send_line(peer.socket, "end " + reason);
+      if (!peer.left) send_line(peer.socket, (end.refused ? "refused " : "end ") + end.reason);
     }
   }
   {
@@ -326,46 +383,62 @@ void Lifeline::job_ended(const std::string& reason, bool say) {
     ended_ = true;
   }
   changed_.notify_all();
-  if (options_.ended) options_.ended(reason);
+  if (options_.ended) options_.ended(end.reason, end.refused);
 }
 
 void Lifeline::watch() {
   double ended_at = 0;
   while (true) {
-    std::vector<pollfd> sockets = {{.fd = wake_[0], .events = POLLIN, .revents = 0}};
+    const size_t num_peers = peers_.size();
+    const bool listens = is_hub() && listener_ >= 0;
+    std::vector<pollfd> sockets = {
+        {.fd = wake_[0], .events = POLLIN, .revents = 0},
+        // A negative one is passed over.
+        {.fd = listens ? listener_ : -1, .events = POLLIN, .revents = 0}};
     for (const Peer& peer : peers_) {
-      // A negative one is passed over.
       sockets.push_back({.fd = peer.left ? -1 : peer.socket, .events = POLLIN, .revents = 0});
     }
     ::poll(sockets.data(), sockets.size(), static_cast<int>(beat() * 1000));
     char woken[16];
     if (sockets[0].revents) [[maybe_unused]]
       const ssize_t read = ::read(wake_[0], woken, 16);
-    for (size_t i = 0; i < peers_.size(); ++i) {
-      if (sockets[i + 1].revents) hear(peers_[i]);
+    std::vector<int> died;
+    for (size_t i = 0; i < num_peers; ++i) {
+      if (sockets[i + 2].revents && !hear(peers_[i])) died.push_back(peers_[i].rank);
     }
-    bool over = false, ended = false;
-    std::optional<std::string> asked;
+    note_deaths(died);
+    if (sockets[1].revents) accept_one();
+    bool over = false, ended = false, complete = false;
+    std::optional<End> asked;
     {
       const std::lock_guard lock(mutex_);
       over = over_;
       ended = ended_;
+      complete = joined_ == options_.ranks - (options_.rank == kOutside ? 0 : 1);
       asked.swap(asked_end_);
     }
     if (ended) {
       if (over) return;
       if (ended_at == 0) ended_at = steady_now();
       // The caller computes, and never asks: there is nobody to end it but this thread.
-      if (steady_now() - ended_at > options_.grace) ::_exit(kMachineFailed);
+      const bool is_rank = options_.rank != kOutside;
+      if (is_rank && steady_now() - ended_at > options_.grace) ::_exit(kMachineFailed);
       continue;
     }
     tell_news();
-    if (asked && options_.rank == 0) {
-      job_ended(*asked, true);
+    if (asked && is_hub()) {
+      asked->refused ? note_refusal(options_.rank, asked->reason) : job_ended(*asked, true);
     } else if (asked) {
-      send_line(peers_[0].socket, "end " + *asked);  // and rank 0 tells everyone, this one too
-    } else if (options_.rank == 0 && !over) {
-      if (const auto verdict = dog_->verdict(steady_now())) job_ended(*verdict, true);
+      // The hub tells everyone, this one too.
+      send_line(peers_[0].socket, (asked->refused ? "refused " : "end ") + asked->reason);
+    }
+    if (is_hub()) tell_refusal();
+    if (is_hub() && complete && !over) {
+      for (const Peer& peer : peers_) {
+        // Who says nothing at all, not even that it waits, does not wait.
+        if (steady_now() - peer.heard > dog_->limit() / 2) dog_->waits(peer.rank, false);
+      }
+      if (const auto verdict = dog_->verdict(steady_now())) job_ended({.reason = *verdict}, true);
     }
     if (over) {
       for (const Peer& peer : peers_) {

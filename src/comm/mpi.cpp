@@ -103,9 +103,14 @@ class MpiWire : public Wire {
   // Of all ranks, with the help of the communicator above.
   void hold(const Communicator& world, const WatchLimits& limits) {
     lifeline_ = std::make_unique<Lifeline>(LifelineOptions{
-        .rank = rank_, .ranks = ranks_, .limits = limits, .ended = [this](auto& why) {
-          stop(why);
+        .rank = rank_, .ranks = ranks_, .limits = limits, .ended = [this](auto& why, bool refused) {
+          stop(why, refused);
         }});
+    // Whoever started the launcher may listen itself, and outlives all ranks.
+    if (const char* address = std::getenv(kLifelineVariable); address && *address) {
+      lifeline_->join(address, Lifeline::kOutside);
+      return;
+    }
     std::array<char, 4096> address = {};
     if (rank_ == 0) {
       const std::string text = lifeline_->listen();
@@ -186,9 +191,9 @@ class MpiWire : public Wire {
   // MPI may still write what was posted; nobody takes it up, because the process ends.
   void withdraw(Parcel&) override {}
 
-  bool abort(const std::string& reason) override {
-    if (lifeline_) lifeline_->end(reason);
-    stop(reason);
+  bool abort(const std::string& reason, bool refused) override {
+    if (lifeline_) lifeline_->end(reason, refused);
+    stop(reason, refused);
     return lifeline_ != nullptr;
   }
 
@@ -219,12 +224,12 @@ class MpiWire : public Wire {
   }
   void throw_if_aborted() {
     const std::lock_guard lock(mutex_);
-    if (reason_) throw Aborted(*reason_, lifeline_ != nullptr);
+    if (reason_) throw Aborted(*reason_, lifeline_ != nullptr, refused_);
   }
-  void stop(const std::string& reason) {
+  void stop(const std::string& reason, bool refused) {
     {
       const std::lock_guard lock(mutex_);
-      if (!reason_) reason_ = reason;
+      if (!reason_) reason_ = reason, refused_ = refused;
     }
     wake();
   }
@@ -240,46 +245,56 @@ class MpiWire : public Wire {
   std::condition_variable changed_;
   bool woken_ = false;
   std::optional<std::string> reason_;
+  bool refused_ = false;
   std::unique_ptr<Lifeline> lifeline_;
 };
-
-Aborted ended_by(const Communicator& world, const char* what) {
-  try {
-    world.abort(what);
-  } catch (const Aborted& end) {
-    return end;
-  }
-}
 
 }  // namespace
 
 std::optional<JobLaunch> find_launch() {
-  for (const auto& [variable, library] :
-       {std::pair{"OMPI_COMM_WORLD_SIZE", "openmpi"}, std::pair{"PMI_SIZE", "mpich"},
-        std::pair{"SLURM_STEP_NUM_TASKS", ""}}) {
+  const auto number = [](const char* variable) {
     const char* text = std::getenv(variable);
-    int ranks = 0;
-    if (!text || std::from_chars(text, text + std::strlen(text), ranks).ec != std::errc()) continue;
-    if (ranks > 0) return JobLaunch{.ranks = ranks, .variable = variable, .library = library};
+    int found = 0;
+    if (text) std::from_chars(text, text + std::strlen(text), found);
+    return found;
+  };
+  struct Launcher {
+    const char *ranks, *rank, *library;
+  };
+  for (const Launcher& launcher :
+       {Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
+        Launcher{"PMI_SIZE", "PMI_RANK", "mpich"},
+        Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", ""}}) {
+    const int ranks = number(launcher.ranks);
+    if (ranks <= 0) continue;
+    return JobLaunch{.ranks = ranks,
+                     .rank = number(launcher.rank),
+                     .variable = launcher.ranks,
+                     .library = launcher.library};
   }
   return std::nullopt;
 }
 
 void run_launched(const JobLaunch& launch, const std::function<void(Communicator)>& work,
                   const WatchLimits& limits) {
-  Communicator world = mpi_world(launch, limits);
-  std::optional<Aborted> end;
+  std::optional<Communicator> opened;
+  try {
+    opened = mpi_world(launch, limits);
+  } catch (const Error& error) {
+    // There is nobody to tell it for all yet, and every rank has found it.
+    if (launch.rank == 0) throw;
+    throw Aborted(error.what(), /*was_told=*/true, /*was_refused=*/true);
+  }
+  const Communicator world = *std::move(opened);
   try {
     return work(world);
   } catch (const Aborted&) {
     throw;
   } catch (const Error& error) {
-    end = ended_by(world, error.what());
-    end->refused = true;
+    world.refuse(error.what());
   } catch (const std::exception& error) {
-    end = ended_by(world, error.what());
+    world.abort(error.what());
   }
-  throw Aborted(*end);
 }
 
 Communicator mpi_world(const JobLaunch& launch, const WatchLimits& limits) {

@@ -17,7 +17,7 @@ namespace adjoint {
 
 // What a launcher says in the environment; nothing where none started this process.
 struct JobLaunch {
-  int ranks = 1;
+  int ranks = 1, rank = 0;
   std::string variable = {};  // that says so
   std::string library = {};   // "openmpi", "mpich"; empty: the launcher starts any
 };

@@ -182,7 +182,7 @@ class ThreadWire : public Wire {
     mine.rung.wait(lock, [&] { return std::erase(mine.taken, &parcel) > 0; });
   }
 
-  bool abort(const std::string& reason) override {
+  bool abort(const std::string& reason, bool) override {
     exchange_->abort(reason);
     return false;  // who runs the ranks gets the error itself
   }

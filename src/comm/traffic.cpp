@@ -115,7 +115,11 @@ void Traffic::wait(Journey& journey) {
 Aborted Traffic::abort(const std::string& reason) {
   const std::string told =
       join_parts("rank ", wire_->rank(), " ended ", wire_->place(), ": ", reason);
-  return Aborted(told, wire_->abort(told));
+  return Aborted(told, wire_->abort(told, /*refused=*/false));
+}
+
+Aborted Traffic::refuse(const std::string& reason) {
+  return Aborted(reason, wire_->abort(reason, /*refused=*/true), /*was_refused=*/true);
 }
 
 void Traffic::fail_all(std::exception_ptr trouble) {

@@ -62,6 +62,8 @@ class Traffic {
   void wait(Journey& journey);  // throws what went wrong
   // Ends the job on all ranks, and says where this one was.
   Aborted abort(const std::string& reason);
+  // The same because the input was wrong: the reason alone says all.
+  Aborted refuse(const std::string& reason);
   Wire& wire() { return *wire_; }
   // Channels that no group of this rank has used; see Communicator::split.
   uint32_t next_channel = 0;

@@ -16,6 +16,9 @@ struct WatchLimits {
   double steps = 10;    // the time of so many steps, whichever is longer
 };
 
+// These, but for what ADJOINT_SILENCE says: seconds, for whoever sits in a debugger.
+WatchLimits said_limits();
+
 class Watchdog {
  public:
   Watchdog(int ranks, const WatchLimits& limits, double now);

@@ -17,8 +17,8 @@ namespace adjoint {
 // Why a job ended on all ranks: one of them died, was silent, or gave up.
 class Aborted : public MachineError {
  public:
-  explicit Aborted(const std::string& reason, bool was_told = false)
-      : MachineError(reason), told(was_told) {}
+  explicit Aborted(const std::string& reason, bool was_told = false, bool was_refused = false)
+      : MachineError(reason), told(was_told), refused(was_refused) {}
   bool told = false;     // to the user, by one rank for all
   bool refused = false;  // because the input was wrong, and not because the machine failed
 };
@@ -53,9 +53,9 @@ class Wire {
   virtual void withdraw(Parcel& parcel) = 0;
 
   // Ends the job on all ranks; `poll` and `post` throw Aborted from then on. The first reason
-  // holds.
+  // holds. `refused`: the input was wrong, and not the machine.
   // Returns whether the user was told.
-  virtual bool abort(const std::string& reason) = 0;
+  virtual bool abort(const std::string& reason, bool refused) = 0;
 
   // News for the watchdog (comm/watchdog.h), from any thread.
   virtual void progress(int64_t step, std::string_view object) = 0;

@@ -103,7 +103,7 @@ void run(const std::string& what) {
     if (what == "die") steps(world, 2, [] { ::raise(SIGKILL); });
     if (what == "first_dies") steps(world, 0, [] { ::raise(SIGKILL); });
     if (what == "sleep") steps(world, 1, [] { ::sleep(60); });
-    if (what == "throw") steps(world, 1, [] { fail("the disk is full"); });
+    if (what == "throw") steps(world, 1, [] { throw MachineError("the disk is full"); });
     if (what == "disagree") world.agree(world.rank() / 3, "data");
     if (what == "wait") wait_for_another(world);
     say(world, "done");
