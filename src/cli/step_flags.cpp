@@ -46,6 +46,7 @@ void StepFlags::add_to(CLI::App& command) {
   command.add_option("--stack", step.stack,
                      "functors joined by '|', such as \"bf16 | checkpoint(every=2)\"");
   command.add_option("--threads", threads, run_help("threads"));
+  command.add_option("--ranks", step.ranks, kRanksHelp);
 }
 
 void DeviceFlags::add_to(CLI::App& command) {

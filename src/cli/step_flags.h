@@ -10,6 +10,10 @@
 
 namespace adjoint {
 
+// Of commands that look at one rank of a step.
+inline constexpr const char* kRanksHelp =
+    "how many ranks there are, where the stack has an axis that takes those which others leave";
+
 // What an option of a run is for, where a flag of another command is the same option.
 const std::string& run_help(const std::string& option);
 

@@ -180,6 +180,7 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("--context", flags->options.sizes.context, "tokens per sample; 0: a few");
   command->add_option("--optimizer", flags->options.step.optimizer, run_help("optimizer"))
       ->capture_default_str();
+  command->add_option("--ranks", flags->options.step.ranks, kRanksHelp);
   command->add_option("--clip", flags->options.step.clip, "0: no clipping")->capture_default_str();
   command->add_option("--device", flags->device, "whose kernels are checked: cpu or cuda")
       ->capture_default_str();

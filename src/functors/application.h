@@ -39,6 +39,8 @@ class Application {
   };
   using Said = std::map<std::pair<std::string, std::string>, Saying>;
   Said* said = nullptr;
+  // Ranks that other functors' axes of the mesh leave; 0: nobody asks.
+  int ranks_left = 0;
   size_t index = 0;                        // of the functor, in its stack
   std::vector<Firing>* firings = nullptr;  // where they are asked for
   // The branches of the rule that speaks; none: what it says is the branch.

@@ -57,6 +57,8 @@ struct Functor {
   // Where the law compares with a stack in which another functor is told something else, that
   // functor's call: zero(2) is exact against data_parallel(reduce=part). Null: never.
   std::function<std::optional<Term>(const Arguments&)> against = nullptr;
+  // The axes of the mesh that it says, with their sizes; 0: as many ranks as are left. Null: none.
+  std::function<std::vector<MeshAxis>(const Arguments&)> mesh = nullptr;
   std::vector<FunctorParam> params = {};
   bool by_default = false;      // on unless switched off by name
   bool may_match_none = false;  // else no match is an error: true of those on by default

@@ -20,20 +20,30 @@ std::string role_of_norm(const Source& source) {
   return source.facet.substr(kNorm.size());
 }
 
-Scheme weight_squares(const Scheme& said, const Scheme& step) {
+std::map<std::string, std::vector<Value>> weights_by_role(const Scheme& said, const Scheme& step) {
   const Roles roles(said);
-  Scheme result;
-  result.name = step.name;
-  Builder builder(result);
   std::map<std::string, std::vector<Value>> by_role;
   for (const Value v : said.inputs) {
     if (said[v].role != Role::kParameter) continue;
     const auto held = step.find(said[v].source);
     if (!held || step[*held].role != Role::kParameter || !is_float(step[*held].type.dtype))
       continue;
-    const Value weight = result.add_input(step[*held]);
-    builder.at({said[v].source.path, "weight.squares"}, Phase::kForward, Role::kMetric);
-    by_role[role_of(roles, v)].push_back(builder.emit("square_sum", {weight}));
+    by_role[role_of(roles, v)].push_back(*held);
+  }
+  return by_role;
+}
+
+Scheme weight_squares(const Scheme& said, const Scheme& step) {
+  Scheme result;
+  result.name = step.name;
+  Builder builder(result);
+  std::map<std::string, std::vector<Value>> by_role;
+  for (const auto& [role, weights] : weights_by_role(said, step)) {
+    for (const Value held : weights) {
+      const Value weight = result.add_input(step[held]);
+      builder.at({step[held].source.path, "weight.squares"}, Phase::kForward, Role::kMetric);
+      by_role[role].push_back(builder.emit("square_sum", {weight}));
+    }
   }
   for (const auto& [role, squares] : by_role) {
     builder.at(norm_source(role), Phase::kForward, Role::kMetric);

@@ -176,7 +176,39 @@ class Pipeline {
     }
   }
 
+  // The ranks that remain where each axis of the mesh whose size is said has its own.
+  int ranks_left() const {
+    std::map<std::string, int> said;
+    std::string taker;  // the functor that wants them
+    for (const StackedFunctor& f : stack_.functors) {
+      if (!f.functor.mesh) continue;
+      for (const MeshAxis& axis : f.functor.mesh(f.args)) {
+        if (axis.size == 0) taker = f.functor.name;
+        if (axis.size > 0) said[axis.name] = axis.size;
+      }
+    }
+    if (taker.empty()) return 0;
+    // One rank does all the work, and the stack is as legal as on several.
+    if (!options_.on_mesh || positions_ > 0) return 2;
+    if (options_.ranks == 0) {
+      fail(taker, ": takes the ranks that are left, and nobody said how many there are: say ",
+           taker, "(n) or --ranks");
+    }
+    int others = 1;
+    std::vector<std::string> axes;
+    for (const auto& [axis, size] : said) {
+      others *= size;
+      axes.push_back(axis + "=" + std::to_string(size));
+    }
+    if (options_.ranks % others == 0) return options_.ranks / others;
+    const int below = options_.ranks / others * others;
+    fail(taker, ": ", options_.ranks, " ranks cannot be shared by the rest of the mesh (",
+         join(axes, ", "), "); the nearest that can are ",
+         below > 0 ? std::to_string(below) + " and " : "", below + others);
+  }
+
   void apply(FunctorPhase phase) {
+    const int left = phase == FunctorPhase::kStepRules ? ranks_left() : 0;
     for (size_t i = 0; i < stack_.functors.size(); ++i) {
       const StackedFunctor& stacked = stack_.functors[i];
       if (result_.applied[i].idle) continue;
@@ -187,6 +219,7 @@ class Pipeline {
                                 .options = options_,
                                 .training = training_,
                                 .said = &said_,
+                                .ranks_left = left,
                                 .index = i,
                                 .firings = firings_};
         Applied& applied = result_.applied[i];

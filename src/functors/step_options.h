@@ -23,6 +23,8 @@ struct StepOptions {
   // Whether the mesh that a stack says is realized. Where it is not, one rank does all the work:
   // what is generated, merged or converted is the same on any mesh.
   bool on_mesh = false;
+  // How many ranks there are, for functors that take those which others leave; 0: nobody said.
+  int ranks = 0;
   // The verifier looks at what every functor made; else at the whole step alone, which is what
   // those want who build many steps to choose one of them.
   bool verify_each = true;

@@ -11,6 +11,9 @@
 
 namespace adjoint {
 
+// The word for a size of the mesh: as many ranks as its other axes leave.
+inline constexpr std::string_view kRanksLeft = "left";
+
 class Names {
  public:
   Names(const FunctorText& text, const Arguments& args, int chain_length,

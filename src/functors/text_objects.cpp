@@ -55,7 +55,10 @@ class ObjectRules : TextRules {
         phase == FunctorPhase::kMorphisms ? std::optional(scheme) : std::nullopt;
     const Roles roles(found ? *found : scheme);
     Names names = names_for(roles.chain().length(), scheme.mesh);
-    if (meshes) say_mesh(scheme, names);
+    if (meshes) {
+      names.set(std::string(kRanksLeft), application_.ranks_left);
+      say_mesh(scheme, names);
+    }
     const std::vector<int> made_by = producers(scheme);
     std::set<std::pair<Value, std::string>> said;
     std::set<Value> carried;  // what comes out of a step is what went in

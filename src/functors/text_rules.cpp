@@ -184,6 +184,17 @@ Functor functor_of(FunctorText text) {
       return shared->against;
     };
   }
+  if (!shared->mesh.empty()) {
+    functor.mesh = [shared](const Arguments& args) {
+      Names names(*shared, args, 0);
+      names.set(std::string(kRanksLeft), 0);
+      std::vector<MeshAxis> axes;
+      for (const MeshRule& rule : shared->mesh) {
+        axes.push_back({rule.axis, static_cast<int>(names.number(rule.size))});
+      }
+      return axes;
+    };
+  }
   const auto rule_for = [&](FunctorPhase phase) {
     functor.rules.push_back({phase, [shared, phase](Scheme scheme, Application& a) {
                                return apply(*shared, a, std::move(scheme), phase);
