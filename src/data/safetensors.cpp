@@ -202,41 +202,52 @@ void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors
                     [&](const SafetensorView& tensor) { file.write(tensor.data, tensor.size); });
 }
 
-void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors,
-                       const std::map<std::string, std::string>& metadata,
-                       const std::function<void(const SafetensorView&)>& put) {
+SafetensorsLayout safetensors_layout(std::span<const SafetensorView> tensors,
+                                     const std::map<std::string, std::string>& metadata) {
   const auto element_bytes = [](const SafetensorView& tensor) {
     const auto known = kDtypeBytes.find(tensor.dtype);
     CHECK(known != kDtypeBytes.end(), tensor.name + " has the unknown dtype " + tensor.dtype);
     return known->second;
   };
-  std::vector<const SafetensorView*> order;
-  for (const SafetensorView& tensor : tensors) order.push_back(&tensor);
-  std::stable_sort(order.begin(), order.end(), [&](const auto* a, const auto* b) {
-    return element_bytes(*a) > element_bytes(*b);
+  SafetensorsLayout layout;
+  layout.offsets.resize(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) layout.order.push_back(i);
+  std::stable_sort(layout.order.begin(), layout.order.end(), [&](size_t a, size_t b) {
+    return element_bytes(tensors[a]) > element_bytes(tensors[b]);
   });
 
   json header = json::object();
   if (!metadata.empty()) header[kMetadata] = metadata;
   int64_t offset = 0;
-  for (const SafetensorView* tensor : order) {
-    CHECK(bytes_of(element_bytes(*tensor), tensor->shape) == tensor->size,
-          tensor->name + " has another size than its shape " + show(tensor->shape));
-    CHECK(tensor->name != kMetadata && !header.contains(tensor->name),
-          "two tensors cannot both be called " + tensor->name);
-    header[tensor->name] = {{"dtype", tensor->dtype},
-                            {"shape", tensor->shape},
-                            {"data_offsets", {offset, offset + tensor->size.count}}};
-    offset += tensor->size.count;
+  for (const size_t i : layout.order) {
+    const SafetensorView& tensor = tensors[i];
+    CHECK(bytes_of(element_bytes(tensor), tensor.shape) == tensor.size,
+          tensor.name + " has another size than its shape " + show(tensor.shape));
+    CHECK(tensor.name != kMetadata && !header.contains(tensor.name),
+          "two tensors cannot both be called " + tensor.name);
+    header[tensor.name] = {{"dtype", tensor.dtype},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, offset + tensor.size.count}}};
+    layout.offsets[i] = offset;
+    offset += tensor.size.count;
   }
   // Metadata may quote what a user typed; bytes that are not UTF-8 must not lose a checkpoint.
   std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t header_size = text.size();
-  file.write(&header_size, {8});
-  file.write(text);
-  for (const SafetensorView* tensor : order) {
-    if (tensor->size.count > 0) put(*tensor);
+  layout.head.assign(reinterpret_cast<const char*>(&header_size), sizeof header_size);
+  layout.head += text;
+  for (int64_t& begin : layout.offsets) begin += static_cast<int64_t>(layout.head.size());
+  return layout;
+}
+
+void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(const SafetensorView&)>& put) {
+  const SafetensorsLayout layout = safetensors_layout(tensors, metadata);
+  file.write(layout.head);
+  for (const size_t i : layout.order) {
+    if (tensors[i].size.count > 0) put(tensors[i]);
   }
 }
 

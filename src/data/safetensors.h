@@ -32,8 +32,17 @@ struct SafetensorView {
   Bytes size;
 };
 
-// Writes the tensors without copying them. Wider dtypes come first, so that all are aligned; the
-// order is otherwise kept. The caller commits the file.
+// How a file of these tensors is laid out. Wider dtypes come first, so that all are aligned; the
+// order is otherwise kept.
+struct SafetensorsLayout {
+  std::string head;              // what comes before the data
+  std::vector<int64_t> offsets;  // by tensor: where its bytes begin in the file
+  std::vector<size_t> order;     // of the tensors in the file
+};
+SafetensorsLayout safetensors_layout(std::span<const SafetensorView> tensors,
+                                     const std::map<std::string, std::string>& metadata);
+
+// Writes the tensors without copying them. The caller commits the file.
 void write_safetensors(AtomicFile& file, std::span<const SafetensorView> tensors,
                        const std::map<std::string, std::string>& metadata);
 // The same of tensors whose bytes are made when it is their turn: `put` writes all of a tensor's.

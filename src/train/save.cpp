@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -18,48 +19,14 @@
 #include "kernels/cuda/cublaslt/product_table.h"
 #include "scheme/elements.h"
 #include "train/checksum.h"
+#include "train/saved_tensors.h"
+#include "train/state_copy.h"
 
 namespace adjoint {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string format_name(Dtype dtype) {
-  constexpr const char* names[] = {"F64", "F32", "BF16", "F16", "I64", "I32", "I8", "U8"};
-  return names[static_cast<size_t>(dtype)];
-}
-
-std::vector<Value> inputs_of(const Scheme& scheme, Role role) {
-  std::vector<Value> all;
-  for (const Value v : scheme.inputs) {
-    if (scheme[v].role == role) all.push_back(v);
-  }
-  return all;
-}
-
-// Views of a scheme's inputs with this role; `run`, if not null, holds their data.
-std::vector<SafetensorView> views(const Scheme& scheme, Role role, const Run* run) {
-  std::vector<SafetensorView> tensors;
-  for (const Value v : inputs_of(scheme, role)) {
-    const Object& object = scheme[v];
-    CHECK(object.type.num_elements() == object.type.num_physical(), "state is not padded");
-    // A save knows nothing of meshes: it holds whole objects.
-    const Type whole = whole_type(object);
-    CHECK(!run || whole == object.type, "a rank's piece is no tensor of a save");
-    SafetensorView view{.name = to_string(object.source),
-                        .dtype = format_name(whole.dtype),
-                        .shape = {},
-                        .data = run ? run->data(v) : nullptr,
-                        .size = whole.bytes()};
-    for (const Axis& axis : whole.axes) view.shape.push_back(axis.size);
-    tensors.push_back(std::move(view));
-  }
-  return tensors;
-}
-std::vector<SafetensorView> views(const Run& run, Role role) {
-  return views(run.scheme(), role, &run);
-}
 
 // Nothing if the format's dtype is not a float that a parameter can have.
 std::optional<Dtype> float_named(const std::string& name) {
@@ -136,9 +103,19 @@ void check_fits(const SafetensorsFile& file, const fs::path& path,
   }
 }
 
-void check_whole(const SafetensorsFile& file, const fs::path& path) {
+// Ranks that read a save together sum a share of its words each.
+bool is_checksum_of(const std::string& checksum, const SafetensorsFile& file, const Seat* seat) {
+  if (!seat || !is_sum_of_words(checksum)) return is_checksum_of(checksum, file.tensors());
+  const Communicator& world = seat->world();
+  const uint64_t mine = sum_of_share(file.tensors(), world.rank(), world.size());
+  std::vector<uint64_t> all(world.size());
+  world.all_gather(std::as_bytes(std::span(&mine, 1)), bytes_of(all)).wait();
+  return checksum == checksum_text(std::accumulate(all.begin(), all.end(), uint64_t{0}));
+}
+
+void check_whole(const SafetensorsFile& file, const fs::path& path, const Seat* seat = nullptr) {
   const auto found = file.metadata().find("checksum");
-  if (found == file.metadata().end() || !is_checksum_of(found->second, file.tensors())) {
+  if (found == file.metadata().end() || !is_checksum_of(found->second, file, seat)) {
     fail(path.string(), ": this save is damaged: its checksum does not fit its numbers");
   }
 }
@@ -147,31 +124,6 @@ void check_model(const SafetensorsFile& file, const fs::path& path, const std::s
   const auto found = file.metadata().find("model");
   if (found == file.metadata().end() || found->second != model) {
     fail(path.string(), ": this is a save of another model: the same shapes, computed otherwise");
-  }
-}
-
-void check_finite(std::span<const SafetensorView> tensors) {
-  for (const SafetensorView& t : tensors) {
-    if (t.dtype == "I8" || t.dtype == "U8") continue;  // codes of a quantized matrix
-    std::atomic<bool> finite = true;
-    if (t.dtype == "F32") {
-      const auto* numbers = static_cast<const float*>(t.data);
-      parallel_for(t.size.count / 4, 1 << 16, [&](int64_t begin, int64_t end, int) {
-        float zero = 0;  // 0 * x is 0 unless x is infinite or not a number
-        for (int64_t i = begin; i < end; ++i) zero += 0.0f * numbers[i];
-        if (zero != 0.0f) finite = false;
-      });
-    } else {
-      CHECK(t.dtype == "BF16" || t.dtype == "F16", "state is float32, 16-bit floats or codes");
-      const uint16_t exponent = t.dtype == "BF16" ? 0x7F80 : 0x7C00;  // all ones: infinite or NaN
-      const auto* numbers = static_cast<const uint16_t*>(t.data);
-      parallel_for(t.size.count / 2, 1 << 16, [&](int64_t begin, int64_t end, int) {
-        bool bad = false;
-        for (int64_t i = begin; i < end; ++i) bad |= (numbers[i] & exponent) == exponent;
-        if (bad) finite = false;
-      });
-    }
-    if (!finite) fail("'", t.name, "' holds values that are no longer numbers");
   }
 }
 
@@ -213,11 +165,9 @@ std::string fingerprint(const Scheme& scheme) {
 namespace {
 std::map<std::string, std::string> metadata_of(std::span<const SafetensorView> tensors,
                                                int64_t step, const std::string& model) {
-  return {{"format", "adjoint"},
-          {"step", std::to_string(step)},
-          {"model", model},
-          {"checksum", checksum_of(tensors)}};
+  return save_metadata(step, model, checksum_of(tensors));
 }
+}  // namespace
 
 void write_state(const SavePaths& paths, std::span<const SafetensorView> parameters,
                  std::span<const SafetensorView> states, int64_t step, const std::string& model) {
@@ -229,13 +179,6 @@ void write_state(const SavePaths& paths, std::span<const SafetensorView> paramet
   commit_save(paths, {&new_model, &new_optimizer}, step,
               {about_model.at("checksum"), about_optimizer.at("checksum")});
 }
-}  // namespace
-
-bool needs_copy(const Run& run) {
-  const std::vector<Object>& objects = run.scheme().objects;
-  return run.on_gpu() || std::any_of(run.scheme().inputs.begin(), run.scheme().inputs.end(),
-                                     [&](Value v) { return is_sharded(objects[v]); });
-}
 
 void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model) {
   if (needs_copy(run)) {
@@ -243,45 +186,11 @@ void save_state(const SavePaths& paths, const Run& run, int64_t step, const std:
     copy.take();
     return copy.save(paths, step, model);
   }
-  const auto parameters = views(run, Role::kParameter), states = views(run, Role::kState);
+  const auto parameters = views_of(run.scheme(), Role::kParameter, &run),
+             states = views_of(run.scheme(), Role::kState, &run);
   check_finite(parameters);
   check_finite(states);
   write_state(paths, parameters, states, step, model);
-}
-
-namespace {
-// The bytes of a tensor in a copy, rounded up so that the next one is aligned for float32.
-Bytes copied_size(Bytes size) { return {(size.count + 3) / 4 * 4}; }
-}  // namespace
-
-StateCopy::StateCopy(const Run& run) : run_(run) {
-  for (const Role role : {Role::kParameter, Role::kState}) {
-    for (const Value v : inputs_of(run.scheme(), role)) {
-      size_ += copied_size(whole_type(run.scheme()[v]).bytes());
-    }
-  }
-}
-
-void StateCopy::take() {
-  if (!bytes_) bytes_ = std::make_unique_for_overwrite<std::byte[]>(size_.count);
-  std::byte* next = bytes_.get();
-  const auto copied = [&](Role role) {
-    std::vector<SafetensorView> to = views(run_.scheme(), role, nullptr);
-    const std::vector<Value> from = inputs_of(run_.scheme(), role);
-    for (size_t i = 0; i < to.size(); ++i) {
-      run_.read_whole(from[i], next);
-      to[i].data = next;
-      next += copied_size(to[i].size).count;
-    }
-    check_finite(to);
-    return to;
-  };
-  parameters_ = copied(Role::kParameter);
-  states_ = copied(Role::kState);
-}
-
-void StateCopy::save(const SavePaths& paths, int64_t step, const std::string& model) const {
-  write_state(paths, parameters_, states_, step, model);
 }
 
 void save_model(const SavePaths& paths, std::span<const SafetensorView> parameters, int64_t step,
@@ -295,7 +204,7 @@ void save_model(const SavePaths& paths, std::span<const SafetensorView> paramete
 
 void save_parameters(const SavePaths& paths, const Run& run, int64_t step,
                      const std::string& model) {
-  std::vector<SafetensorView> parameters = views(run.scheme(), Role::kParameter, nullptr);
+  std::vector<SafetensorView> parameters = views_of(run.scheme(), Role::kParameter, nullptr);
   const std::vector<Value> from = inputs_of(run.scheme(), Role::kParameter);
   std::vector<std::vector<std::byte>> copies;
   for (size_t i = 0; i < from.size(); ++i) {
@@ -313,9 +222,10 @@ SavedModel::~SavedModel() = default;
 
 namespace {
 // Names and shapes are checked first, because their messages are clearer than a wrong checksum.
-void check_parameters(const SafetensorsFile& file, const fs::path& path, const Scheme& scheme) {
-  check_fits(file, path, views(scheme, Role::kParameter, nullptr), /*other_widths=*/true);
-  check_whole(file, path);
+void check_parameters(const SafetensorsFile& file, const fs::path& path, const Scheme& scheme,
+                      const Seat* seat = nullptr) {
+  check_fits(file, path, views_of(scheme, Role::kParameter, nullptr), /*other_widths=*/true);
+  check_whole(file, path, seat);
 }
 }  // namespace
 
@@ -354,7 +264,7 @@ std::map<std::string, const SafetensorView*> following(const OpenSave& save, con
   if (state.empty()) return found;
   std::set<std::string> known;
   const std::string path = save.optimizer ? paths.optimizer().string() : paths.folder.string();
-  for (const SafetensorView& want : views(scheme, Role::kParameter, nullptr)) {
+  for (const SafetensorView& want : views_of(scheme, Role::kParameter, nullptr)) {
     if (!save.optimizer || !float_named(want.dtype)) continue;
     for (const SafetensorView& have : save.optimizer->tensors()) {
       if (!have.name.starts_with(want.name + ":") || have.shape != want.shape) continue;
@@ -381,14 +291,14 @@ void SavedModel::take_weights(const Scheme& scheme, const std::string& state) {
 }
 
 namespace {
-void check_to_resume(const OpenSave& save, const SavePaths& paths) {
+void check_to_resume(const OpenSave& save, const SavePaths& paths, const Seat* seat = nullptr) {
   if (!save.optimizer) {
     fail(paths.folder.string(),
          ": this folder holds a model without an optimizer's state, so there is no run to go on "
          "with; begin one from it with --init ",
          paths.folder.string());
   }
-  check_whole(*save.optimizer, paths.optimizer());
+  check_whole(*save.optimizer, paths.optimizer(), seat);
   check_same_step(save, paths);
 }
 }  // namespace
@@ -402,9 +312,9 @@ OpenSave open_to_resume(const SavePaths& paths) {
 int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
                    const std::string& model_print, const std::string& weights) {
   const OpenSave save = open_save(paths, with_optimizer || !weights.empty());
-  check_parameters(*save.model, paths.model(), run.scheme());
+  check_parameters(*save.model, paths.model(), run.scheme(), run.seat());
   check_model(*save.model, paths.model(), model_print);
-  for (const SafetensorView& want : views(run.scheme(), Role::kParameter, nullptr)) {
+  for (const SafetensorView& want : views_of(run.scheme(), Role::kParameter, nullptr)) {
     const auto to = float_named(want.dtype);
     const SafetensorView& have = *save.model->find(want.name);
     if (to && want.dtype != have.dtype) check_narrows(have, *to, paths.model());
@@ -413,10 +323,10 @@ int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
   if (with_optimizer) {
     // Names and shapes first, because their messages are clearer than a wrong checksum.
     if (save.optimizer) {
-      check_fits(*save.optimizer, paths.optimizer(), views(run.scheme(), Role::kState, nullptr),
+      check_fits(*save.optimizer, paths.optimizer(), views_of(run.scheme(), Role::kState, nullptr),
                  /*other_widths=*/false);
     }
-    check_to_resume(save, paths);
+    check_to_resume(save, paths, run.seat());
     copy_in(*save.optimizer, run, Role::kState);
   }
   copy_in(*save.model, run, Role::kParameter, instead);

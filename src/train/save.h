@@ -17,27 +17,9 @@ namespace adjoint {
 // finite is an Error, and nothing is written.
 void save_state(const SavePaths& paths, const Run& run, int64_t step, const std::string& model);
 
-// Whether a save is written of a copy: what a GPU holds, or ranks in pieces, is in no file's reach.
-bool needs_copy(const Run& run);
-
-// A copy of what a save holds, made between two steps and written while the next ones run.
-class StateCopy {
- public:
-  explicit StateCopy(const Run& run);  // takes no memory yet
-  Bytes size() const { return size_; }
-  bool held() const { return bytes_ != nullptr; }  // its memory is kept after the first copy
-  // Copies the run's current state. Throws an Error if it is not finite. Where ranks hold pieces of
-  // it, all of them call it.
-  void take();
-  // Writes what save_state would have written when the copy was taken. May run on any thread.
-  void save(const SavePaths& paths, int64_t step, const std::string& model) const;
-
- private:
-  const Run& run_;
-  std::vector<SafetensorView> parameters_, states_;  // of the copy
-  Bytes size_;
-  std::unique_ptr<std::byte[]> bytes_;
-};
+// The same of tensors that lie in memory, whole.
+void write_state(const SavePaths& paths, std::span<const SafetensorView> parameters,
+                 std::span<const SafetensorView> states, int64_t step, const std::string& model);
 
 // Loads the run's parameters and, if wanted, the optimizer's state; returns the step. A damaged
 // save (by its checksum) and a save of another model are refused, and nothing is changed then. To

@@ -7,21 +7,21 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/wire.h"
 #include "device/limits.h"
 
 namespace adjoint {
 
 Saver::Saver(SavePaths paths, const Run& run, std::string model, int64_t saved_at, Bytes room,
-             bool writes)
+             const std::optional<Communicator>& group)
     : paths_(std::move(paths)),
       run_(run),
       model_(std::move(model)),
       saved_at_(saved_at),
       writing_(saved_at),
       room_(room),
-      writes_(writes),
-      copies_(needs_copy(run)),
-      copy_(run) {}
+      copies_(group || needs_copy(run)),
+      copy_(run, group) {}
 
 Saver::~Saver() = default;
 
@@ -37,6 +37,8 @@ void Saver::tell_what_stays(const F& may_fail) {
   };
   try {
     may_fail();
+  } catch (const Aborted&) {  // another rank has told
+    throw;
   } catch (const Error& e) {
     throw Error(told(e));
   } catch (const MachineError& e) {  // for example a full disk
@@ -58,14 +60,13 @@ void Saver::save(int64_t step) {
   if (saved_at_ == step) return;
   tell_what_stays([&] {
     if (copies_) copy_.take();
-    if (!writes_) return;
     copies_ ? copy_.save(paths_, step, model_) : save_state(paths_, run_, step, model_);
   });
   saved_at_ = writing_ = step;
 }
 
 bool Saver::has_room() const {
-  // Ranks that take a copy together must all have room, and a save needs one anyway.
+  // A save of several ranks' needs one anyway.
   if (copy_.held() || (copies_ && !run_.on_gpu())) return true;
   const auto available = available_memory();
   // Twice, because the written file passes through memory as well.
@@ -74,7 +75,7 @@ bool Saver::has_room() const {
 
 void Saver::save_behind(int64_t step) {
   wait();
-  if (!writes_ || !has_room()) return save(step);
+  if (!has_room()) return save(step);
   try {
     tell_what_stays([&] { copy_.take(); });
     background_.start([this, step] { copy_.save(paths_, step, model_); });

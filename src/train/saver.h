@@ -6,16 +6,17 @@
 
 #include "base/background.h"
 #include "train/save.h"
+#include "train/state_copy.h"
 
 namespace adjoint {
 
 class Saver {
  public:
   // `saved_at` is the step of the folder's save, or -1; `room` is the largest size of a copy. The
-  // run must outlive this object. Of several ranks all have one and call it alike, because a save
-  // may want the pieces of all of them, and one writes.
+  // run must outlive this object. Of several ranks all have one and call it alike: the ranks of
+  // `group` write a save together (train/state_copy.h).
   Saver(SavePaths paths, const Run& run, std::string model, int64_t saved_at, Bytes room,
-        bool writes = true);
+        const std::optional<Communicator>& group = std::nullopt);
   ~Saver();  // waits for a save that is being written
 
   // Returns when the step is on disk.
@@ -38,7 +39,7 @@ class Saver {
   int64_t saved_at_;  // on disk
   int64_t writing_;   // the step that is being written
   Bytes room_;
-  bool writes_, copies_;
+  bool copies_;
   StateCopy copy_;
   Background background_;  // last member: it uses the others until it ends
 };

@@ -42,18 +42,18 @@ std::vector<int64_t> kept_steps(const fs::path& folder) {
 }  // namespace
 
 SideSaves::SideSaves(SavePaths run_folder, const Run& run, std::string model,
-                     const TrainConfig& config, bool writes)
+                     const TrainConfig& config, std::optional<Communicator> group)
     : paths_(std::move(run_folder)),
       run_(run),
       model_(std::move(model)),
       num_kept_(config.keep),
       best_(config.keep_best),
-      writes_(writes) {}
+      group_(std::move(group)) {}
 
 void SideSaves::keep(int64_t step) const {
   if (num_kept_ == 0) return;
   save_to(std::string(kOfAStep) + std::to_string(step), step);
-  if (!writes_) return;
+  if (group_ && group_->rank() > 0) return;
   // Only once the new one is complete. What a writer that died left is not one of the last saves.
   int64_t newer = 0;
   const std::vector<int64_t> steps = kept_steps(paths_.folder);
@@ -71,7 +71,9 @@ void SideSaves::keep_best(int64_t step) const {
 
 void SideSaves::save_to(const std::string& name, int64_t step) const {
   const SavePaths to(paths_.folder / name);
-  if (!writes_) return Saver(to, run_, model_, -1, kNoCap, writes_).save(step);
+  if (group_ && group_->rank() > 0) {
+    return Saver(to, run_, model_, -1, kNoCap, group_).save(step);
+  }
   check_writable(to);
   const FolderLock lock(to);
   for (const fs::path& file :
@@ -84,7 +86,7 @@ void SideSaves::save_to(const std::string& name, int64_t step) const {
       write_file_atomically(to.functors() / file.path().filename(), read_file(file.path()));
     }
   }
-  Saver(to, run_, model_, -1, kNoCap).save(step);
+  Saver(to, run_, model_, -1, kNoCap, group_).save(step);
   // Written last, because a folder without it is not a run.
   write_file_atomically(to.run(), read_file(paths_.run()));
 }

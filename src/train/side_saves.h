@@ -2,8 +2,10 @@
 // (OUT/step-500). Each is a run's folder of its own, to sample from or to go on with.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "comm/communicator.h"
 #include "run/run.h"
 #include "train/config.h"
 #include "train/store.h"
@@ -13,9 +15,9 @@ namespace adjoint {
 class SideSaves {
  public:
   // The run must outlive this object; `model` identifies its scheme (see fingerprint).
-  // Of several ranks all have one, and one writes (train/saver.h).
+  // Of several ranks all have one, with a group of their own (train/state_copy.h).
   SideSaves(SavePaths run_folder, const Run& run, std::string model, const TrainConfig& config,
-            bool writes = true);
+            std::optional<Communicator> group = std::nullopt);
 
   // What --keep asks for, of this step; older ones are removed.
   void keep(int64_t step) const;
@@ -29,7 +31,8 @@ class SideSaves {
   const Run& run_;
   std::string model_;
   int64_t num_kept_;
-  bool best_, writes_;
+  bool best_;
+  std::optional<Communicator> group_;
 };
 
 // Removes such saves of an earlier run.

@@ -27,6 +27,7 @@
 #include "train/peft_adapter.h"
 #include "train/provenance.h"
 #include "train/side_saves.h"
+#include "train/state_copy.h"
 #include "train/take_over.h"
 
 namespace adjoint {

@@ -196,9 +196,11 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   const int64_t last =
       config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
   TrainResult result{.step = first_step_, .predicted = run_->plan().arena};
+  // Saves are written beside the steps, and beside each other: each has calls of its own.
+  const auto own_group = [&] { return world_ ? std::optional(world_->split(0, 0)) : std::nullopt; };
   Saver saver(paths_, *run_, model_print_, config_.resume ? first_step_ : -1, room_to_save_,
-              writes());
-  const SideSaves side(paths_, *run_, model_print_, config_, writes());
+              own_group());
+  const SideSaves side(paths_, *run_, model_print_, config_, own_group());
   const bool goes_back = config_.on_spike == "back";
   if (goes_back) saver.save(first_step_);  // there is always something to go back to
   std::optional<Prefetcher> data(std::in_place, *batches_, first_step_);
