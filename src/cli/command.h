@@ -30,6 +30,7 @@ void add_ops(CLI::App& app, Action& action);
 void add_functors(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_tokenizer(CLI::App& app, Action& action);
+void add_launch(CLI::App& app, Action& action);
 void add_help(CLI::App& app, Action& action);
 
 }  // namespace adjoint

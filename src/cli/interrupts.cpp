@@ -11,20 +11,21 @@ namespace adjoint {
 
 namespace {
 
-sigset_t endings() {
+sigset_t endings(const std::vector<int>& more) {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM}) sigaddset(&set, signal);
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);  // nohup means it
+  for (const int signal : more) sigaddset(&set, signal);
   return set;
 }
 
 }  // namespace
 
-Interrupts::Interrupts() {
-  const sigset_t set = endings();
+Interrupts::Interrupts(std::vector<int> more) : more_(std::move(more)) {
+  const sigset_t set = endings(more_);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   listener_ = std::thread([this] { listen(); });
 }
@@ -32,13 +33,13 @@ Interrupts::Interrupts() {
 Interrupts::~Interrupts() {
   over_ = true;
   listener_.join();
-  const sigset_t set = endings();
+  const sigset_t set = endings(more_);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
 void Interrupts::listen() {
   using Clock = std::chrono::steady_clock;
-  const sigset_t set = endings();
+  const sigset_t set = endings(more_);
   constexpr timespec kPatience{.tv_sec = 0, .tv_nsec = 50'000'000};
   Clock::time_point first = {};
   while (!over_) {

@@ -4,12 +4,15 @@
 #pragma once
 #include <atomic>
 #include <thread>
+#include <vector>
 
 namespace adjoint {
 
 class Interrupts {
  public:
-  Interrupts();  // before any other thread is made: they inherit that these signals are not theirs
+  // Before any other thread is made: they inherit that these signals are not theirs. `more` signals
+  // ask to stop as Ctrl-C does.
+  explicit Interrupts(std::vector<int> more = {});
   ~Interrupts();
 
   // Until now a signal ended the process at once; from now on it asks to stop, and a second one
@@ -21,6 +24,7 @@ class Interrupts {
 
  private:
   void listen();
+  std::vector<int> more_;
   std::atomic<bool> asks_ = false, stop_ = false, over_ = false;
   std::thread listener_;
 };

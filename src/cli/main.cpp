@@ -48,9 +48,10 @@ int main(int argc, char** argv) {
       "  adjoint train --model char --data book.txt --out runs/book\n"
       "Exit codes: 0 done, 1 the input is wrong, 2 usage, 3 the machine failed, 130 interrupted.");
   Action action;
-  for (const AddCommand add : {add_train, add_generate, add_chat, add_eval, add_merge, add_convert,
-                               add_quantize, add_plan, add_profile, add_bench, add_verify, add_show,
-                               add_ops, add_functors, add_tokenizer, add_help}) {
+  for (const AddCommand add :
+       {add_train, add_launch, add_generate, add_chat, add_eval, add_merge, add_convert,
+        add_quantize, add_plan, add_profile, add_bench, add_verify, add_show, add_ops, add_functors,
+        add_tokenizer, add_help}) {
     add(app, action);
   }
   try {

@@ -2,50 +2,25 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstring>
 #include <iostream>
 
 #include "analysis/totals.h"
 #include "base/error.h"
+#include "base/note.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/interrupts.h"
+#include "cli/train_flags.h"
+#include "comm/mpi.h"
 #include "comm/threads.h"
 #include "device/parallel.h"
+#include "train/job.h"
 #include "train/progress.h"
-#include "train/settings_text.h"
 #include "train/trainer.h"
 
 namespace adjoint {
 
 namespace {
-
-struct TrainFlags {
-  std::string config;
-  std::map<std::string, std::vector<std::string>> given;  // by option name
-  std::vector<std::string> set;
-  bool json = false;
-};
-
-std::string shell_quoted(const std::string& word) {
-  const auto plain = [](unsigned char c) { return std::isalnum(c) || std::strchr("/._-+=", c); };
-  if (std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
-nlohmann::json flags_layer(const TrainFlags& flags) {
-  nlohmann::json layer = nlohmann::json::object();
-  for (const OptionSpec& option : train_options()) {
-    const auto found = flags.given.find(option.name);
-    if (found == flags.given.end()) continue;
-    const std::vector<std::string>& texts = found->second;
-    layer[option.name] = texts.size() > 1 ? nlohmann::json(texts) : option.parse(texts[0]);
-  }
-  for (const std::string& setting : flags.set) layer["set"].update(parse_setting(setting));
-  return layer;
-}
 
 // Where some parameters are frozen: how many are not.
 std::string words_for_trained(const Scheme& step) {
@@ -58,6 +33,7 @@ int train(const TrainFlags& flags, Interrupts& interrupts, const ResolvedConfig&
           const std::optional<Communicator>& world) {
   Trainer trainer(resolved, world);
   if (world && world->rank() > 0) {
+    interrupts.ask_from_now_on();
     trainer.train(interrupts.stop());
     return kDone;
   }
@@ -109,10 +85,39 @@ int train(const TrainFlags& flags, Interrupts& interrupts, const ResolvedConfig&
   return result.interrupted ? kInterrupted : kDone;
 }
 
+// As one of the ranks that a launcher started, each a process.
+int run_launched_rank(const TrainFlags& flags, const JobLaunch& launch) {
+  Interrupts interrupts({SIGUSR1});  // Open MPI's launcher passes it on, and Ctrl-C it does not
+  int status = kDone;
+  run_launched(
+      launch,
+      [&](const Communicator& world) {
+        if (world.rank() > 0) set_note_writer([](const std::string&) {});  // the first one tells
+        agree_on_program(world);
+        const nlohmann::json toml = flags.file_layer();
+        nlohmann::json layer = flags.layer();
+        const nlohmann::json& said = layer.contains("ranks") ? layer : toml;
+        if (said.contains("ranks") && said["ranks"] != launch.ranks) {
+          fail("--ranks: the launcher started ", launch.ranks, " ranks, found ",
+               said["ranks"].dump());
+        }
+        layer["ranks"] = launch.ranks;
+        ResolvedConfig resolved = resolve_config(toml, layer);
+        if (resolved.config.threads == 0) resolved.config.threads = threads_of_ranks(world);
+        if (launch.ranks == 1) {
+          status = train(flags, interrupts, resolved, std::nullopt);
+        } else {
+          status = train(flags, interrupts, resolved, world);
+        }
+      },
+      said_limits());
+  return status;
+}
+
 int run(const TrainFlags& flags) {
+  if (const auto launch = find_launch()) return run_launched_rank(flags, *launch);
   Interrupts interrupts;
-  const nlohmann::json toml = flags.config.empty() ? nlohmann::json() : read_toml(flags.config);
-  ResolvedConfig resolved = resolve_config(toml, flags_layer(flags));
+  ResolvedConfig resolved = resolve_config(flags.file_layer(), flags.layer());
   const auto ranks = static_cast<int>(resolved.config.ranks);
   if (ranks == 1) return train(flags, interrupts, resolved, std::nullopt);
   // Ranks share the cores of this machine.
@@ -133,38 +138,7 @@ void add_train(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("train", "train a model on a text; save, evaluate, resume");
   auto flags = std::make_shared<TrainFlags>();
-  command->add_option("--config", flags->config,
-                      "a TOML file with these options as keys (stop_after = 10) and [set]; "
-                      "flags override it");
-  for (const OptionSpec& option : train_options()) {
-    std::string help = option.help;
-    if (!option.choices.empty()) help += " {" + join(option.choices, "|") + "}";
-    const std::string key = option.name;
-    if (option.kind == OptionSpec::Kind::kSwitch) {
-      command->add_flag_callback(
-          option.flag(), [flags, key] { flags->given[key] = {"true"}; }, help);
-      continue;
-    }
-    const std::string otherwise = option.otherwise.is_string() ? option.otherwise.get<std::string>()
-                                                               : option.otherwise.dump();
-    CLI::Option* added = nullptr;
-    if (option.kind == OptionSpec::Kind::kTexts) {
-      const auto take = [flags, key](const std::vector<std::string>& texts) {
-        flags->given[key] = texts;
-      };
-      added = command->add_option_function<std::vector<std::string>>(option.flag(), take, help);
-      added->allow_extra_args(false)->take_all();
-    } else {
-      const auto take = [flags, key](const std::string& text) { flags->given[key] = {text}; };
-      added = command->add_option_function<std::string>(option.flag(), take, help);
-    }
-    const bool number =
-        option.kind == OptionSpec::Kind::kInteger || option.kind == OptionSpec::Kind::kNumber;
-    added->default_str(otherwise)->type_name(number ? "NUMBER" : "TEXT");
-  }
-  command->add_option("--set", flags->set,
-                      "settings of the model by name, such as layers=2 dropout=0.1");
-  command->add_flag("--json", flags->json, "the result as JSON");
+  TrainFlags::add_to(*command, flags);
   command->footer(
       "Examples:\n"
       "  adjoint train --model char --data book.txt --steps 2000 --out runs/book\n"
@@ -172,7 +146,8 @@ void add_train(CLI::App& app, Action& action) {
       "  adjoint train --repeat runs/book --out runs/again\n"
       "  adjoint train --model my.scheme --data book.txt --set layers=6 dropout=0.1\n"
       "  adjoint train --init runs/book --data talks.jsonl --template chatml --documents apart\n"
-      "  adjoint train --data book.txt --stack 'data_parallel(4)' --ranks 4\n"
+      "  adjoint train --data book.txt --stack data_parallel --ranks 4\n"
+      "  mpirun -n 4 adjoint train --data book.txt --stack 'data_parallel | zero(3)'\n"
       "  adjoint train --model char --data 'books/**/*.txt.gz:3' --data news.jsonl:1\n"
       "Writes model.safetensors, optimizer.safetensors, save.json, metrics.jsonl, run.json,\n"
       "model.scheme and tokenizer.json to --out, alone: a second run there is refused, and "

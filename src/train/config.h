@@ -177,7 +177,12 @@ struct TrainConfig : OptionFields {
             "CPU threads of each rank; 0: as many as there are cores, shared by ranks");
   int64_t ranks = whole("ranks", 1, {1, 1024},
                         "how many ranks train together, threads of this process, on the mesh that "
-                        "the stack says: data_parallel(4) wants 4");
+                        "the stack says: data_parallel(4) wants 4; under mpirun its ranks, which "
+                        "are processes");
+  int64_t check_replicas =
+      whole("check_replicas", 0, {0, 1e12},
+            "steps between comparisons of what several ranks hold, which must be the same bits; 0: "
+            "never");
   std::string workspace =
       text("workspace", "",
            "no kernel takes more scratch memory than this, such as 64MiB, where it has another way "

@@ -21,6 +21,7 @@ namespace {
 
 // Texts up to this are tokenized whenever a run starts, which takes less than looking for them.
 constexpr int64_t kHeldBytes = int64_t{64} << 20;
+constexpr int64_t kHeldBytesOfRanks = int64_t{1} << 20;  // each by each of several ranks
 constexpr int64_t kUnpacked = 8;  // a compressed file counts for so many times its bytes
 // A vocabulary of words or characters is learned from the first so many bytes.
 constexpr size_t kLearnedFrom = size_t{1} << 30;
@@ -111,12 +112,14 @@ std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config,
 constexpr uint64_t kWayToTokenize = 1;
 
 TokenizeOptions options_for(const DataSource& source, const TrainConfig& config,
-                            const Tokenizer* tokenizer, const ChatTemplate* chat) {
+                            const Tokenizer* tokenizer, const ChatTemplate* chat,
+                            Tokenized tokenized) {
   TokenizeOptions options{
       .documents = {.tokenizer = tokenizer, .chat = chat, .skip_bad = config.skip_bad},
       .cache = config.cache,
       .threads = num_threads()};
-  if (config.cache.empty() && bytes_to_tokenize(source) > kHeldBytes) {
+  const int64_t held = tokenized == Tokenized::kOnce ? kHeldBytesOfRanks : kHeldBytes;
+  if (config.cache.empty() && bytes_to_tokenize(source) > held) {
     options.cache = fs::absolute(config.out).parent_path() / "tokens";
   }
   if (tokenizer) {
@@ -171,7 +174,8 @@ std::vector<DocumentPlace> documents_in(std::span<const MadeOf> parts,
 }  // namespace
 
 RunData read_data(const TrainConfig& config, const std::optional<SavePaths>& trained_before,
-                  const std::string& weights, const std::optional<std::string>& wanted_print) {
+                  const std::string& weights, const std::optional<std::string>& wanted_print,
+                  Tokenized tokenized) {
   const std::vector<DataSource> sources = find_sources(config.data);
   RunData data{.packing = packing_of(config.packing, sources)};
   const std::string& name = sources[0].said;
@@ -198,7 +202,8 @@ RunData read_data(const TrainConfig& config, const std::optional<SavePaths>& tra
   std::vector<TextCorpus::Part> parts;
   std::vector<std::vector<MadeOf>> made_of;
   for (const DataSource& source : sources) {
-    const TokenizeOptions options = options_for(source, config, data.tokenizer.get(), chat.get());
+    const TokenizeOptions options =
+        options_for(source, config, data.tokenizer.get(), chat.get(), tokenized);
     TokenStream tokens = tokens_of(source, options).tokens;
     // Without weights all sources are one, so that an epoch has each sample once.
     if (source.weight || parts.empty()) made_of.emplace_back();

@@ -24,10 +24,15 @@ struct RunData {
       documents = nullptr;
 };
 
+// Whether a text is tokenized by everyone who reads it, unless it is long, or once, so that the
+// other ranks of a job find what the first one made.
+enum class Tokenized : uint8_t { kWhenever, kOnce };
+
 // `trained_before` is the run whose parameters are taken over, if there is one: its ids are its
 // tokenizer's. `weights` is the folder of a model in a format of others, or "", and has the
 // tokenizer where no run does. Data of another print than `wanted_print` are refused.
 RunData read_data(const TrainConfig& config, const std::optional<SavePaths>& trained_before,
-                  const std::string& weights, const std::optional<std::string>& wanted_print);
+                  const std::string& weights, const std::optional<std::string>& wanted_print,
+                  Tokenized tokenized = Tokenized::kWhenever);
 
 }  // namespace adjoint

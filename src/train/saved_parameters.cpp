@@ -120,7 +120,8 @@ void take_parameters(const SavedModel& saved, const Scheme& held, const Scheme& 
     if (from && to && to->format == from->format) {
       for (const auto& [here, there] :
            {std::pair(to->codes, from->codes), std::pair(to->scales, from->scales)}) {
-        run.write(here, saved.file().find(to_string(held[there].source))->data);
+        const void* const whole = saved.file().find(to_string(held[there].source))->data;
+        is_sharded(run.scheme()[here]) ? run.write_piece(here, whole) : run.write(here, whole);
       }
     } else if (saved.file().find(name)) {
       write_parameter(run, source, saved.floats(name));

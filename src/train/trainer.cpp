@@ -9,8 +9,10 @@
 #include "analysis/input_ranges.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "comm/at_work.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
 #include "functors/norms.h"
@@ -20,6 +22,7 @@
 #include "run/machine.h"
 #include "run/parameters.h"
 #include "run/random_steps.h"
+#include "train/job.h"
 #include "train/late_progress.h"
 #include "train/merge.h"
 #include "train/metrics.h"
@@ -36,6 +39,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 namespace {
+
+constexpr int64_t kBeforeSteps = -1;  // of what a rank tells the watchdog
 
 // Where the parameters come from, if they are not new: they were trained with that tokenizer's ids.
 std::optional<SavePaths> trained_before(const TrainConfig& config, const SavePaths& paths) {
@@ -98,18 +103,30 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
       printed_with_(resolved.printed_with),
       schedule_(config_) {
   if (config_.data.empty()) fail("which text to train on? Say --data FILE");
-  if (writes()) check_folder();
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
-  check_of_ranks();
+  if (!world_ && config_.check_replicas > 0 && !config_.resume) {
+    fail("--check-replicas compares ranks, and this run has one");
+  }
+  if (world_) {
+    agree_on_options(*world_, config_, resolved.text);
+    check_all_see(*world_, paths_.folder);
+  }
+  if (writes()) check_folder();
   const bool must_be_same = (config_.resume || !config_.repeat.empty()) && !resolved.data_given;
-  if (!config_.resume) made_of_ = made_of(config_, resolved.text);
-  if (!config_.repeat.empty()) check_made_of(SavePaths(config_.repeat), made_of_);
+  std::optional<AtWork> at_work(std::in_place, world_, kBeforeSteps, "reading the data");
+  if (writes()) {
+    if (!config_.resume) made_of_ = made_of(config_, resolved.text);
+    if (!config_.repeat.empty()) check_made_of(SavePaths(config_.repeat), made_of_);
+  }
   // The first rank tokenizes, and the others find what it made.
   if (world_ && !writes()) world_->barrier().wait();
   RunData data = read_data(config_, trained_before(config_, paths_), resolved.text.weights,
-                           must_be_same ? std::optional(resolved.data_print) : std::nullopt);
+                           must_be_same ? std::optional(resolved.data_print) : std::nullopt,
+                           world_ ? Tokenized::kOnce : Tokenized::kWhenever);
   if (world_ && writes()) world_->barrier().wait();
   data_print_ = data.print;
+  if (world_) world_->agree(hash_of(data_print_), "data");
+  at_work.emplace(world_, kBeforeSteps, "planning");
   corpus_ = std::move(data.corpus);
   documents_ = std::move(data.documents);
   const bool has_tokenizer = data.tokenizer != nullptr;
@@ -174,6 +191,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   config_.step.spike = config_.spike;
   config_.step.norms = config_.norms > 0;
   config_.step.on_mesh = true;
+  config_.step.ranks = world_ ? world_->size() : 1;
   if (planned.target == Target::kCuda && config_.wish.profile.empty()) {
     config_.wish.device = sheet.name;
   }
@@ -189,12 +207,17 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     optimizer_text_ = read_file(file);
     return paths_.rule().filename().string();
   });
+  if (world_) {
+    uint64_t texts = hash_of(optimizer_text_);
+    for (const auto& [name, text] : functor_texts_) texts = hash_of(text, hash_of(name, texts));
+    world_->agree(texts, "text of the functors and the optimizer");
+  }
   const BuiltStep built = build_step(forward, stack, config_.step);
   for (const Applied& applied : built.applied) {
     idle_rules_.insert(idle_rules_.end(), applied.idle_rules.begin(), applied.idle_rules.end());
   }
   const Scheme& step = built.scheme;
-  check_mesh(step);
+  check_mesh(step.mesh, world_ ? world_->size() : 1);
   if (world_) seat_ = std::make_unique<Seat>(*world_, step.mesh);
   share_batches(step);
   const Plan plan = make_plan(step, planned);
@@ -204,7 +227,9 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   train_plan.make_room_for(eval_plan);
   Scheme weights_scheme;
   Plan weights_plan;
-  if (config_.norms > 0) {
+  if (config_.norms > 0 && world_) {
+    weights_by_role_ = weights_by_role(said_step(forward, stack, config_.step), step);
+  } else if (config_.norms > 0) {
     weights_scheme = weight_squares(said_step(forward, stack, config_.step), step);
     weights_plan = make_plan(weights_scheme, beside(step, plan, num_threads()));
     train_plan.make_room_for(weights_plan);
@@ -224,13 +249,18 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     if (config_.resume) load_products(paths_);
     if (!config_.repeat.empty()) load_products(SavePaths(config_.repeat));
   }
+  at_work.emplace(world_, kBeforeSteps, "preparing kernels");
   LateProgress progress;
   RunOptions at_seat{.seat = seat_.get()};
   RunOptions training = at_seat;
   if (writes()) training.told = progress.told();
   run_ = std::make_unique<Run>(step, train_plan, std::move(training));
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_, at_seat);
-  if (config_.norms > 0) weights_ = std::make_unique<Run>(weights_scheme, weights_plan, *run_);
+  if (config_.norms > 0 && !world_)
+    weights_ = std::make_unique<Run>(weights_scheme, weights_plan, *run_);
+  follow(*run_);
+  follow(*eval_);
+  at_work.emplace(world_, kBeforeSteps, "reading parameters");
   rate_ = input_named(step, "rate");
   counter_ = input_named(step, kRandomCounter);
   if (config_.resume) {
@@ -264,41 +294,26 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   if (world_) world_->barrier().wait();  // the folder is this run's
 }
 
+// Says where the run is whenever a call of it is done.
+void Trainer::follow(Run& run) {
+  if (!world_ || run.on_gpu()) return;  // where calls are launched, nobody knows which is done
+  std::vector<std::string> names;       // by place in the order: what the next call makes
+  for (const PlannedCall& call : run.plan().calls) {
+    const Morphism& m = run.scheme().morphisms[call.morphism];
+    names.push_back(m.outputs.empty() ? m.source.path
+                                      : to_string(run.scheme()[m.outputs[0]].source));
+  }
+  std::rotate(names.begin(), names.begin() + !names.empty(), names.end());
+  run.after_call = [this, names = std::move(names)](int at) {
+    world_->progress(at_step_, names[at]);
+  };
+}
+
 bool Trainer::agreed(bool mine) const {
   if (!world_) return mine;
   std::byte said{mine};
   world_->broadcast(0, {&said, 1}).wait();
   return said != std::byte{0};
-}
-
-// What ranks do not do together yet.
-void Trainer::check_of_ranks() const {
-  if (!world_) return;
-  const auto refuse = [&](const std::string& option) {
-    fail(option, " is not there for several ranks yet; leave out it or --ranks");
-  };
-  if (config_.norms > 0) refuse("--norms");
-  if (config_.on_spike == "back") refuse("--on-spike back");
-  if (!config_.repeat.empty()) refuse("--repeat");
-  if (!config_.init.empty()) refuse("--init");
-  if (!config_.adapter.empty()) refuse("--adapter");
-}
-
-// A mesh has as many points as there are ranks.
-void Trainer::check_mesh(const Scheme& step) const {
-  const int ranks = world_ ? world_->size() : 1, wanted = num_ranks(step.mesh);
-  if (ranks == wanted) return;
-  if (wanted == 1) {
-    fail("--ranks ", ranks,
-         ": the stack says no mesh, so every rank would do the same; add data_parallel(", ranks,
-         ") to it");
-  }
-  std::vector<std::string> axes;
-  for (const MeshAxis& axis : step.mesh) {
-    axes.push_back(axis.name + "=" + std::to_string(axis.size));
-  }
-  fail("the mesh of the stack (", join(axes, ", "), ") has ", wanted, " ranks, and this run has ",
-       ranks, "; say --ranks ", wanted);
 }
 
 // A rank draws its own samples alone.

@@ -64,9 +64,8 @@ class Trainer {
   bool writes() const { return !world_ || world_->rank() == 0; }
   // What the first rank says, so that all ranks take the same way.
   bool agreed(bool mine) const;
-  void check_mesh(const Scheme& step) const;
-  void check_of_ranks() const;
   void share_batches(const Scheme& step);
+  void follow(Run& run);
   void fit_stack(const Scheme& forward);  // sets the config's stack
   void check_folder();
   void take_lock();
@@ -110,11 +109,13 @@ class Trainer {
   decltype(RunData::documents) documents_;  // null: of fields nobody knows
   std::unique_ptr<Run> run_, eval_;
   std::unique_ptr<Run> weights_;  // sums of their squares by role; null: nobody asks
+  std::map<std::string, std::vector<Value>> weights_by_role_;  // of several ranks, the same
   Schedule schedule_;
   std::vector<std::string> idle_rules_;
   Bytes workspace_cap_ = kNoCap;  // saved with the run, because the bits of products depend on it
   Bytes room_to_save_ = kNoCap;   // for a copy of the state, besides the arenas
   int64_t first_step_ = 0;
+  int64_t at_step_ = 0;  // that is running, counted from 1
   Value rate_ = -1, counter_ = -1;
 };
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "comm/at_work.h"
 #include "functors/norms.h"
 #include "ops/builder.h"
 #include "run/late_numbers.h"
@@ -17,6 +18,7 @@
 #include "train/fed_inputs.h"
 #include "train/metrics.h"
 #include "train/progress.h"
+#include "train/replicas.h"
 #include "train/saver.h"
 #include "train/side_saves.h"
 #include "train/trainer.h"
@@ -170,12 +172,14 @@ int64_t Trainer::go_back_of(const Spike& spike, Saver& saver) {
   saver.wait();
   const int64_t to = saver.saved_at();
   CHECK(to >= 0 && to < spike.step, "a run that may go back has saved, and never a spike");
-  write_samples_of(spike);
-  note_spike(paths_, spike, join_parts("went back to step ", to));
+  if (writes()) {
+    write_samples_of(spike);
+    note_spike(paths_, spike, join_parts("went back to step ", to));
+  }
   // First of all, so that who is killed meanwhile and resumes leaves the batch out, too.
   DataPosition position = batches_->position();
   position.leave_out(spike.batch);
-  write_position(paths_, position);
+  if (writes()) write_position(paths_, position);
   batches_->set_position(std::move(position));
   run_->synchronize();
   load_state(paths_, *run_, true, model_print_);
@@ -183,6 +187,7 @@ int64_t Trainer::go_back_of(const Spike& spike, Saver& saver) {
 }
 
 json Trainer::weight_norms() {
+  if (world_) return norms_over_ranks(*run_, weights_by_role_);
   weights_->step();
   json norms = json::object();
   for (const Value out : weights_->scheme().outputs) {
@@ -232,6 +237,8 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     if (stopped || agreed(!result.ended_by.empty())) break;
     saver.check();
     const int64_t step = result.step;
+    at_step_ = step + 1;
+    if (world_) world_->progress(at_step_, "its batch");
     const Batch& batch = data->next();
     feed(*run_, *batches_, batch);
     set_control(step);
@@ -301,7 +308,8 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       if (log) *log << back_of->sentence() << "; back to step " << to << "\n" << std::flush;
       data.emplace(*batches_, to);
       late.emplace(*run_, s.outputs);
-      metrics->go_back(to);
+      if (metrics) metrics->go_back(to);
+      if (world_) world_->barrier().wait();  // all read what is left of the metrics
       best = best_loss_in(paths_.metrics());
       result.step = logged_step = to;
       logged_at = std::chrono::steady_clock::now();
@@ -333,6 +341,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
           line["val_loss"] = json_of(val_loss);
         }
         progress.clear();
+        const AtWork at_work(world_, at_step_, "saving");
         if (val_loss && best.note(*val_loss)) side.keep_best(result.step);
         if (config_.patience > 0 && best.evaluations_since >= config_.patience) {
           result.ended_by =
@@ -350,7 +359,9 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       logged_at = std::chrono::steady_clock::now();
       logged_step = result.step;
     }
+    if (is_due(config_.check_replicas)) check_replicas(*run_, result.step);
     if (saves) {
+      const AtWork at_work(world_, at_step_, "saving");
       saver.save_behind(result.step);
       side.keep(result.step);
     }
@@ -363,6 +374,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   while (late->waiting() > 0) take_loss(StepNumbers(late->take(), guarded));
   progress.clear();
   result.interrupted = world_ ? stopped : stop.load();
+  const AtWork at_work(world_, at_step_, "saving");
   saver.save(result.step);
   side.keep(result.step);
   if (world_) world_->barrier().wait();  // what one rank saved is there for all

@@ -28,6 +28,14 @@ class RankFolder : public TrainFolder {
     });
     return result;
   }
+  static std::string refusal(int ranks, const json& flags) {
+    try {
+      train_on(ranks, flags);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
   void expect_same_save(const std::string& a, const std::string& b) const {
     for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
       EXPECT_EQ(read_file(out(a) / file), read_file(out(b) / file)) << file;
@@ -86,22 +94,129 @@ TEST_F(RankFolder, ResumeGoesOnBitForBitAndUnderAnotherMesh) {
 }
 
 TEST_F(RankFolder, AMeshHasAsManyRanksAsTheRun) {
+  const std::string two = "the mesh of the stack (data=2) has 2 ranks, and this run has ";
   EXPECT_EQ(error_of(ranked("run", "data_parallel(2)")),
-            "the mesh of the stack (data=2) has 2 ranks, and this run has 1; say --ranks 2");
-  const auto refused = [&](int ranks, const std::string& stack) {
-    try {
-      train_on(ranks, ranked("run", stack));
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-    return std::string("no error");
-  };
-  EXPECT_EQ(refused(2, ""),
-            "--ranks 2: the stack says no mesh, so every rank would do the same; add "
-            "data_parallel(2) to it");
-  EXPECT_EQ(refused(3, "data_parallel(2)"),
-            "the mesh of the stack (data=2) has 2 ranks, and this run has 3; say --ranks 2");
+            two + "1; run it on 2 (--ranks 2, or mpirun -n 2)");
+  EXPECT_EQ(refusal(2, ranked("run", "")),
+            "this run has 2 ranks, and the stack says no mesh, so every rank would do the same; "
+            "add data_parallel to it");
+  EXPECT_EQ(refusal(3, ranked("run", "data_parallel(2)")),
+            two + "3; run it on 2 (--ranks 2, or mpirun -n 2), or say data_parallel(3)");
   EXPECT_FALSE(fs::exists(out("run"))) << "nothing was written";
+}
+
+// Two functors of a user's own say a mesh of two axes: samples lie over data, and nothing over
+// rows.
+std::string with_rows(const fs::path& folder, int rows) {
+  write_file_atomically(folder / "rows.functor",
+                        "functor rows(n):\n  law reassociating\n  mesh rows = n\n"
+                        "  object optimizer_state -> sharded over rows\n");
+  return (folder / "rows.functor").string() + "(" + std::to_string(rows) + ")";
+}
+
+TEST_F(RankFolder, DataParallelTakesTheRanksThatAreLeft) {
+  const TrainResult said = train_on(2, ranked("said", "data_parallel(2)"));
+  const TrainResult left = train_on(2, ranked("left", "data_parallel"));
+  EXPECT_EQ(left.loss, said.loss);
+  expect_same_save("left", "said");
+  EXPECT_EQ(train(ranked("alone", "data_parallel")).loss, train(ranked("one", "")).loss);
+}
+
+TEST_F(RankFolder, NobodyIsLeftWhereTheMeshDoesNotDivideTheRanks) {
+  const std::string rows = with_rows(out(""), 2);
+  EXPECT_EQ(refusal(3, ranked("run", "data_parallel | " + rows)),
+            "data_parallel: 3 ranks cannot be shared by the rest of the mesh (rows=2); the nearest "
+            "that can are 2 and 4");
+}
+
+// Pieces that lie over one axis of the mesh, and are the same along another, are each written once.
+TEST_F(RankFolder, AMeshOfTwoAxesSavesWhatOneAxisSaves) {
+  const std::string stack = "data_parallel | " + with_rows(out(""), 2);
+  const TrainResult four = train_on(4, ranked("four", stack, {{"save_every", 2}, {"keep", 2}}));
+  const TrainResult one = train(ranked("one", ""));
+  EXPECT_NEAR(*four.loss, *one.loss, 1e-4);
+  EXPECT_EQ(train_on(4, ranked("again", stack)).loss, four.loss);
+  expect_same_save("again", "four");
+  expect_same_save("four/step-7", "four");
+}
+
+// Dropout is on: masks, batches and initial weights are those of any mesh.
+TEST_F(RankFolder, ARunGoesFromFourRanksToTwoToOne) {
+  const TrainResult whole = train(ranked("whole", ""));
+  train_on(4, ranked("run", "data_parallel | zero(3)", {{"stop_after", 2}}));
+  EXPECT_EQ(train_on(2, resume("run", {{"stop_after", 4}, {"ranks", 2}})).step, 4);
+  EXPECT_EQ(train_on(2, resume("run", {{"stop_after", 6}, {"stack", "data_parallel(2)"}})).step, 6);
+  const TrainResult last = train(resume("run", {{"stack", ""}, {"ranks", 1}}));
+  EXPECT_NEAR(*last.loss, *whole.loss, 1e-4);
+  EXPECT_NEAR(*last.val_loss, *whole.val_loss, 1e-4);
+}
+
+TEST_F(RankFolder, NormsSpikesAndOtherBeginningsWorkOnRanks) {
+  const json more = {{"norms", 1}, {"check_replicas", 2}};
+  const std::string stack = "data_parallel | zero(3)";
+  train(ranked("one", "", {{"norms", 1}}));
+  train_on(2, ranked("two", stack, more));
+  const auto norms = [&](const std::string& run) {
+    const std::string lines = read_file(out(run) / "metrics.jsonl");
+    return json::parse(lines.substr(0, lines.find('\n')));
+  };
+  for (const char* kind : {"weight_norms", "grad_norms"}) {
+    const json one = norms("one")[kind], two = norms("two")[kind];
+    ASSERT_EQ(one.size(), two.size()) << two.dump();
+    for (const auto& [role, norm] : one.items()) {
+      EXPECT_NEAR(two[role].get<double>(), norm.get<double>(), 1e-4 * norm.get<double>()) << role;
+    }
+  }
+  // Repeated: the same bits.
+  train_on(2, {{"repeat", out("two").string()}, {"out", out("twice").string()}});
+  expect_same_save("twice", "two");
+  // From another run's parameters, which ranks hold in pieces.
+  fs::rename(out("one"), out("base"));
+  const json tune = tuned("tuned", "lora(rank=2)");
+  const TrainResult alone = train(tune);
+  json of_ranks = tuned("of_ranks", "lora(rank=2) | " + stack);
+  of_ranks["batch"] = 2;
+  EXPECT_NEAR(*train_on(2, of_ranks).loss, *alone.loss, 1e-3);
+}
+
+TEST_F(RankFolder, GoingBackOfASpikeIsTheSameOnRanks) {
+  const json back = {{"spike", 1.0001}, {"on_spike", "back"}, {"save_every", 1}};
+  std::string one, two;
+  try {
+    one = std::to_string(train(ranked("one", "", back)).step);
+  } catch (const Error& e) {
+    one = e.what();
+  }
+  try {
+    two = std::to_string(train_on(2, ranked("two", "data_parallel", back)).step);
+  } catch (const Error& e) {
+    two = e.what();
+  }
+  EXPECT_EQ(one.substr(0, 12), two.substr(0, 12));
+  EXPECT_EQ(fs::exists(out("one") / "spikes.jsonl"), fs::exists(out("two") / "spikes.jsonl"));
+}
+
+TEST_F(RankFolder, AReplicaThatDiffersIsNamed) {
+  const ResolvedConfig resolved =
+      resolve_config({}, ranked("run", "data_parallel", {{"check_replicas", 2}}));
+  std::string said = "no error";
+  try {
+    run_ranks(3, [&](const Communicator& world) {
+      Trainer trainer(resolved, world);
+      const Scheme& scheme = trainer.run().scheme();
+      if (world.rank() == 1) {
+        const Value v = *scheme.find({"block[1].qkv.weight", ""});
+        static_cast<float*>(trainer.run().data(v))[5] += 1;
+      }
+      trainer.train(std::atomic<bool>(false));
+    });
+  } catch (const MachineError& e) {
+    said = e.what();
+  }
+  EXPECT_EQ(said,
+            "--check-replicas: after step 2 'block[1].qkv.weight' of rank 1 is not that of ranks "
+            "0, 2, and "
+            "all of them should hold the same bits");
 }
 
 }  // namespace

@@ -1,0 +1,138 @@
+// `mpirun -n N adjoint train`: ranks that are processes train what ranks train that are threads,
+// and whatever is wrong is one sentence.
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/temp_folder.h"
+#include "cli/outcome.h"
+
+namespace adjoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+class MpiRanks : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string(MPIRUN_OPENMPI).ends_with("NOTFOUND")) GTEST_SKIP() << "there is no Open MPI";
+    std::string text;
+    for (int i = 0; i < 400; ++i)
+      text += "the cat sat on mat " + std::to_string(i * 37 % 101) + "\n";
+    write_file_atomically(folder_ / "text.txt", text);
+  }
+  static std::string mpirun(const std::string& arguments) {
+    return "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+           "OMP_WAIT_POLICY=passive " MPIRUN_OPENMPI " --oversubscribe " +
+           arguments;
+  }
+  // A relative path is another file for ranks that are in other folders.
+  std::string train(const std::string& out, const std::string& stack,
+                    const std::string& data = "") const {
+    return "train --model char --data " + (data.empty() ? (folder_ / "text.txt").string() : data) +
+           " --out " + (out[0] == '.' ? out : (folder_ / out).string()) + " --stack '" + stack +
+           "' --steps 4 --batch 4 --context 16 --eval-batches 1 --save-every 2 --set layers=2 "
+           "hidden=32 heads=2 dropout=0.1 ";
+  }
+  void expect_same_save(const std::string& a, const std::string& b) const {
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_EQ(read_file(folder_ / a / file), read_file(folder_ / b / file)) << file;
+    }
+  }
+  // Once, by one rank, with exit code 1, and nothing is written.
+  void expect_refused(const Outcome& job, const std::string& sentence) const {
+    EXPECT_EQ(job.code, 1) << job.text;
+    EXPECT_EQ(count(job.text, "adjoint: " + sentence + "\n"), 1) << job.text;
+    EXPECT_EQ(count(job.text, "adjoint: "), 1) << job.text;
+    EXPECT_FALSE(fs::exists(folder_ / "run"));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(MpiRanks, TrainWhatThreadsTrainAndSpeakOnce) {
+  const std::string stack = "data_parallel | zero(3)";
+  const Outcome threads = run(train("threads", stack) + "--threads 1 --ranks 3");
+  ASSERT_EQ(threads.code, 0) << threads.text;
+  const Outcome job = run(train("run", stack) + "--threads 1", mpirun("-n 3"));
+  ASSERT_EQ(job.code, 0) << job.text;
+  EXPECT_EQ(count(job.text, "saved step 4 of 4"), 1) << job.text;
+  expect_same_save("run", "threads");
+}
+
+// A save knows nothing of meshes: one process evaluates, samples, merges and converts it.
+TEST_F(MpiRanks, SaveWhatOneProcessReads) {
+  const Outcome job =
+      run(train("run", "lora(rank=2) | data_parallel | zero(3)") + "--threads 1 --ranks 4");
+  ASSERT_EQ(job.code, 0) << job.text;
+  const auto at = [&](const char* name) { return " " + (folder_ / name).string() + " "; };
+  for (const std::string& command :
+       {"eval --model" + at("run"), "generate --tokens 4 --prompt the --model" + at("run"),
+        "merge --run" + at("run") + "--out" + at("merged"),
+        "convert" + at("merged") + at("converted")}) {
+    const Outcome read = run(command);
+    EXPECT_EQ(read.code, 0) << command << "\n" << read.text;
+  }
+}
+
+TEST_F(MpiRanks, AreRefusedWithOneSentence) {
+  expect_refused(run(train("run", "data_parallel(2)"), mpirun("-n 3")),
+                 "the mesh of the stack (data=2) has 2 ranks, and this run has 3; run it on 2 "
+                 "(--ranks 2, or mpirun -n 2), or say data_parallel(3)");
+  expect_refused(run(train("run", "data_parallel") + "--ranks 4", mpirun("-n 2")),
+                 "--ranks: the launcher started 2 ranks, found 4");
+  expect_refused(run(train("run", "data_parallel", "nowhere.txt"), mpirun("-n 2")),
+                 "nowhere.txt: there is no such file");
+  // Where an option is another on one rank, or a folder, or a text.
+  for (const auto& [rank, last] : {std::pair{"a", "b"}, std::pair{"b", "c"}}) {
+    fs::create_directories(folder_ / rank);
+    write_file_atomically(folder_ / rank / "own.txt", std::string(2000, 'a') + last);
+  }
+  const auto apart = [&](const std::string& first, const std::string& second) {
+    return run(first + "--threads 1 : -n 1 -wdir " + (folder_ / "b").string() +
+                   " " ADJOINT_BINARY " " + second + "--threads 1",
+               mpirun("-n 1 -wdir " + (folder_ / "a").string()));
+  };
+  const std::string usual = train("run", "data_parallel"), local = train("./run", "data_parallel"),
+                    own = train("run", "data_parallel", "own.txt");
+  expect_refused(apart(usual + "--lr 0.1 ", usual + "--lr 0.2 "),
+                 "all ranks need the same options, and that of rank 1 is not that of rank 0");
+  expect_refused(apart(local, local),
+                 "./run: rank 1 does not see this folder of rank 0, or cannot write to it; say an "
+                 "--out on a disk that all ranks share");
+  EXPECT_FALSE(fs::exists(folder_ / "a/run"));
+  expect_refused(apart(own, own),
+                 "all ranks need the same data, and that of rank 1 is not that of rank 0");
+}
+
+TEST_F(MpiRanks, OfOtherInstructionsAreRefused) {
+  const Outcome job = run(
+      train("run", "data_parallel") + " : -n 1 " ADJOINT_BINARY " " + train("run", "data_parallel"),
+      mpirun("-n 1 -x ONEDNN_MAX_CPU_ISA=SSE41"));
+  expect_refused(job,
+                 "all ranks need the same instructions of the processor (ONEDNN_MAX_CPU_ISA limits "
+                 "them), and that of rank 1 is not that of rank 0");
+}
+
+TEST_F(MpiRanks, AreNotStartedWhereMpiCannotBeOpened) {
+  const Outcome alone = run(train("run", "data_parallel"), "PMI_SIZE=2");
+  EXPECT_EQ(alone.code, 1) << alone.text;
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+}
+
+TEST_F(MpiRanks, LaunchSaysWhatKeptMpirunFromStarting) {
+  const Outcome none =
+      run("launch -n 2 --mpirun /nowhere/mpirun -- " + train("run", "data_parallel"));
+  EXPECT_EQ(none.code, 1) << none.text;
+  EXPECT_EQ(count(none.text, "before any rank began"), 1) << none.text;
+  const Outcome wrong = run("launch -n 2 -- train --no-such-flag");
+  EXPECT_EQ(wrong.code, 1) << wrong.text;
+}
+
+}  // namespace
+}  // namespace adjoint
