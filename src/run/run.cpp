@@ -135,6 +135,7 @@ void Run::run_calls(int begin, int end, bool for_good) {
   // Poison, clocks and witnesses look at one call after the other.
   if (lanes_) lanes_->open(begin, poison_ || timer_ || after_call);
   for (int at = begin; at < end; ++at) {
+    if (before_call) before_call(at);
     if (launches_[at]) {
       if (lanes_) lanes_->before(at);
       launches_[at]();

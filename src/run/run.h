@@ -79,6 +79,9 @@ class Run {
   // Called after every call with its place in the order, in every iteration of the body; for tests
   // and profiles.
   std::function<void(int)> after_call = nullptr;
+  // Called before every call, for whoever wants to know where a step is: nothing waits for it, and
+  // calls that run beside others still do. Not called where a step is a recording.
+  std::function<void(int)> before_call = nullptr;
 
   // From now on: what the plan frees is filled with this byte; nothing: it is left alone.
   void set_poison(std::optional<std::byte> with);

@@ -294,17 +294,16 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   if (world_) world_->barrier().wait();  // the folder is this run's
 }
 
-// Says where the run is whenever a call of it is done.
+// Says where the run is whenever a call of it begins.
 void Trainer::follow(Run& run) {
   if (!world_ || run.on_gpu()) return;  // where calls are launched, nobody knows which is done
-  std::vector<std::string> names;       // by place in the order: what the next call makes
+  std::vector<std::string> names;       // by place in the order: what the call makes
   for (const PlannedCall& call : run.plan().calls) {
     const Morphism& m = run.scheme().morphisms[call.morphism];
     names.push_back(m.outputs.empty() ? m.source.path
                                       : to_string(run.scheme()[m.outputs[0]].source));
   }
-  std::rotate(names.begin(), names.begin() + !names.empty(), names.end());
-  run.after_call = [this, names = std::move(names)](int at) {
+  run.before_call = [this, names = std::move(names)](int at) {
     world_->progress(at_step_, names[at]);
   };
 }
