@@ -222,7 +222,7 @@ class Splitter {
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
       const Morphism& m = scheme_.morphisms[i];
       if (!is_invariant(m) || !any_of(m.outputs, in_body) || split_.ahead[i]) continue;
-      const bool short_lived = expands(m) || is_recomputed(m);
+      const bool short_lived = (expands(m) && !is_kept(m)) || is_recomputed(m);
       const bool again = any_of(m.inputs, remade) || (short_lived && !any_of(m.outputs, after));
       split_.sections[i] = again ? Section::kBody : Section::kPrologue;
       for (const Value out : m.outputs) remade[out] = again;
@@ -232,6 +232,9 @@ class Splitter {
   bool is_invariant(const Morphism& m) const { return is(m.outputs[0], Batchwise::kInvariant); }
   static bool any_of(const std::vector<Value>& values, const std::vector<bool>& flags) {
     return std::any_of(values.begin(), values.end(), [&](Value v) { return flags[v]; });
+  }
+  bool is_kept(const Morphism& m) const {
+    return scheme_[m.outputs[0]].attributes.residence == Residence::kKept;
   }
   bool is_recomputed(const Morphism& m) const {
     return scheme_[m.outputs[0]].attributes.residence == Residence::kRecomputed;

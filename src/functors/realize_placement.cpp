@@ -627,11 +627,12 @@ class AxisOfMesh {
   Value gathered(Value pieces, Value v, int axis) {
     Object all = derived(scheme_[v], comes_[v].is_term() ? "sum" : "whole");
     place(all, kWhole);
-    // Whole parameters do not wait for the backward pass: it gathers them again, block by block.
-    // Neither does what is said to be kept: that is its piece.
+    // Whole parameters do not wait for the backward pass, unless they are said to be kept: it
+    // gathers them again, block by block. Of what else is said to be kept, that is its piece.
     const bool kept = scheme_[v].attributes.residence == Residence::kKept;
-    if (phase_ == Phase::kForward && (scheme_[v].role == Role::kParameter || kept)) {
-      all.attributes.residence = Residence::kRecomputed;
+    const bool parameter = scheme_[v].role == Role::kParameter;
+    if (phase_ == Phase::kForward && (parameter || kept)) {
+      all.attributes.residence = kept && parameter ? Residence::kKept : Residence::kRecomputed;
     }
     Attrs attrs = attrs_along(axis);
     attrs["size"] = scheme_[v].type.dim(axis);

@@ -99,10 +99,12 @@ class ObjectRules : TextRules {
         for (const AttributeValue& value : chosen->values) {
           if (!is_said_now(value)) continue;
           const std::string& attribute = value.attribute;
-          // Only what the forward pass makes is kept or computed again.
+          // Only what the forward pass makes is kept or computed again; of a parameter that is in
+          // pieces, what is gathered is kept.
           const bool forward =
               made_by[v] >= 0 && scheme.morphisms[made_by[v]].phase == Phase::kForward;
-          if (attribute == "residence" && !forward) continue;
+          const bool parameter = scheme[v].role == Role::kParameter && value.word == "kept";
+          if (attribute == "residence" && !forward && !parameter) continue;
           std::string why = why_cannot_be(scheme[v], value, forward, fixed[v]);
           std::optional<Placement> along;
           if (why.empty() && !mesh_axis_of(value).empty()) {
