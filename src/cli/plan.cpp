@@ -126,7 +126,10 @@ std::string told_of_ranks(const PlannedStep& step, std::string_view whose) {
 
 std::string told_of_messages(const PlannedStep& step, const std::string& title) {
   if (step.built.scheme.mesh.empty()) return "";
-  return "\n" + (title.empty() ? "" : title + "\n") + rank_table(step.built.scheme, step.fabric);
+  return "\n" + (title.empty() ? "" : title + "\n") + rank_table(step.built.scheme, step.fabric) +
+         fmt::format("{:<18} {:.2f} ms behind other calls, {:.2f} ms are waited for\n", "hidden",
+                     1e3 * (step.time.ranks - step.time.ranks_waited),
+                     1e3 * step.time.ranks_waited);
 }
 
 int run(const PlanFlags& flags) {
@@ -192,7 +195,11 @@ int run(const PlanFlags& flags) {
     }
     out["tokens_per_step"] = tokens;
     out["model_states"] = model_states_json(model_states(step, plan));
-    if (!step.mesh.empty()) out["mesh"] = ranks_json(step, first.fabric);
+    if (!step.mesh.empty()) {
+      out["mesh"] = ranks_json(step, first.fabric);
+      out["mesh"]["seconds"] = first.time.ranks;
+      out["mesh"]["waited_s"] = first.time.ranks_waited;
+    }
     out["stack"] = stack;
     out["device"] = first.clock;
     out["step_s"] = first.time.step;
