@@ -32,6 +32,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
       {"quantize", {"quantize(int8, group=8)"}},
       {"recompute", {"recompute([attention, feed_forward], every=2)"}},
       {"rslora", {"rslora(rank=4)"}},
+      {"tensor_parallel", {"tensor_parallel(2)"}},
   };
   return table;
 }
