@@ -67,7 +67,7 @@ RankedStep ranked_step(const RanksFlags& flags) {
 
 int run_rank_bench(const RanksFlags& flags) {
   for (const auto& [name, value] :
-       {std::pair{"--steps", flags.steps}, {"--rounds", flags.rounds}}) {
+       {std::pair{"--steps", flags.steps}, std::pair{"--rounds", flags.rounds}}) {
     if (value < 1 || value > kMostRankSteps) {
       fail(name, ": wanted 1 to ", kMostRankSteps, ", found ", value);
     }
