@@ -99,12 +99,14 @@ void RankTracer::take_step() {
   }
 }
 
-// The last object of a source is the complete gradient; its parts come before it.
+// The last object of a source that is made is the complete gradient; its parts, and what it is made
+// of, come before it. Numbers of objects do not tell: sums over ranks have later ones.
 void RankTracer::find_gradients() {
   std::map<std::string, Value> last;
-  for (size_t v = 0; v < scheme().objects.size(); ++v) {
-    const Source& source = scheme().objects[v].source;
-    if (source.facet == "grad") last[source.path] = static_cast<Value>(v);
+  for (const Morphism& m : scheme().morphisms) {
+    for (const Value v : m.outputs) {
+      if (scheme()[v].source.facet == "grad") last[scheme()[v].source.path] = v;
+    }
   }
   for (const Value in : scheme().inputs) {
     if (scheme()[in].role != Role::kParameter || scheme()[in].frozen) continue;

@@ -197,6 +197,12 @@ TEST(Ranks, ZeroGoesWithTheOthers) {
   expect_law("char", 6, "data_parallel(2) | zero(3) | checkpoint(every=1)", "checkpoint");
 }
 
+// Found by a random mesh: the gradient of a codebook's centres was compared with that of the matrix
+// which they stand for, whose sum over ranks is made later.
+TEST(Ranks, GradientsOfACodebookAreItsCentres) {
+  expect_law("odd", 5, "data_parallel(2) | zero(2) | codebook", "codebook");
+}
+
 // What is kept of zero is a share of what data_parallel keeps.
 TEST(Ranks, ZeroKeepsPieces) {
   const Subject subject = subject_of("char", 6);
