@@ -1,7 +1,7 @@
 // s0 = square_sum(g0), s1 = square_sum(g1), ...  ->  s0, s1, ... = gang(g0, g1, ...), where the
 // last one was; and so any op that adds all elements of its operands up to single numbers.
 // The norm of all gradients needs one such sum per parameter. On a GPU a gang of them is two
-// launches, and adds in an order of its own. A CPU's steps are left alone.
+// launches, and adds as each would alone. A CPU's steps are left alone.
 //
 // Only where it costs no memory. All that the sums read must be there when the last of them runs,
 // and is there anyway if somebody reads it who waits for all the sums. That is so with clipping:

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "body/facts.h"
 #include "kernels/backend.h"
@@ -101,6 +102,37 @@ Launch cuda(const KernelCall& k, const Pointers& at) {
 }
 
 }  // namespace
+
+std::optional<CudaGang> lone_sum_for_cuda(const KernelCall& k) {
+  const std::vector<Type>& inputs = k.call.inputs;
+  if (inputs.empty() || is_wide(k)) return std::nullopt;
+  for (size_t o = 0; o < inputs.size(); ++o) {
+    const bool fits = is_float(inputs[o].dtype) && same_shape(inputs[o], inputs[0]) &&
+                      is_dense(inputs[o], k.in_strides[o]);
+    if (!fits) return std::nullopt;
+  }
+  for (const Type& out : k.outputs) {
+    if (out.rank() != 0) return std::nullopt;
+  }
+  CudaGang gang{.body = body_of(k.call), .sums = true};
+  if (!adds_elements(gang.body) || gang.body.uses_index()) return std::nullopt;
+  for (const Type& in : inputs) gang.own.push_back(in.dtype);
+  for (const Type& out : k.outputs) gang.outputs.push_back(out.dtype);
+  return gang;
+}
+
+Launch prepare_lone_sum_cuda(const CudaGang& sum, const KernelCall& k, const Pointers& at) {
+  std::vector<const void*> places = at.in;
+  places.insert(places.end(), at.out.begin(), at.out.end());
+  return prepare_gang_sums_cuda(sum, {{std::move(places), k.call.inputs[0].num_elements()}},
+                                at.workspace, at.stream);
+}
+
+Bytes lone_sum_workspace(const CudaGang& sum, const KernelCall& k) {
+  const int64_t sums =
+      sum.blocks(k.call.inputs[0].num_elements()) * static_cast<int64_t>(k.outputs.size());
+  return round_up(Bytes{sums * 4}, {256});
+}
 
 extern const Kernel cuda_gang = {
     .op = "gang",

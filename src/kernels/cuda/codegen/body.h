@@ -3,6 +3,7 @@
 // registers. Who adds what to what follows from the row's length and the shape alone, never from
 // the other results of a kernel, so a body gives the same bits alone and joined to others.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "kernels/body_layout.h"
@@ -85,5 +86,11 @@ Launch prepare_gang_cuda(CudaGang gang, const std::vector<CudaGangMember>& membe
 // The same of sums; the workspace is one float for every block and result.
 Launch prepare_gang_sums_cuda(CudaGang gang, const std::vector<CudaGangMember>& members,
                               void* workspace, void* stream);
+
+// A call that adds all elements of its operands up to single numbers is a gang of one, so that it
+// has the same bits alone and in a gang; nothing where the call is another. gang.cpp
+std::optional<CudaGang> lone_sum_for_cuda(const KernelCall& call);
+Launch prepare_lone_sum_cuda(const CudaGang& sum, const KernelCall& call, const Pointers& at);
+Bytes lone_sum_workspace(const CudaGang& sum, const KernelCall& call);
 
 }  // namespace adjoint
