@@ -11,9 +11,10 @@
 #include "cli/command.h"
 #include "cli/interrupts.h"
 #include "cli/train_flags.h"
+#include "comm/gpu_reduction.h"
 #include "comm/mpi.h"
-#include "comm/threads.h"
 #include "device/parallel.h"
+#include "run/machine.h"
 #include "train/job.h"
 #include "train/progress.h"
 #include "train/trainer.h"
@@ -125,10 +126,12 @@ int run(const TrainFlags& flags) {
     resolved.config.threads = std::max(1, num_threads() / ranks);
   }
   int status = kDone;
-  run_ranks(ranks, [&](const Communicator& world) {
-    const int mine = train(flags, interrupts, resolved, world);
-    if (world.rank() == 0) status = mine;
-  });
+  run_ranks(ranks,
+            [&](const Communicator& world) {
+              const int mine = train(flags, interrupts, resolved, world);
+              if (world.rank() == 0) status = mine;
+            },
+            {.memory = memory_of(target_named(resolved.config.device))});
   return status;
 }
 

@@ -17,6 +17,7 @@ struct Communicator::Group {
   uint32_t channel = 0;
   uint32_t sequence = 0;
   std::optional<Algorithm> algorithm;
+  GpuGroup* gpus = nullptr;
 };
 
 namespace {
@@ -79,6 +80,11 @@ Communicator Communicator::split(int color, int key) const {
   }
   return Communicator(std::move(group));
 }
+
+bool Communicator::one_process() const { return group_->traffic->wire().one_process(); }
+
+GpuGroup* Communicator::gpus() const { return group_->gpus; }
+void Communicator::set_gpus(GpuGroup* gpus) { group_->gpus = gpus; }
 
 void Communicator::use(std::optional<Algorithm> algorithm) { group_->algorithm = algorithm; }
 

@@ -22,8 +22,9 @@
 
 namespace adjoint {
 
-class Traffic;
+class GpuGroup;
 class Journey;
+class Traffic;
 
 using ReadBytes = std::span<const std::byte>;
 using WriteBytes = std::span<std::byte>;
@@ -66,6 +67,7 @@ class Communicator {
 
   int rank() const;
   int size() const;
+  bool one_process() const;  // the ranks are threads of one process, which share its GPU
 
   // The ranks that say the same color, ordered by key, then by rank; all ranks of this group call.
   Communicator split(int color, int key) const;
@@ -98,9 +100,14 @@ class Communicator {
 
   // The algorithm that a call on `whole` bytes takes; the same on every rank and every engine.
   Algorithm choice(Collective collective, int64_t whole) const;
-  // For tests and measurements: every call takes this algorithm if it has it. All ranks say the
-  // same.
+  // Every call takes this algorithm if it has it; for tests, measurements, and where scratch is
+  // planned. All ranks say the same.
   void use(std::optional<Algorithm> algorithm);
+
+  // The GPUs of these ranks, where each has one of its own (comm/gpu_group.h); null: they share
+  // one, or have none. Whoever sets it keeps it as long as calls are made (comm/seat.h).
+  GpuGroup* gpus() const;
+  void set_gpus(GpuGroup* gpus);
 
   // Refuses a job whose ranks were given different things: all of them throw an Error that names
   // the ranks whose hash of `what` ("configuration", "version") is not that of most.

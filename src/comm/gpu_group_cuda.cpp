@@ -57,7 +57,8 @@ GpuGroup::GpuGroup(const Communicator& group, bool deterministic)
   nccl::Key key = {};
   if (rank() == 0) check_nccl(nccl::get_key(&key), "its start");
   group_.broadcast(0, std::as_writable_bytes(std::span(&key, 1))).wait();
-  check_nccl(nccl::init_rank(&comm_, size(), key, rank()), "meeting the other ranks");
+  check_nccl(nccl::init_rank(&comm_, size(), key, rank()),
+             "meeting the other ranks, each with a GPU of its own");
 }
 
 GpuGroup::~GpuGroup() {

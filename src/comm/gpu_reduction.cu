@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "base/error.h"
@@ -188,6 +189,16 @@ void reduce_on_gpu(Reduction reduction, Dtype dtype, std::span<const std::byte* 
   }
 }
 
+namespace {
+
+bool is_of_gpu(const void* at) {
+  cudaPointerAttributes found = {};
+  check_cuda(cudaPointerGetAttributes(&found, at), "finding whose memory this is");
+  return found.type == cudaMemoryTypeDevice;
+}
+
+}  // namespace
+
 DeviceMemory gpu_memory() {
   // Every rank moves its bytes on a thread of its own, and so on a stream of its own.
   static const auto stream = []() -> GpuStream& {
@@ -196,12 +207,17 @@ DeviceMemory gpu_memory() {
   };
   return {.copy =
               [](std::byte* to, const std::byte* from, int64_t size) {
+                if (!is_of_gpu(to) && !is_of_gpu(from)) {
+                  std::memcpy(to, from, static_cast<size_t>(size));
+                  return;
+                }
                 stream().copy(to, from, {size});
                 stream().synchronize();
               },
           .reduce =
               [](Reduction reduction, Dtype dtype, std::span<const std::byte* const> terms,
                  int64_t count, std::byte* to) {
+                if (!is_of_gpu(to)) return reduce_in_order(reduction, dtype, terms, count, to);
                 reduce_on_gpu(reduction, dtype, terms, count, to, stream().handle());
                 stream().synchronize();
               }};

@@ -1,6 +1,7 @@
 #include "comm/seat.h"
 
 #include "base/error.h"
+#include "comm/gpu_group.h"
 
 namespace adjoint {
 
@@ -13,6 +14,13 @@ Seat::Seat(const Communicator& world, const std::vector<MeshAxis>& mesh)
     const int mine = coordinates_.at(axis.name);
     // Ranks that differ along this axis alone name the same first one.
     along_.emplace(axis.name, world_.split(world.rank() - mine * stride, mine));
+  }
+}
+
+void Seat::open_gpus(bool deterministic) {
+  for (auto& [axis, group] : along_) {
+    gpus_.push_back(std::make_shared<GpuGroup>(group, deterministic));
+    group.set_gpus(gpus_.back().get());
   }
 }
 

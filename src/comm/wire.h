@@ -41,6 +41,7 @@ class Wire {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual Fabric fabric() const = 0;
+  virtual bool one_process() const { return false; }  // ranks share a process, and its GPU
 
   // Begins the message and returns; the parcel stays where it is until it is done or withdrawn.
   virtual void post(Parcel& parcel) = 0;

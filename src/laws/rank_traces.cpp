@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "comm/threads.h"
+#include "comm/gpu_reduction.h"
 #include "device/library_threads.h"
 #include "device/parallel.h"
 #include "laws/compare.h"
@@ -93,15 +93,18 @@ Trace Tracer::trace_on_mesh(const TraceOptions& options) const {
   const int ranks = num_ranks(step_.mesh);
   std::vector<Trace> traces(ranks);
   std::map<TensorKey, Value> traced;
-  run_ranks(ranks, [&](Communicator world) {
-    const LibraryThreads as_planned(num_threads());
-    Seat seat(world, step_.mesh);
-    // Numbers that are drawn are not cached: the cache belongs to one thread.
-    RankTracer tracer(step_, plan_, ranges_, options, nullptr, &seat);
-    traces[seat.rank()] = tracer.trace(options);
-    if (seat.rank() > 0) return;
-    for (const auto& [key, numbers] : traces[0].tensors) traced[key] = tracer.traced_as(key);
-  });
+  run_ranks(ranks,
+            [&](Communicator world) {
+              const LibraryThreads as_planned(num_threads());
+              Seat seat(world, step_.mesh);
+              // Numbers that are drawn are not cached: the cache belongs to one thread.
+              RankTracer tracer(step_, plan_, ranges_, options, nullptr, &seat);
+              traces[seat.rank()] = tracer.trace(options);
+              if (seat.rank() > 0) return;
+              for (const auto& [key, numbers] : traces[0].tensors)
+                traced[key] = tracer.traced_as(key);
+            },
+            {.memory = memory_of(plan_.target)});
   const auto gather = [&](const Object& object, const std::string& what, const auto& numbers_of) {
     std::vector<const Numbers*> of_ranks;
     for (const Trace& t : traces) of_ranks.push_back(&numbers_of(t));

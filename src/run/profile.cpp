@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "comm/threads.h"
+#include "comm/gpu_reduction.h"
 #include "device/library_threads.h"
 #include "device/limits.h"
 #include "device/parallel.h"
@@ -231,13 +231,15 @@ std::vector<Measured> measure_ranks(const Scheme& step, const Plan& plan,
   check_fits(plan, ranks);
   load_libraries(plan.target);
   std::vector<Measured> all(ranks);
-  run_ranks(ranks, [&](Communicator world) {
-    const LibraryThreads as_planned(num_threads());
-    Seat seat(world, step.mesh);
-    MeasureOptions mine = options;
-    if (seat.rank() > 0) mine.told = nullptr;
-    all[seat.rank()] = measured_at(step, plan, mine, &seat);
-  });
+  run_ranks(ranks,
+            [&](Communicator world) {
+              const LibraryThreads as_planned(num_threads());
+              Seat seat(world, step.mesh);
+              MeasureOptions mine = options;
+              if (seat.rank() > 0) mine.told = nullptr;
+              all[seat.rank()] = measured_at(step, plan, mine, &seat);
+            },
+            {.memory = memory_of(plan.target)});
   return all;
 }
 

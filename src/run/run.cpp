@@ -1,6 +1,7 @@
 #include "run/run.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "base/error.h"
 #include "device/limits.h"
@@ -78,6 +79,9 @@ void Run::prepare() {
   }
   // A GPU of Hopper's kind or later, and no other stream that a kernel would have to wait for.
   const bool early = on_gpu() && lanes_->one_stream() && open_gpu().major >= 9;
+  // Ranks of one process prepare in turns: what one has timed, the next ones find.
+  std::unique_lock<std::mutex> alone;
+  if (on_gpu()) alone = lock_products();
   calls_.reserve(plan_.calls.size());
   dies_after_.resize(plan_.calls.size());
   const auto all = static_cast<int64_t>(plan_.calls.size());
@@ -163,7 +167,9 @@ void Run::land(int place) {
 }
 
 bool Run::launches_recordings() const {
-  return on_gpu() && warm_ && !poison_ && !timer_ && !after_call;
+  // Ranks that share a GPU wait for each other on the host.
+  const bool host_waits = options_.seat && !options_.seat->gpus_are_open();
+  return on_gpu() && warm_ && !poison_ && !timer_ && !after_call && !host_waits;
 }
 
 void Run::step_by_recordings() {

@@ -333,11 +333,15 @@ int64_t load_state(const SavePaths& paths, Run& run, bool with_optimizer,
   return save.step;
 }
 
-void save_products(const SavePaths& paths) { product_table().write(paths.products()); }
+void save_products(const SavePaths& paths) {
+  const auto alone = lock_products();
+  product_table().write(paths.products());
+}
 
 void load_products(const SavePaths& paths) {
   std::error_code ignored;
   if (!fs::exists(paths.products(), ignored)) return;
+  const auto alone = lock_products();
   try {
     borrow_products(TunedProducts::read(paths.products()));
   } catch (const Error& e) {

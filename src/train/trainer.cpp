@@ -22,6 +22,7 @@
 #include "run/machine.h"
 #include "run/parameters.h"
 #include "run/random_steps.h"
+#include "train/gpu_ranks.h"
 #include "train/job.h"
 #include "train/late_progress.h"
 #include "train/merge.h"
@@ -110,6 +111,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   if (world_) {
     agree_on_options(*world_, config_, resolved.text);
     check_all_see(*world_, paths_.folder);
+    if (config_.device == "cuda") take_own_gpu(*world_);
   }
   if (writes()) check_folder();
   const bool must_be_same = (config_.resume || !config_.repeat.empty()) && !resolved.data_given;
@@ -245,6 +247,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     }
     if (cpu) room_to_save_ = budget - needed;  // a copy for saving is in the same memory
   }
+  if (!cpu && world_) meet_on_gpu(*seat_, train_plan, config_.deterministic);
   if (!cpu && !config_.deterministic) {
     if (config_.resume) load_products(paths_);
     if (!config_.repeat.empty()) load_products(SavePaths(config_.repeat));
@@ -254,7 +257,10 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   RunOptions at_seat{.seat = seat_.get()};
   RunOptions training = at_seat;
   if (writes()) training.told = progress.told();
+  // The first rank times products, and the others take what it chose.
+  if (!cpu && world_ && !writes()) share_products(*world_);
   run_ = std::make_unique<Run>(step, train_plan, std::move(training));
+  if (!cpu && world_ && writes()) share_products(*world_);
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_, at_seat);
   if (config_.norms > 0 && !world_)
     weights_ = std::make_unique<Run>(weights_scheme, weights_plan, *run_);
@@ -290,6 +296,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
       PeftAdapter(config_.adapter).load(*model_, pairs, *run_);
     }
   }
+  if (world_) world_->barrier().wait();  // nothing is written before all ranks are ready
   if (writes()) begin_folder();
   if (world_) world_->barrier().wait();  // the folder is this run's
 }

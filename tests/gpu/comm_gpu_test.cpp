@@ -7,6 +7,7 @@
 
 #include "comm/gpu_group.h"
 #include "comm/gpu_reduction.h"
+#include "comm/seat.h"
 #include "comm/terms.h"
 #include "device/buffer.h"
 #include "device/gpu.h"
@@ -110,6 +111,59 @@ TEST(GpuComm, RanksShareAGpuWithTheBitsOfTheHost) {
                 },
                 {.memory = memory});
     }
+  }
+}
+
+// Numbers of the host travel between ranks that share a GPU, too: what is saved, and what ranks
+// agree on.
+TEST(GpuComm, RanksOfAGpuAlsoSendWhatTheHostHas) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU that this binary can use";
+  run_ranks(3,
+            [&](const Communicator& world) {
+              GpuStream stream;
+              const auto mine = numbers_of(world.rank(), Dtype::kF32, 1001);
+              std::vector<std::byte> sum(mine.size()), all(mine.size() * 3), back(all.size());
+              world.all_reduce(Dtype::kF32, mine, sum).wait();
+              EXPECT_TRUE(sum == sum_of_ranks(3, Dtype::kF32, 1001));
+              // From the host to the GPU and back.
+              Buffer there({static_cast<int64_t>(all.size())}, Memory::kGpu);
+              world.all_gather(mine, {there.data(), all.size()}).wait();
+              world.all_gather(mine, all).wait();
+              EXPECT_TRUE(on_host(there.data(), all.size(), stream) == all);
+            },
+            {.memory = gpu_memory()});
+}
+
+// A seat of one rank: what the trainer of a process with a GPU of its own opens. Its calls are work
+// of a stream, so a step with them can be recorded.
+TEST(GpuComm, NcclsCallsOfASeatAreRecorded) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU that this binary can use";
+  for (const bool deterministic : {false, true}) {
+    run_ranks(1, [&](const Communicator& world) {
+      Seat seat(world, {{.name = "data", .size = 1}});
+      EXPECT_FALSE(seat.gpus_are_open());
+      EXPECT_EQ(seat.along("data").gpus(), nullptr);
+      seat.open_gpus(deterministic);
+      ASSERT_TRUE(seat.gpus_are_open());
+      GpuGroup& group = *seat.along("data").gpus();
+      GpuStream stream;
+      const auto numbers = numbers_of(5, Dtype::kF32, 1000);
+      const auto size = static_cast<int64_t>(numbers.size());
+      Buffer in = on_gpu(numbers, stream), out({size}, Memory::kGpu);
+      const auto enqueue = [&] {
+        group.all_reduce(Dtype::kF32, {in.data(), numbers.size()}, {out.data(), numbers.size()},
+                         Reduction::kSum, {}, stream.handle());
+      };
+      enqueue();  // what is set up at the first call cannot be recorded
+      stream.synchronize();
+      const auto recording = recorded(stream, enqueue);
+      for (int step = 0; step < 3; ++step) {
+        stream.fill(out.data(), std::byte{0}, {size});
+        stream.launch(*recording);
+        EXPECT_EQ(on_host(out.data(), numbers.size(), stream), numbers);
+      }
+      group.check();
+    });
   }
 }
 

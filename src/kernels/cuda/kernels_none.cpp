@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/block_codes.h"
+#include "kernels/cuda/collectives.h"
 #include "kernels/cuda/cublaslt/product.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/thin_product.h"
@@ -14,6 +15,8 @@ namespace {
 
 #define REFUSED(kernel) \
   Launch kernel(const KernelCall&, const Pointers&) { refuse(); }
+REFUSED(all_gather_cuda)
+REFUSED(all_reduce_cuda)
 REFUSED(balance_loss_cuda)
 REFUSED(balance_loss_grad_cuda)
 REFUSED(block_decode_cuda)
@@ -38,6 +41,7 @@ REFUSED(transpose_cuda)
 REFUSED(part_cuda)
 REFUSED(part_counter_cuda)
 REFUSED(put_rows_cuda)
+REFUSED(reduce_scatter_cuda)
 REFUSED(rows_at_cuda)
 REFUSED(top_k_cuda)
 REFUSED(route_cuda)

@@ -40,6 +40,11 @@ Table& table() {
 
 }  // namespace
 
+std::unique_lock<std::mutex> lock_products() {
+  static std::mutex mutex;
+  return std::unique_lock(mutex);
+}
+
 TunedProducts& product_table() {
   Table& t = table();
   if (t.now) return *t.now;
