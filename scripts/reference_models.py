@@ -6,6 +6,8 @@ Usage: scripts/reference_models.py make FOLDER [FAMILY ...]     a tiny random mo
        scripts/reference_models.py check WRITTEN REFERENCE      a folder that `adjoint convert` wrote
        scripts/reference_models.py check-adapter BASE WRITTEN REFERENCE    an adapter that it wrote; REFERENCE may be
                                                                            the folder that it merged the adapter into
+       scripts/reference_models.py check-tokenizer WRITTEN ADJOINT         the tokenizer of a folder that it wrote, by
+                                                                           AutoTokenizer and by the binary ADJOINT
 
 `make` writes FOLDER/FAMILY: config.json and the weights, as save_pretrained does, and reference.safetensors:
   tokens, targets [2, 24]; logits [2, 24, vocab] in float64; greedy [1, 32], the prompt and what follows, with
@@ -19,7 +21,9 @@ float64; the references are made below Wide, where every such request means floa
 """
 import argparse
 import copy
+import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 
@@ -257,6 +261,28 @@ def compare(model, path):
     return good
 
 
+TEXTS = ["", " ", "The cat sat on the mat.", "It's 12:30, isn't it?  Yes; 1234567 + 89 = 1234656.", "a\n\n  b\t\tc\r\n ",
+         "Grüße, Ærøskøbing, čaj", "日本語のテキスト、한국어", "Привет, мир! שלום مرحبا", "👩‍👩‍👧 e\u0301 \u00a0\u3000x", "x" * 300,
+         "def f(x):\n    return x ** 2  # squared\n", "<|endoftext|>"]
+
+
+def compare_tokenizers(folder, adjoint):
+    """Whether AutoTokenizer and our binary give the same ids by a folder's files, and the texts come back."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    lines = "".join(json.dumps(text) + "\n" for text in TEXTS)
+    out = subprocess.run([adjoint, "tokenizer", "encode", "--tokenizer", folder, "--specials", "--json"], input=lines, text=True,
+                         capture_output=True, check=True).stdout
+    ours = [json.loads(line) for line in out.splitlines()]
+    theirs = [tokenizer.encode(text, add_special_tokens=False) for text in TEXTS]
+    wrong = [text for text, a, b in zip(TEXTS, ours, theirs, strict=True) if a != b]
+    lost = [text for text, ids in zip(TEXTS, theirs) if tokenizer.decode(ids, clean_up_tokenization_spaces=False) != text]
+    for text in wrong + lost:
+        print(f"{folder}: NOT the same: {text[:60]!r}")
+    print(f"{folder}: {type(tokenizer).__name__} of {len(tokenizer)} tokens, {len(TEXTS)} texts, {len(wrong)} with other ids, "
+          f"{len(lost)} that do not come back")
+    return not wrong and not lost
+
+
 def load(folder):
     """A folder's model; weights that are missing or left over are an error."""
     model, told = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager",
@@ -268,7 +294,7 @@ def load(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["make", "adapters", "check", "check-adapter"])
+    parser.add_argument("command", choices=["make", "adapters", "check", "check-adapter", "check-tokenizer"])
     parser.add_argument("paths", nargs="+")
     given = parser.parse_args()
     paths = [pathlib.Path(p) for p in given.paths]
@@ -279,6 +305,8 @@ def main():
     if given.command == "adapters":
         make_adapter(paths[0])
         return 0
+    if given.command == "check-tokenizer":
+        return 0 if compare_tokenizers(paths[0], paths[1]) else 1
     if given.command == "check":
         return 0 if compare(load(paths[0]), paths[1]) else 1
     import peft
