@@ -319,7 +319,7 @@ Scheme generation_scheme(const Scheme& forward, const Stack& stack, const StepOp
     applied += " | choose(usable=" + std::to_string(generation.usable) + ")";
   // A step of several positions keeps its matrices apart: they are read by products that are worth
   // it, and whoever loads parameters finds them there.
-  if (generation.positions == 1) applied += " | multiply_codes";
+  if (generation.positions == 1) applied += " | multiply_codes | join_heads | spread_rows";
   const Stack whole = with_forward_functors(stack, applied);
   Pipeline pipeline(whole, options, false, nullptr, generation);
   pipeline.begin_with(forward);

@@ -128,6 +128,28 @@ TEST_F(BodyOnCpu, RowsOfEveryLength) {
   expect_all_hold(checks);
 }
 
+// Where a call says that its rows are few, more threads share each.
+TEST_F(BodyOnCpu, FewRowsAreSharedByMoreThreads) {
+  const auto group = [](int64_t length, bool few) {
+    Sample row{.inputs = {of({2, length})}};
+    if (few) row.attrs["few_rows"] = int64_t{1};
+    return cut_of(kernel_checks(op_named("softmax"), {row}, {Dtype::kF32})[0].scheme).group;
+  };
+  EXPECT_EQ(group(2048, false), 64);
+  EXPECT_EQ(group(2048, true), 256);
+  EXPECT_EQ(group(1000, true), 128) << "a chunk a thread";
+  EXPECT_EQ(group(16384, true), 512) << "as many as registers want";
+  EXPECT_EQ(group(200, true), group(200, false)) << "a warp or less stays";
+  std::vector<Sample> norms;
+  for (const int64_t length : {250, 264, 1000, 2048, 4000, 9000, 40000}) {
+    norms.push_back({.inputs = {of({2, length}), of({length})},
+                     .attrs = {{"eps", 1e-5}, {"few_rows", int64_t{1}}}});
+  }
+  Checks checks = kernel_checks(op_named("rms_norm"), norms, kTwo);
+  std::erase_if(checks, [](const KernelCheck& check) { return check.is_gradient; });
+  expect_all_hold(checks);
+}
+
 // Sums over rows: fewer than are read at a time, some left over, of one block and of many. What may
 // grow beyond float16 is left in float32.
 std::vector<Sample> sums() {

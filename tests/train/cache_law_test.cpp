@@ -369,6 +369,19 @@ TEST(CacheFunctor, HasANameAndALawAndNoPlaceInAStep) {
             print(generation_scheme(forward, parse_stack(""), {}, {.positions = 2, .most = 5})));
 }
 
+// Queries and keys of one token are turned in one call.
+TEST(CacheFunctor, ATokenTurnsOnceABlock) {
+  const Scheme forward = logits_scheme("llama-tiny");
+  const auto turns = [&](int64_t positions) {
+    const Scheme scheme =
+        generation_scheme(forward, parse_stack("-fuse"), {}, {.positions = positions, .most = 4});
+    return std::count_if(scheme.morphisms.begin(), scheme.morphisms.end(),
+                         [](const Morphism& m) { return m.op == "rotary"; });
+  };
+  EXPECT_GT(turns(1), 0);
+  EXPECT_EQ(turns(2), 2 * turns(1));
+}
+
 // Every model of the library is held to the law in some small size.
 TEST(CacheFunctor, EveryModelIsHeldToItsLaw) {
   std::set<std::string> held, all;

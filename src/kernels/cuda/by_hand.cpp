@@ -1,5 +1,6 @@
 // The CUDA kernels that are functions of their own in .cu files.
 #include "kernels/cuda/block_codes.h"
+#include "kernels/cuda/choose_token_layout.h"
 #include "kernels/cuda/kernels.h"
 
 namespace adjoint {
@@ -13,7 +14,8 @@ extern const Kernel cuda_block_encode = {.op = "block_encode", .prepare = block_
 extern const Kernel cuda_cached_attention = {.op = "cached_attention",
                                              .prepare = cached_attention_cuda,
                                              .workspace = cached_attention_cuda_workspace};
-extern const Kernel cuda_choose_token = {.op = "choose_token", .prepare = choose_token_cuda};
+extern const Kernel cuda_choose_token = {
+    .op = "choose_token", .prepare = choose_token_cuda, .workspace = choose_token_cuda_workspace};
 extern const Kernel cuda_code_linear = {.op = "code_linear", .prepare = code_linear_cuda};
 extern const Kernel cuda_cross_entropy = {.op = "cross_entropy",
                                           .prepare = cross_entropy_cuda,

@@ -1,10 +1,12 @@
-// A block for each row of logits. Tokens are ordered by a key of 64 bits, the logit's bits and then
-// the id's, all of them different; what is kept by top_k and top_p is then all keys from some key
-// on, which is found digit by digit: sums of one digit's values are whole numbers, so that their
-// order does not matter. Shares are computed again wherever they are asked for; most of them are
-// known to be 0 without.
+// Tokens are ordered by a key of 64 bits, the logit's bits and then the id's, all of them
+// different. Many blocks look for the largest key of a row; then one block draws, and where the
+// likeliest token is wanted it has nothing more to do. What is kept by top_k and top_p is all keys
+// from some key on, which is found digit by digit: sums of one digit's values are whole numbers, so
+// that their order does not matter. Shares are computed again wherever they are asked for; most of
+// them are known to be 0 without.
 #include <cstdint>
 
+#include "kernels/cuda/choose_token_layout.h"
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/kernels.h"
 #include "ops/choose_token.h"
@@ -46,15 +48,15 @@ struct Shares {
   }
 };
 
-template <class W>
+template <int kWarps, class W>
 __device__ W max_over_block(W mine) {
-  __shared__ W of_warps[kChooserWarps];
+  __shared__ W of_warps[kWarps];
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) mine = ::max(mine, __shfl_xor_sync(~0u, mine, lanes));
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
   __syncthreads();
   W all = of_warps[0];
-  for (int w = 1; w < kChooserWarps; ++w) all = ::max(all, of_warps[w]);
+  for (int w = 1; w < kWarps; ++w) all = ::max(all, of_warps[w]);
   __syncthreads();
   return all;
 }
@@ -130,20 +132,41 @@ __device__ Whole last_kept(const Row<T>& row, Whole least, Whole wanted, const W
   return key;
 }
 
+// A block for a part of a row: the largest of its keys.
+constexpr int kSeekers = 256;
+template <class T>
+__global__ void __launch_bounds__(kSeekers)
+    seek_best(const T* logits, int64_t step, int size, Whole* found) {
+  await_earlier();
+  const Row<T> row{logits + blockIdx.x * step, size};
+  const int first = static_cast<int>(blockIdx.y) * kSeekers + static_cast<int>(threadIdx.x);
+  Whole best = 0;
+#pragma unroll 8
+  for (int token = first; token < size; token += kSeekers * static_cast<int>(kBestBlocks)) {
+    best = ::max(best, key_of(row.logit(token), token));
+  }
+  best = max_over_block<kSeekers / 32>(best);
+  if (threadIdx.x == 0) found[blockIdx.x * kBestBlocks + blockIdx.y] = best;
+}
+
+// A block for each row.
 template <class T>
 __global__ void __launch_bounds__(kChoosers)
-    choose(const T* logits, int64_t step, int size, int positions, const void* choices,
-           Dtype choice_dtype, int64_t choice_step, int32_t* tokens) {
+    choose(const T* logits, int64_t step, int size, int positions, const Whole* found,
+           const void* choices, Dtype choice_dtype, int64_t choice_step, int32_t* tokens) {
+  static_assert(kBestBlocks == 64, "a lane of every warp takes two");
+  await_earlier();
   const Row<T> row{logits + blockIdx.x * step, size};
   const auto number = [&](int i) {
     return load_float<float>(choices, choice_dtype, blockIdx.x / positions * choice_step + i);
   };
-  Whole first = 0;
-#pragma unroll 16
-  for (int token = threadIdx.x; token < size; token += kChoosers) {
-    first = ::max(first, key_of(row.logit(token), token));
+  // Every warp looks at what all blocks have found, so that none waits for another.
+  const Whole* own = found + blockIdx.x * kBestBlocks + threadIdx.x % 32;
+  Whole first = ::max(own[0], own[32]);
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    first = ::max(first, __shfl_xor_sync(~0u, first, lanes));
   }
-  first = max_over_block(first);
   const int best = token_of(first);
   const float temperature = number(0), top_k = number(1), top_p = number(2);
   if (!(temperature > 0) || first >> 32 == 0) {
@@ -220,13 +243,17 @@ Launch choose_token_cuda(const KernelCall& k, const Pointers& at) {
   const auto positions = static_cast<int>(logits.dim(1)), size = static_cast<int>(usable);
   const void* choices = at.in[1];
   auto* tokens = static_cast<int32_t*>(at.out[0]);
-  const cudaStream_t stream = as_stream(at.stream);
+  auto* found = static_cast<Whole*>(at.workspace);
+  if (rows == 0) return [] {};
+  const auto blocks = static_cast<unsigned>(rows);
+  const LaunchPlace seek{dim3(blocks, kBestBlocks), dim3(kSeekers), as_stream(at.stream), at.early};
+  const LaunchPlace draw{dim3(blocks), dim3(kChoosers), as_stream(at.stream), at.early};
   return with_device_type(logits.dtype, [&]<class T>() -> Launch {
     const auto* from = static_cast<const T*>(at.in[0]);
     return [=, dtype = choice.dtype] {
-      choose<<<static_cast<unsigned>(rows), kChoosers, 0, stream>>>(
-          from, step, size, positions, choices, dtype, choice_step, tokens);
-      check_launch("choose_token");
+      launch_at(seek, "choose_token", seek_best<T>, from, step, size, found);
+      launch_at(draw, "choose_token", choose<T>, from, step, size, positions, found, choices, dtype,
+                choice_step, tokens);
     };
   });
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda/cached_attention_layout.h"
+#include "kernels/cuda/choose_token_layout.h"
 #include "kernels/cuda/embed_grad_layout.h"
 #include "kernels/cuda/expert_layout.h"
 #include "kernels/cuda/kernels.h"
@@ -45,6 +46,11 @@ bool thin_experts_on_cuda(const KernelCall& call) {
   const Dtype dtype = call.call.inputs[0].dtype;
   const bool known = dtype == Dtype::kF32 || dtype == Dtype::kBF16 || dtype == Dtype::kF16;
   return known && s.tokens <= kMostTokens && !s.transposed;
+}
+
+Bytes choose_token_cuda_workspace(const KernelCall& call) {  // a key of every block of every row
+  const Type& logits = call.call.inputs[0];
+  return {logits.dim(0) * logits.dim(1) * kBestBlocks * 8};
 }
 
 Bytes cross_entropy_cuda_workspace(const KernelCall& call) {  // one loss a row

@@ -4,6 +4,7 @@
 #include "body/facts.h"
 #include "kernels/body_readings.h"
 #include "kernels/cuda/codegen/body.h"
+#include "ops/few_rows.h"
 
 namespace adjoint {
 
@@ -19,6 +20,10 @@ constexpr int64_t kShortRow = 512;     // elements
 // Elements of one result's partial sums, at most: rows of 2048 still have all the blocks.
 constexpr int64_t kSumElements = kMostBlocks * 2048;
 constexpr int64_t kSumBatch = 4;  // rows that are read at a time
+// Where a block for each row leaves multiprocessors idle, and a call says that its sums may depend
+// on that (ops/few_rows.h), so many threads share a row: it takes one latency of the memory instead
+// of several.
+constexpr int64_t kThreadsOfFewRows = 256;
 
 }  // namespace
 
@@ -47,6 +52,9 @@ CudaCut cut_for_cuda(const KernelCall& call, bool wide) {
     cut.tiles = (row_chunks + kTile - 1) / kTile;
   } else if (cut.group > kTile) {
     cut.group = std::clamp(ceil((row_chunks + kMostChunks - 1) / kMostChunks), kTile, kMostThreads);
+    if (call.call.integer(kFewRows, 0)) {
+      cut.group = std::max(cut.group, std::min(ceil(row_chunks), kThreadsOfFewRows));
+    }
     cut.chunks = (row_chunks + cut.group - 1) / cut.group;
     cut.loops = cut.chunks > kMostChunks;
   }
