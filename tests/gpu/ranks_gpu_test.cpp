@@ -59,7 +59,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"char", "data_parallel(2) | zero(3)", "zero", 6},
                     Case{"llama-tiny", "data_parallel(3) | zero(3) | bf16", "zero", 7},
                     Case{"char", "data_parallel(2) | zero(3) | checkpoint(every=1)", "zero", 6},
-                    Case{"char", "data_parallel(2) | offload(optimizer)", "data_parallel", 6}));
+                    Case{"char", "data_parallel(2) | offload(optimizer)", "data_parallel", 6},
+                    Case{"char", "tensor_parallel(2)", "tensor_parallel", 6},
+                    Case{"llama-tiny", "tensor_parallel(2)", "tensor_parallel", 6},
+                    Case{"llama-tiny", "tensor_parallel(2) | bf16 | checkpoint(every=1)",
+                         "tensor_parallel", 6},
+                    Case{"char", "data_parallel(2) | tensor_parallel(2) | zero(3)", "zero", 6}));
 
 class GpuRankFolder : public TrainFolder {
  protected:
