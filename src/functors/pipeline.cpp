@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "functors/evaluation.h"
+#include "functors/evaluation_beside.h"
 #include "functors/phases.h"
 #include "ops/op_def.h"
 
@@ -97,6 +98,9 @@ class Pipeline {
     return result_.scheme;
   }
 
+  // From now on parameters lie as those of this scheme do.
+  void place_as(const Scheme& step) { placed_as_ = &step; }
+
   BuiltStep run(const Scheme& forward) {
     say();
     // Fusions that change bits come before residence, so that a clone copies the fused node.
@@ -105,6 +109,7 @@ class Pipeline {
     take(realize_precision(std::move(result_.scheme)));
     // One rank alone has no mesh, whatever the stack says.
     if (!options_.on_mesh || positions_ > 0) result_.scheme.mesh.clear();
+    if (placed_as_) place_parameters(*placed_as_);
     take(realize_placement(std::move(result_.scheme), [&](std::string_view axis) {
       const auto said = said_.find({std::string(axis), "mesh"});
       return said == said_.end() ? "the stack" : said->second.by;
@@ -136,6 +141,27 @@ class Pipeline {
   void take(Scheme scheme) {
     if (options_.verify_each) verify(scheme);
     result_.scheme = std::move(scheme);
+  }
+
+  void place_parameters(const Scheme& step) {
+    Scheme& scheme = result_.scheme;
+    for (const Value in : scheme.inputs) {
+      const auto held = step.find(scheme[in].source);
+      if (scheme[in].role != Role::kParameter || !held) continue;
+      std::vector<Placement>& all = scheme[in].attributes.placement;
+      for (const MeshAxis& axis : scheme.mesh) {
+        const auto over = [&](const Placement& p) { return p.mesh_axis == axis.name; };
+        if (std::any_of(all.begin(), all.end(), over)) continue;  // both were told the same
+        Placement placement{.mesh_axis = axis.name};
+        for (const Placement& p : step[*held].attributes.placement) {
+          if (!over(p) || p.spread != Spread::kSharded) continue;
+          placement.spread = p.spread;
+          placement.axis = p.axis;
+          placement.segments = p.segments;
+        }
+        all.push_back(std::move(placement));
+      }
+    }
   }
 
   // The first functor that said an attribute of anything, for messages.
@@ -248,6 +274,7 @@ class Pipeline {
   int64_t positions_;
   bool all_frozen_;
   std::vector<Firing>* firings_;
+  const Scheme* placed_as_ = nullptr;
   BuiltStep result_;
   Application::Said said_;
 };
@@ -323,6 +350,14 @@ Scheme generation_scheme(const Scheme& forward, const Stack& stack, const StepOp
   const Stack whole = with_forward_functors(stack, applied);
   Pipeline pipeline(whole, options, false, nullptr, generation);
   pipeline.begin_with(forward);
+  return pipeline.run(forward).scheme;
+}
+
+Scheme evaluation_beside(const Scheme& step, const Scheme& forward, const Stack& stack,
+                         const StepOptions& options) {
+  Pipeline pipeline(stack, options, false);
+  pipeline.begin_with(forward);
+  pipeline.place_as(step);
   return pipeline.run(forward).scheme;
 }
 

@@ -15,6 +15,7 @@
 #include "comm/at_work.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
+#include "functors/evaluation_beside.h"
 #include "functors/norms.h"
 #include "functors/pipeline.h"
 #include "ops/builder.h"
@@ -223,7 +224,14 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   if (world_) seat_ = std::make_unique<Seat>(*world_, step.mesh);
   share_batches(step);
   const Plan plan = make_plan(step, planned);
-  const Scheme evaluation = evaluation_scheme(forward, stack, config_.step);
+  const Scheme evaluation = evaluation_beside(step, forward, stack, config_.step);
+  for (const Value in : evaluation.inputs) {
+    const auto held = step.find(evaluation[in].source);
+    if (!seat_ || evaluation[in].role != Role::kParameter || !held) continue;
+    CHECK(shard_runs(evaluation[in], step.mesh, seat_->coordinates()) ==
+              shard_runs(step[*held], step.mesh, seat_->coordinates()),
+          "an evaluation reads what the step holds of " + to_string(evaluation[in].source));
+  }
   Plan eval_plan = make_plan(evaluation, beside(step, plan, num_threads()));
   Plan train_plan = plan;
   train_plan.make_room_for(eval_plan);

@@ -56,6 +56,18 @@ TEST_F(RankFolder, RanksTrainWhatOneRankTrains) {
   }
 }
 
+// With dropout a step does not split attention over heads, and keeps matrices behind it whole; the
+// evaluation, which has none, must read them as they lie.
+TEST_F(RankFolder, AnEvaluationReadsParametersAsTheStepHoldsThem) {
+  const TrainResult one = train(ranked("one", ""));
+  for (const char* stack : {"tensor_parallel(2)", "tensor_parallel(2) | zero(3) | data_parallel"}) {
+    const int ranks = std::string(stack).find("zero") == std::string::npos ? 2 : 4;
+    const TrainResult many = train_on(ranks, ranked("many", stack, {{"overwrite", true}}));
+    EXPECT_NEAR(*many.loss, *one.loss, 1e-4) << stack;
+    EXPECT_NEAR(*many.val_loss, *one.val_loss, 1e-4) << stack;
+  }
+}
+
 // Initial weights, batches and dropout do not depend on the mesh: after no step at all but one the
 // parameters are those of one rank, up to the order of sums.
 TEST_F(RankFolder, TheWholeValidationPartIsEvaluated) {
