@@ -273,12 +273,28 @@ class AxisOfMesh {
     }
     for (Cut& cut : preferred(m, call, comes)) {
       CallShares shares = shares_along(call, comes, results, std::move(cut));
+      if (is_kept_apart(m, comes) && changes_bits(call, shares)) continue;
       if (shares.told || may_pad(m, call, shares)) return shares;
     }
     if (pieces) note_meaning(m, call, comes);
     std::replace_if(
         comes.begin(), comes.end(), [](auto& s) { return s.is_piece(); }, kWhole);
     return share_call(call, comes, results, axis_.size);
+  }
+
+  // Whether all that comes in pieces is parameters, or made of them, that are only kept so.
+  bool is_kept_apart(const Morphism& m, const std::vector<Share>& comes) const {
+    for (size_t i = 0; i < comes.size(); ++i) {
+      const Traits& traits = traits_[m.inputs[i]];
+      if (comes[i].is_piece() && (!traits.of_parameters || traits.leads)) return false;
+    }
+    return m.phase != Phase::kUpdate;
+  }
+  // Where parameters are kept must not show in the numbers: a product of a piece is summed in
+  // another way than one of the whole, and so is a sum over ranks.
+  static bool changes_bits(const OpCall& call, const CallShares& shares) {
+    return op_named(call.op).multiplies || std::any_of(shares.gives.begin(), shares.gives.end(),
+                                                       [](const Share& s) { return s.is_term(); });
   }
 
   // The ways in which a call may be cut, the best first: as parameters lie, so that these need not

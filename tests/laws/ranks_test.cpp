@@ -194,6 +194,8 @@ TEST(Ranks, ZeroGoesWithTheOthers) {
       expect_law("char", 6, std::string("data_parallel(2) | ") + stage + " | " + rest, "zero");
     }
   }
+  // What is computed of parameters alone has the same bits wherever they are kept.
+  expect_law("moe", 6, "data_parallel(2, reduce=part) | zero(3) | dora(rank=4)", "zero");
   expect_law("char", 6, "data_parallel(2) | zero(3) | checkpoint(every=1)", "checkpoint");
 }
 
