@@ -234,6 +234,7 @@ class Overlap {
 
   void begin_gather(int m) {
     int first = earliest(m);
+    if (call(m).phase == Phase::kUpdate) return begin_one_ahead(m, first);
     int sum = -1;
     for (const Value in : call(m).inputs) {
       if (made_by_[in] >= 0 && is_collective(made_by_[in])) sum = std::max(sum, made_by_[in]);
@@ -246,6 +247,15 @@ class Overlap {
       return;
     }
     if (first < place_[m]) move({m}, first);
+  }
+
+  // Between updates: before the call in front of it, and no earlier, so that one whole object more
+  // is there and not all of them.
+  void begin_one_ahead(int m, int first) {
+    int target = place_[m];
+    while (target > first && is_collective(order_[target - 1])) --target;
+    if (target > first && call(order_[target - 1]).phase == Phase::kUpdate) --target;
+    if (target < place_[m]) move({m}, target);
   }
 
   // What is fetched ahead no longer waits for the block before (Morphism::after).

@@ -12,7 +12,8 @@ namespace adjoint {
 //   reader stands, but in the stretch before.
 //   A sum over ranks begins as soon as its terms are there, and calls that only updates wait for
 //   (squares for the norm) read it one stretch later.
-//   What is gathered of such a sum begins where the sum may be read.
+//   What is gathered of such a sum begins where the sum may be read; between updates, one call
+//   ahead.
 // So about a block's parameters and a block's gradients are under way beside those in use.
 std::vector<int> overlapped(const Scheme& scheme, std::vector<int> order);
 
