@@ -1,6 +1,7 @@
 #include "body/facts.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace adjoint {
 
@@ -35,26 +36,90 @@ bool adds_elements(const Body& body) {
                      [&](const BodyOutput& o) { return is_sum_of_row(o.node); });
 }
 
+namespace {
+
+// A node of what its operands are; `other` is what an operand, a position or a random number is.
+double number_at(const ExprNode& node, const double* x, double other) {
+  switch (node.kind) {
+    case ExprKind::kInput:
+    case ExprKind::kIndex:
+      return other;
+    case ExprKind::kRandom:
+      return 0.5;
+    case ExprKind::kConst:
+      return node.value;
+    case ExprKind::kAdd:
+      return x[0] + x[1];
+    case ExprKind::kSub:
+      return x[0] - x[1];
+    case ExprKind::kMul:
+      return x[0] * x[1];
+    case ExprKind::kDiv:
+      return x[0] / x[1];
+    case ExprKind::kMin:
+      return std::min(x[0], x[1]);
+    case ExprKind::kMax:
+      return std::max(x[0], x[1]);
+    case ExprKind::kLess:
+      return x[0] < x[1];
+    case ExprKind::kEqual:
+      return x[0] == x[1];
+    case ExprKind::kNeg:
+      return -x[0];
+    case ExprKind::kExp:
+      return std::exp(x[0]);
+    case ExprKind::kLog:
+      return std::log(x[0]);
+    case ExprKind::kSqrt:
+      return std::sqrt(x[0]);
+    case ExprKind::kTanh:
+      return std::tanh(x[0]);
+    case ExprKind::kSigmoid:
+      return 1 / (1 + std::exp(-x[0]));
+    case ExprKind::kErf:
+      return std::erf(x[0]);
+    case ExprKind::kSin:
+      return std::sin(x[0]);
+    case ExprKind::kCos:
+      return std::cos(x[0]);
+    case ExprKind::kFinite:
+      return std::isfinite(x[0]);
+    case ExprKind::kWhole:
+      return std::nearbyint(x[0]);
+    case ExprKind::kSelect:
+      return x[0] != 0 ? x[1] : x[2];
+    case ExprKind::kRound:
+    case ExprKind::kRowSum:
+    case ExprKind::kRowMax:
+    case ExprKind::kRotate:
+      return x[0];
+  }
+  return other;
+}
+
+}  // namespace
+
 bool vanishes_at_zero(const Body& body) {
   return vanishes_where(body, std::vector<bool>(body.num_inputs(), true));
 }
 
+// By numbers, because 0 times what is not finite is not 0: the other operands are a few numbers
+// above 0 that have nothing in common.
 bool vanishes_where(const Body& body, const std::vector<bool>& operands) {
-  Body zeros;
-  std::vector<int> now;  // per node
-  const auto is_zero = [&](int node) {
-    return zeros.nodes[node].kind == ExprKind::kConst && zeros.nodes[node].value == 0;
-  };
-  for (ExprNode node : body.nodes) {
-    for (int a = 0; a < facts(node.kind).arity; ++a) node.args[a] = now[node.args[a]];
-    const bool of_row = node.kind == ExprKind::kRowSum || node.kind == ExprKind::kRowMax ||
-                        node.kind == ExprKind::kRotate;
-    const bool zero = (node.kind == ExprKind::kInput && operands[node.index]) ||
-                      (of_row && is_zero(node.args[0]));
-    now.push_back(zeros.add(zero ? ExprNode{} : node));
+  constexpr double kOthers[] = {0.7310585786, 1.3132616875, 2.2689414214};
+  for (const double other : kOthers) {
+    std::vector<double> now;  // per node
+    for (const ExprNode& node : body.nodes) {
+      double x[3] = {};
+      for (int a = 0; a < facts(node.kind).arity; ++a) x[a] = now[node.args[a]];
+      const bool zero = node.kind == ExprKind::kInput && operands[node.index];
+      now.push_back(zero ? 0 : number_at(node, x, other));
+    }
+    for (const BodyOutput& out : body.outputs) {
+      if (now[out.node] != 0) return false;
+    }
   }
-  return std::all_of(body.outputs.begin(), body.outputs.end(),
-                     [&](const BodyOutput& o) { return is_zero(now[o.node]); });
+  return true;
 }
 
 bool runs_in_units(const Body& body) {

@@ -273,7 +273,6 @@ class AxisOfMesh {
     }
     for (Cut& cut : preferred(m, call, comes)) {
       CallShares shares = shares_along(call, comes, results, std::move(cut));
-      if (is_kept_apart(m, comes) && changes_bits(call, shares)) continue;
       if (shares.told || may_pad(m, call, shares)) return shares;
     }
     if (pieces) note_meaning(m, call, comes);
@@ -282,19 +281,13 @@ class AxisOfMesh {
     return share_call(call, comes, results, axis_.size);
   }
 
-  // Whether all that comes in pieces is parameters, or made of them, that are only kept so.
-  bool is_kept_apart(const Morphism& m, const std::vector<Share>& comes) const {
-    for (size_t i = 0; i < comes.size(); ++i) {
-      const Traits& traits = traits_[m.inputs[i]];
-      if (comes[i].is_piece() && (!traits.of_parameters || traits.leads)) return false;
-    }
-    return m.phase != Phase::kUpdate;
-  }
-  // Where parameters are kept must not show in the numbers: a product of a piece is summed in
-  // another way than one of the whole, and so is a sum over ranks.
-  static bool changes_bits(const OpCall& call, const CallShares& shares) {
-    return op_named(call.op).multiplies || std::any_of(shares.gives.begin(), shares.gives.end(),
-                                                       [](const Share& s) { return s.is_term(); });
+  // Whether pieces of parameters that are only kept so stay pieces: where they are cast, decoded or
+  // laid side by side, and where they are updated. All other work reads them whole, so that where
+  // they are kept never shows in the numbers.
+  static bool works_on_kept_pieces(const Morphism& m, const OpCall& call) {
+    const OpDef& op = op_named(m.op);
+    return m.phase == Phase::kUpdate || (op.body && is_cast(call)) || op.decodes || op.view ||
+           op.lies != LiesWithin::kNo;
   }
 
   // The ways in which a call may be cut, the best first: as parameters lie, so that these need not
@@ -305,19 +298,15 @@ class AxisOfMesh {
     const auto take = [&](const Cut& cut) {
       if (std::find(all.begin(), all.end(), cut) == all.end()) all.push_back(cut);
     };
-    const char told = index_map_of(call).told;
+    const bool on_kept = works_on_kept_pieces(m, call);
     std::vector<Share> one(comes.size(), kWhole);
     std::vector<Cut> others;
     for (size_t i = 0; i < comes.size(); ++i) {
-      if (!comes[i].is_piece()) continue;
+      const Traits& traits = traits_[m.inputs[i]];
+      if (!comes[i].is_piece() || (traits.of_parameters && !traits.leads && !on_kept)) continue;
       one[i] = comes[i];
-      const bool leads = traits_[m.inputs[i]].leads;
       for (const Cut& cut : cuts_of(call, one, axis_.size)) {
-        if (leads) {
-          take(cut);
-        } else if (cut.letter != told || !traits_[m.inputs[i]].of_parameters) {
-          others.push_back(cut);
-        }
+        traits.leads ? take(cut) : others.push_back(cut);
       }
       one[i] = kWhole;
     }
@@ -352,7 +341,8 @@ class AxisOfMesh {
     for (size_t i = 0; i < reader.inputs.size(); ++i) {
       const Value in = reader.inputs[i];
       if (in == v) mine = i;
-      if (in != v && is_placed_[in] && comes_[in].is_piece()) comes[i] = comes_[in];
+      const bool kept = traits_[in].of_parameters && !traits_[in].leads;
+      if (in != v && is_placed_[in] && comes_[in].is_piece() && !kept) comes[i] = comes_[in];
     }
     std::vector<Cut> cuts = cuts_of(call, comes, axis_.size);
     if (cuts.empty()) {
@@ -441,10 +431,9 @@ class AxisOfMesh {
   // gradients are 0.
   bool may_pad(const Morphism& m, const OpCall& call, const CallShares& shares) const {
     if (!is_uneven(whole_size(call, shares))) return true;
-    if (!of_samples(m, shares)) return is_only_kept(m, shares) || keeps_zeros(call, shares);
+    if (m.phase == Phase::kUpdate || !of_samples(m, shares)) return keeps_zeros(call, shares);
     const bool sums = std::any_of(shares.gives.begin(), shares.gives.end(),
                                   [](const Share& s) { return s.is_term(); });
-    if (m.phase == Phase::kUpdate) return !sums || ignores_zeros(call);
     check_targets_of_padded(scheme_, m, who_, "rank");
     check_one_padding(m);
     if (sums) check_sums_of_padded(m, who_, "rank");
@@ -455,17 +444,7 @@ class AxisOfMesh {
     for (size_t i = 0; i < m.inputs.size(); ++i) {
       if (shares.wants[i].is_piece() && traits_[m.inputs[i]].samples) return true;
     }
-    return m.phase == Phase::kUpdate;
-  }
-  // Whether these are pieces that are gathered before anybody works with them; then what pads them
-  // is left out.
-  bool is_only_kept(const Morphism& m, const CallShares& shares) const {
-    for (size_t i = 0; i < m.inputs.size(); ++i) {
-      const Traits& traits = traits_[m.inputs[i]];
-      if (shares.wants[i].is_piece() && (!traits.of_parameters || traits.leads)) return false;
-    }
-    return std::none_of(shares.gives.begin(), shares.gives.end(),
-                        [](const Share& s) { return s.is_term(); });
+    return false;
   }
   // Whether zeros that pad pieces stay zeros, or add nothing where they are summed.
   static bool keeps_zeros(const OpCall& call, const CallShares& shares) {
@@ -531,6 +510,7 @@ class AxisOfMesh {
 
   static Object derived(Object object, std::string_view suffix) {
     object.source = with_facet(object.source, suffix);
+    if (object.role == Role::kInput) object.role = Role::kActivation;  // it is computed
     object.attributes.residence = Residence::kUnsaid;
     object.attributes.parts = 1;
     object.init.reset();
@@ -773,7 +753,9 @@ Scheme with_meanings(const Scheme& scheme, const std::set<std::string>& sources)
 
 Scheme realize_placement(Scheme scheme,
                          const std::function<std::string(std::string_view)>& who_said) {
-  for (const Object& object : scheme.objects) {
+  for (Object& object : scheme.objects) {
+    // One scale of a whole matrix of codes has no pieces.
+    if (object.type.rank() == 0) object.attributes.placement.clear();
     for (const Placement& p : object.attributes.placement) {
       if (p.spread != Spread::kSharded || p.axis < object.type.rank()) continue;
       fail("placement: '", to_string(object.source), "' has ", object.type.rank(),

@@ -248,7 +248,8 @@ class ObjectRules : TextRules {
       if (value.along == "samples" && o.role != Role::kInput) {
         return because("only a step's input is sharded along samples", is);
       }
-      const bool matrix = o.role == Role::kParameter && o.type.rank() == 2;
+      // Those of experts are matrices side by side.
+      const bool matrix = o.role == Role::kParameter && o.type.rank() >= 2;
       if ((value.along == "out" || value.along == "in" || value.along == "classes") && !matrix) {
         return because("only a matrix has an axis " + value.along, "is none");
       }
@@ -312,7 +313,9 @@ class ObjectRules : TextRules {
     if (value.word == "replicated") return placement;
     placement.spread = Spread::kSharded;
     placement.home = value.along.empty();
-    if (value.along == "in") placement.axis = 1;
+    const int rank = scheme[v].type.rank();
+    if (value.along == "in") placement.axis = rank - 1;
+    if (value.along == "out" || value.along == "classes") placement.axis = rank - 2;
     const int64_t ranks = mesh_size(scheme.mesh, placement.mesh_axis);
     if (value.along == "heads") {
       const auto found = axes.heads(v);

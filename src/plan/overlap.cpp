@@ -285,10 +285,13 @@ class Overlap {
 
 }  // namespace
 
+bool speaks_to_ranks(const Scheme& scheme) {
+  return std::any_of(scheme.morphisms.begin(), scheme.morphisms.end(),
+                     [](const Morphism& m) { return lane_of(m) == Lane::kRanks; });
+}
+
 std::vector<int> overlapped(const Scheme& scheme, std::vector<int> order) {
-  const bool any = std::any_of(scheme.morphisms.begin(), scheme.morphisms.end(),
-                               [](const Morphism& m) { return lane_of(m) == Lane::kRanks; });
-  return any ? Overlap(scheme, std::move(order)).run() : order;
+  return speaks_to_ranks(scheme) ? Overlap(scheme, std::move(order)).run() : order;
 }
 
 }  // namespace adjoint

@@ -6,6 +6,9 @@
 
 namespace adjoint {
 
+// Whether a step has collectives of several ranks.
+bool speaks_to_ranks(const Scheme& scheme);
+
 // The same order, but for these; an order without collectives of several ranks stays as it is. The
 // unit is a stretch: consecutive calls of one section, phase and block of the chain.
 //   What is gathered of state alone (the parameters of zero(3)) begins one stretch ahead: where its

@@ -90,15 +90,22 @@ std::vector<Bytes> Plan::at_peak(Tier tier) const {
 
 Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   const Sharing sharing = find_sharing(scheme, options);
-  const auto laid = [&](std::vector<int> order) {
-    if (options.overlap) order = overlapped(scheme, std::move(order));
-    return lay_in_storages(scheme, options, sharing, order);
-  };
-  Plan plan = laid(freeing_order(scheme));
-  Plan written = laid(written_order(scheme));
   // The device's bytes decide, and the host's only between equals.
   const auto peaks = [](const Plan& p) { return std::pair(p.live_peak, p.host.live_peak); };
-  if (peaks(written) < peaks(plan)) plan = std::move(written);
+  const auto better_of_two = [&](const auto& ordered) {
+    Plan plan = lay_in_storages(scheme, options, sharing, ordered(freeing_order(scheme)));
+    Plan written = lay_in_storages(scheme, options, sharing, ordered(written_order(scheme)));
+    return peaks(written) < peaks(plan) ? written : plan;
+  };
+  Plan plan = better_of_two([](std::vector<int> order) { return order; });
+  if (options.overlap && speaks_to_ranks(scheme)) {
+    Plan under_way =
+        better_of_two([&](std::vector<int> order) { return overlapped(scheme, std::move(order)); });
+    // What is under way is there longer. That is worth a tenth of the peak, and no more.
+    if (under_way.live_peak.count <= plan.live_peak.count + plan.live_peak.count / 10) {
+      plan = std::move(under_way);
+    }
+  }
   static_cast<KernelTerms&>(plan) = options.terms();
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
     Arena arena = plan.arena_of(tier);
