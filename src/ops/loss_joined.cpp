@@ -12,7 +12,9 @@ Body body(const OpCall& call) {
   const CrossEntropyOptions o = cross_entropy_options(call);
   const size_t kinds = o.smoothing > 0 ? 3 : 2;
   bool fits = call.inputs.size() == kinds + 1 && call.inputs[1].rank() > 0;
-  for (size_t i = 1; fits && i <= kinds; ++i) fits = same_shape(call.inputs[i], call.inputs[1]);
+  for (size_t i = 1; fits && i <= kinds; ++i) {
+    fits = same_shape(call.inputs[i], call.inputs[1]) && is_float(call.inputs[i].dtype);
+  }
   fits = fits && call.inputs[0].dtype == Dtype::kI32 &&
          call.inputs[0].rank() == call.inputs[1].rank() && call.inputs[0].dim(-1) == 1;
   if (!fits) {
