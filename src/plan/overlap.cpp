@@ -290,6 +290,13 @@ bool speaks_to_ranks(const Scheme& scheme) {
                      [](const Morphism& m) { return lane_of(m) == Lane::kRanks; });
 }
 
+bool fetches_state(const Scheme& scheme) {
+  const std::vector<bool> of_data = depends_on_data(scheme);
+  return std::any_of(scheme.morphisms.begin(), scheme.morphisms.end(), [&](const Morphism& m) {
+    return lane_of(m) == Lane::kRanks && !m.outputs.empty() && !of_data[m.outputs[0]];
+  });
+}
+
 std::vector<int> overlapped(const Scheme& scheme, std::vector<int> order) {
   return speaks_to_ranks(scheme) ? Overlap(scheme, std::move(order)).run() : order;
 }

@@ -8,6 +8,8 @@ namespace adjoint {
 
 // Whether a step has collectives of several ranks.
 bool speaks_to_ranks(const Scheme& scheme);
+// Whether it gathers what it holds in pieces from step to step.
+bool fetches_state(const Scheme& scheme);
 
 // The same order, but for these; an order without collectives of several ranks stays as it is. The
 // unit is a stretch: consecutive calls of one section, phase and block of the chain.

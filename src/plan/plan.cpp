@@ -101,10 +101,11 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   if (options.overlap && speaks_to_ranks(scheme)) {
     Plan under_way =
         better_of_two([&](std::vector<int> order) { return overlapped(scheme, std::move(order)); });
-    // What is under way is there longer. That is worth a tenth of the peak, and no more.
-    if (under_way.live_peak.count <= plan.live_peak.count + plan.live_peak.count / 10) {
-      plan = std::move(under_way);
-    }
+    // What is under way is there longer. That is worth a tenth of the peak and no more, unless the
+    // stack keeps parameters in pieces: fetching those ahead is half of what it is for.
+    const int64_t peak = plan.live_peak.count;
+    const int64_t most = peak + (fetches_state(scheme) ? peak / 2 : peak / 10);
+    if (under_way.live_peak.count <= most) plan = std::move(under_way);
   }
   static_cast<KernelTerms&>(plan) = options.terms();
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
