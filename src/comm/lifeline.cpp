@@ -356,7 +356,8 @@ void Lifeline::tell_refusal() {
   if (refusals_.empty()) return;
   const bool all = static_cast<int>(refusals_.size()) == options_.ranks;
   if (!all && steady_now() - refused_at_ < kPatience) return;
-  const auto& [rank, reason] = refusals_[0];
+  const int rank = refusals_[0].first;
+  const std::string reason = refusals_[0].second;
   const auto same = [&](const auto& other) { return other.second == reason; };
   const bool alike = std::ranges::count_if(refusals_, same) == options_.ranks;
   // Rank 0 looks at folders and data for all.

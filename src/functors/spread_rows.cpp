@@ -3,6 +3,7 @@
 // bits that it has among others; a step that trains keeps them, whatever parts its batch comes in.
 #include "functors/functor.h"
 #include "ops/few_rows.h"
+#include "ops/op_def.h"
 
 namespace adjoint {
 

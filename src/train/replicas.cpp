@@ -53,7 +53,8 @@ void check_replicas(const Run& run, int64_t step) {
     for (int rank = 0; rank < world.size(); ++rank) {
       holders[piece_of(scheme[values[i]], coordinates_of(rank, scheme.mesh))].push_back(rank);
     }
-    for (const auto& [piece, ranks] : holders) {
+    for (const auto& held : holders) {
+      const std::vector<int>& ranks = held.second;
       const auto hash = [&](int rank) { return all[rank * mine.size() + i]; };
       const auto alike = [&](int rank) {
         return std::ranges::count_if(ranks, [&](int r) { return hash(r) == hash(rank); });
