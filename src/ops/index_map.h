@@ -48,9 +48,9 @@ struct IndexMap {
   std::vector<LetterCount> counts = {};  // '.': those that shrink with segments
   std::vector<LetterSize> sizes = {};
   SideBySide beside = {};
-  // A letter along which ranks split the work though it is whole or '.', if the call is told where
-  // its piece begins, by the rank's coordinate behind its operands and an attribute `piece`, how
-  // many a piece has: rows of a table, classes of a loss. 0: there is none.
+  // A letter along which ranks split the work though it is whole or '.', because the op says what a
+  // rank does that knows where its piece begins (OpDef::in_pieces): rows of a table, classes of a
+  // loss. 0: there is none.
   char told = 0;
   bool told_joins = false;  // results without that letter are then whole, and no terms of a sum
 
