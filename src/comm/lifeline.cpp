@@ -231,10 +231,14 @@ void Lifeline::accept_one() {
 
 void Lifeline::progress(int64_t step, std::string_view object) {
   const std::lock_guard lock(mutex_);
+  const bool new_step = step != news_.step;
   news_.step = step;
   news_.object = object;
   std::ranges::replace(news_.object, '\n', ' ');
   ++news_.count;
+  // At once, from here: what is told of a rank that is killed is the step that it was at, however
+  // long its own watching thread has had no processor.
+  if (new_step && !over_) send_news();
 }
 
 void Lifeline::alive() {
@@ -268,23 +272,25 @@ void Lifeline::end(const std::string& reason, bool refused) {
 double Lifeline::beat() const { return std::clamp(options_.limits.seconds / 8, 0.01, 0.05); }
 
 void Lifeline::tell_news() {
-  News news;
-  {
-    const std::lock_guard lock(mutex_);
-    news = news_;
-  }
-  const double now = steady_now();
   if (options_.rank == kOutside) return;
-  if (news.count != told_.count) dog_->progress(options_.rank, news.step, news.object, now);
-  dog_->waits(options_.rank, news.waits);
+  const std::lock_guard lock(mutex_);
+  const double now = steady_now();
+  if (news_.count != noted_) dog_->progress(options_.rank, news_.step, news_.object, now);
+  noted_ = news_.count;
+  dog_->waits(options_.rank, news_.waits);
   // Also where there are none: a process that is stopped is as silent as one that hangs.
-  if (news == told_ && now - told_at_ < options_.limits.seconds / 8) return;
-  told_ = news;
-  told_at_ = now;
+  if (news_ == told_ && now - told_at_ < options_.limits.seconds / 8) return;
+  send_news();
+}
+
+// Under the mutex, from any thread.
+void Lifeline::send_news() {
+  told_ = news_;
+  told_at_ = steady_now();
   for (const Peer& peer : peers_) {
     if (peer.left) continue;
-    send_line(peer.socket, fmt::format("news {} {} {} {}", news.count, news.waits ? 1 : 0,
-                                       news.step, news.object));
+    send_line(peer.socket, fmt::format("news {} {} {} {}", news_.count, news_.waits ? 1 : 0,
+                                       news_.step, news_.object));
   }
 }
 
@@ -293,7 +299,7 @@ void Lifeline::hear_line(Peer& peer, const std::string& line) {
   std::string what;
   parts >> what;
   if (what == "bye") {
-    peer.left = true;
+    leaves(peer);
     dog_->leaves(peer.rank);
   } else if (what == "end" || what == "refused") {
     std::string reason;
@@ -314,13 +320,19 @@ void Lifeline::hear_line(Peer& peer, const std::string& line) {
   }
 }
 
+// Who sends (send_news) may be another thread.
+void Lifeline::leaves(Peer& peer) {
+  const std::lock_guard lock(mutex_);
+  peer.left = true;
+}
+
 bool Lifeline::hear(Peer& peer) {
   char bytes[4096];
   const ssize_t size = ::recv(peer.socket, bytes, sizeof(bytes), MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (size <= 0) {
     if (peer.left) return true;
-    peer.left = true;
+    leaves(peer);
     return false;
   }
   peer.heard = steady_now();

@@ -76,6 +76,8 @@ class Lifeline {
   void watch();
   void accept_one();
   void tell_news();
+  void send_news();
+  void leaves(Peer& peer);
   bool hear(Peer& peer);  // false: it died
   void hear_line(Peer& peer, const std::string& line);
   void note_deaths(const std::vector<int>& ranks);
@@ -91,13 +93,14 @@ class Lifeline {
   std::vector<Peer> peers_;                            // of the hub: everyone; of others: the hub
   std::vector<std::pair<int, std::string>> refusals_;  // of the hub: who found what wrong
   double refused_at_ = 0;
-  double told_at_ = 0;      // news, of this rank
   int wake_[2] = {-1, -1};  // a pipe, so that the thread notices `end` and the destructor
   std::unique_ptr<Watchdog> dog_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   News news_, told_;
+  double told_at_ = 0;            // when `told_` was
+  uint64_t noted_ = 0;            // the count of the news that this rank's own watchdog has
   std::optional<End> asked_end_;  // by this rank
   int joined_ = 0;
   bool ended_ = false, over_ = false;
