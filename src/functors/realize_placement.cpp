@@ -547,13 +547,12 @@ class AxisOfMesh {
   // v is wanted in pieces and comes whole. Where nobody said anything of the parameters that have
   // the axis, they are sharded so from the next walk on.
   void adopt(Value v, const Share& wanted) {
-    const Object& object = scheme_[v];
-    if (object.role == Role::kParameter) {
-      if (placement_over(object, axis_.name)) return;
+    if (made_by_[v] < 0) {
+      const Object& object = scheme_[v];
+      if (object.role != Role::kParameter || placement_over(object, axis_.name)) return;
       found_more_ |= found_.adopted.emplace(to_string(object.source), wanted).second;
       return;
     }
-    if (made_by_[v] < 0) return;
     const Morphism& m = scheme_.morphisms[made_by_[v]];
     if (m.phase != Phase::kForward) return;
     const OpCall call = call_of(scheme_, m);
