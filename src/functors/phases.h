@@ -23,9 +23,14 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
 // was.
 Scheme realize_precision(Scheme scheme);
 Scheme realize_state(Scheme scheme);  // the precision of the optimizer's state, as a part of it
+// What placement asks about the stack: who said an axis of the mesh, and whether somebody said
+// where an object resides. `recompute_cheap` chooses and says nothing.
+struct WhoSaid {
+  std::function<std::string(std::string_view)> axis;
+  std::function<bool(const Source&)> residence = [](const Source&) { return true; };
+};
 // Refuses in the name of who said the axis of the mesh.
-Scheme realize_placement(Scheme scheme,
-                         const std::function<std::string(std::string_view)>& who_said);
+Scheme realize_placement(Scheme scheme, const WhoSaid& who_said);
 // Refuses in the name of `who`, the functor that said in how many parts the batch comes.
 Scheme realize_time(const Scheme& scheme, std::string_view who);
 Scheme realize_residence(Scheme scheme);

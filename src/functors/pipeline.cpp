@@ -110,10 +110,7 @@ class Pipeline {
     // One rank alone has no mesh, whatever the stack says.
     if (!options_.on_mesh || positions_ > 0) result_.scheme.mesh.clear();
     if (placed_as_) place_parameters(*placed_as_);
-    take(realize_placement(std::move(result_.scheme), [&](std::string_view axis) {
-      const auto said = said_.find({std::string(axis), "mesh"});
-      return said == said_.end() ? "the stack" : said->second.by;
-    }));
+    take(realize_placement(std::move(result_.scheme), who_said()));
     // What is kept of positions has the precision in which it is read, so that comes first. The
     // rest sees the step as it will run.
     apply(FunctorPhase::kPositions);
@@ -162,6 +159,17 @@ class Pipeline {
         all.push_back(std::move(placement));
       }
     }
+  }
+
+  WhoSaid who_said() const {
+    const auto axis = [&](std::string_view name) {
+      const auto said = said_.find({std::string(name), "mesh"});
+      return said == said_.end() ? "the stack" : said->second.by;
+    };
+    const auto residence = [&](const Source& source) {
+      return said_.count({to_string(source), "residence"}) > 0;
+    };
+    return {.axis = axis, .residence = residence};
   }
 
   // The first functor that said an attribute of anything, for messages.

@@ -47,10 +47,11 @@ constexpr int kFarthest = 4;  // calls ahead: a bias, dropout, a cast, and the r
 
 class AxisOfMesh {
  public:
-  AxisOfMesh(const Scheme& scheme, const MeshAxis& axis, std::string who, Found& found)
+  AxisOfMesh(const Scheme& scheme, const MeshAxis& axis, const WhoSaid& who_said, Found& found)
       : scheme_(scheme),
         axis_(axis),
-        who_(std::move(who)),
+        who_said_(who_said),
+        who_(who_said.axis(axis.name)),
         found_(found),
         ignored_(ignored_targets(scheme)),
         read_by_(readers(scheme)),
@@ -528,6 +529,40 @@ class AxisOfMesh {
     return out;
   }
 
+  // A sum over ranks is the object that its terms are of: it resides where that was said to.
+  Object sum_of(Value v, std::string_view suffix) {
+    Object sum = derived(scheme_[v], suffix);
+    if (phase_ != Phase::kForward) return sum;
+    sum.attributes.residence = scheme_[v].attributes.residence;
+    if (is_recomputed(v)) result_[v].attributes.residence = Residence::kRecomputed;
+    return sum;
+  }
+  bool is_recomputed(Value v) const {
+    const Residence residence = scheme_[v].attributes.residence;
+    return residence == Residence::kRecomputed || residence == Residence::kApart;
+  }
+  // Where what is gathered of v's pieces resides. Whole parameters do not wait for the backward
+  // pass, unless they are said to be kept: it gathers them again, block by block. Of what else is
+  // said to be kept, that is its piece; what is said to be recomputed is gathered again. Pieces
+  // that are recomputed because that is cheap are not, for gathering is not cheap.
+  Residence residence_of_whole(Value v) const {
+    if (phase_ != Phase::kForward) return Residence::kUnsaid;
+    const bool kept = scheme_[v].attributes.residence == Residence::kKept;
+    if (scheme_[v].role == Role::kParameter) {
+      return kept ? Residence::kKept : Residence::kRecomputed;
+    }
+    const bool again = kept || (is_recomputed(v) && who_said_.residence(scheme_[v].source));
+    return again ? Residence::kRecomputed : Residence::kUnsaid;
+  }
+  // What a rank takes of an object, or makes of it without the others, is recomputed with it.
+  Object local(Value v, std::string_view suffix) const {
+    Object object = derived(scheme_[v], suffix);
+    if (phase_ == Phase::kForward && is_recomputed(v)) {
+      object.attributes.residence = Residence::kRecomputed;
+    }
+    return object;
+  }
+
   // What v is for its readers, where something was said of it.
   Share share_of(Value v) const { return said_.count(v) ? said_of(v).value() : comes_[v]; }
 
@@ -581,7 +616,7 @@ class AxisOfMesh {
 
   // What is added to a sum over ranks is the first rank's term, and the others' are zeros.
   Value as_term(Value whole, Value v) {
-    Object term = derived(scheme_[v], "term");
+    Object term = local(v, "term");
     place(term, kTerm);
     Body body;
     const Expr is_first = equal(input(body, 1), constant(body, 0));
@@ -605,7 +640,7 @@ class AxisOfMesh {
   // wants it whole or in pieces: a sum has one order of terms. Of what has samples no axis is cut,
   // because those may come in parts.
   Value summed(Value v) {
-    Object sum = derived(scheme_[v], "sum");
+    Object sum = sum_of(v, "sum");
     place(sum, kWhole);
     sum.type = result_[v].type;
     const bool of_step = phase_ == Phase::kUpdate || each_part_;
@@ -615,20 +650,14 @@ class AxisOfMesh {
     return gathered(as(v, piece_along(0)), v, 0);
   }
   Value reduced(Value v, int axis) {
-    Object piece = derived(scheme_[v], "piece");
+    Object piece = sum_of(v, "piece");
     place(piece, piece_along(axis));
     return emit("reduce_scatter", {v}, of_sum(attrs_along(axis)), piece);
   }
   Value gathered(Value pieces, Value v, int axis) {
     Object all = derived(scheme_[v], comes_[v].is_term() ? "sum" : "whole");
     place(all, kWhole);
-    // Whole parameters do not wait for the backward pass, unless they are said to be kept: it
-    // gathers them again, block by block. Of what else is said to be kept, that is its piece.
-    const bool kept = scheme_[v].attributes.residence == Residence::kKept;
-    const bool parameter = scheme_[v].role == Role::kParameter;
-    if (phase_ == Phase::kForward && (parameter || kept)) {
-      all.attributes.residence = kept && parameter ? Residence::kKept : Residence::kRecomputed;
-    }
+    all.attributes.residence = residence_of_whole(v);
     Attrs attrs = attrs_along(axis);
     attrs["size"] = scheme_[v].type.dim(axis);
     return emit("all_gather", {pieces}, std::move(attrs), all);
@@ -636,6 +665,7 @@ class AxisOfMesh {
   // Pieces of several segments travel side by side, rank by rank, and are then put in order.
   Value rejoined(Value v, const Share& has) {
     Object packed = derived(result_[v], "packed");
+    packed.attributes.residence = residence_of_whole(v);
     place(packed, kWhole);
     const int axis = has.axis;
     const int64_t piece = packed.type.dim(axis);
@@ -652,6 +682,7 @@ class AxisOfMesh {
       start += segment / axis_.size;
     }
     Object whole = derived(scheme_[v], "whole");
+    whole.attributes.residence = residence_of_whole(v);
     place(whole, kWhole);
     return emit("concat", parts, axis ? Attrs{{"axis", int64_t{axis}}} : Attrs{}, whole);
   }
@@ -662,24 +693,25 @@ class AxisOfMesh {
   }
   Value cut(Value whole, Value v, const Share& wanted) {
     if (wanted.segments.empty()) return cut(whole, v, wanted.axis);
+    Object piece = local(v, "piece");
     std::vector<Value> parts;
     int64_t start = 0;
     for (const int64_t segment : wanted.segments) {
       const Value one = slice(whole, wanted.axis, start, segment);
       Object part = result_[one];
+      part.attributes.residence = piece.attributes.residence;
       part.source = with_facet(part.source, "piece");
       part.type.axes[wanted.axis] = {part.type.axes[wanted.axis].name, segment / axis_.size};
       Attrs attrs = {{"size", segment / axis_.size}, {"axis", int64_t{wanted.axis}}};
       parts.push_back(emit("part", {one, coordinate()}, std::move(attrs), part));
       start += segment;
     }
-    Object piece = derived(scheme_[v], "piece");
     place(piece, wanted);
     const int64_t axis = wanted.axis;
     return emit("concat", parts, axis ? Attrs{{"axis", axis}} : Attrs{}, piece);
   }
   Value cut(Value whole, Value v, int axis) {
-    Object piece = derived(scheme_[v], "piece");
+    Object piece = local(v, "piece");
     place(piece, piece_along(axis));
     // What pads targets is ignored by the loss.
     const int64_t fill = ignored_[v].empty() ? 0 : *ignored_[v].begin();
@@ -706,6 +738,7 @@ class AxisOfMesh {
 
   const Scheme& scheme_;
   const MeshAxis& axis_;
+  const WhoSaid& who_said_;
   std::string who_;
   Found& found_;
   std::vector<std::set<int64_t>> ignored_;
@@ -750,8 +783,7 @@ Scheme with_meanings(const Scheme& scheme, const std::set<std::string>& sources)
 
 }  // namespace
 
-Scheme realize_placement(Scheme scheme,
-                         const std::function<std::string(std::string_view)>& who_said) {
+Scheme realize_placement(Scheme scheme, const WhoSaid& who_said) {
   for (Object& object : scheme.objects) {
     // One scale of a whole matrix of codes has no pieces.
     if (object.type.rank() == 0) object.attributes.placement.clear();
@@ -767,7 +799,7 @@ Scheme realize_placement(Scheme scheme,
     Found found;
     for (bool again = true; again;) {
       const Scheme asked = with_meanings(scheme, found.meanings);
-      AxisOfMesh walk(asked, mesh[i], who_said(mesh[i].name), found);
+      AxisOfMesh walk(asked, mesh[i], who_said, found);
       Scheme placed = walk.run();
       again = walk.found_more();
       if (!again) scheme = compact(std::move(placed));

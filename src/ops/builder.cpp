@@ -266,11 +266,17 @@ Scheme expand_meanings(const Scheme& scheme, const std::function<bool(const Morp
     Builder builder(result);
     builder.at({m.source.path + ".meaning", m.source.facet}, m.phase, result[m.outputs[0]].role);
     const size_t first = result.morphisms.size();
+    // What a recomputed result is made from is recomputed with it.
+    const Residence residence = result[m.outputs[0]].attributes.residence;
+    const bool again = residence == Residence::kRecomputed || residence == Residence::kApart;
     const std::vector<Value> made = def.meaning(builder, m.inputs, m.attrs);
     for (size_t i = first; i < result.morphisms.size(); ++i) {
       result.morphisms[i].epoch = m.epoch;
       result.morphisms[i].after = m.after;
       result.morphisms[i].section = m.section;
+      for (const Value out : result.morphisms[i].outputs) {
+        if (again) result[out].attributes.residence = Residence::kRecomputed;
+      }
     }
     CHECK(made.size() == m.outputs.size(), "a meaning gives as many outputs as its op: " + m.op);
     for (size_t i = 0; i < made.size(); ++i) {

@@ -13,7 +13,8 @@ namespace {
 Scheme on_mesh(std::string_view text) {
   const Scheme before = parse_scheme(text);
   verify(before);
-  const Scheme after = realize_placement(before, [](std::string_view) { return "data_parallel"; });
+  const Scheme after =
+      realize_placement(before, {.axis = [](std::string_view) { return "data_parallel"; }});
   verify(after);
   return after;
 }

@@ -101,7 +101,7 @@ void expect_same_on_ranks(const ShardedCall& call, const CallShares& shares, boo
   }
   Scheme sharded;
   try {
-    sharded = realize_placement(scheme, [](std::string_view) { return "a test"; });
+    sharded = realize_placement(scheme, {.axis = [](std::string_view) { return "a test"; }});
   } catch (const Error& e) {
     EXPECT_FALSE(even) << e.what();
     return;
