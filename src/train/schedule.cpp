@@ -5,7 +5,7 @@
 
 namespace adjoint {
 
-Schedule::Schedule(const TrainConfig& c) : shape(c.schedule), steps(c.steps) {
+RateSchedule::RateSchedule(const TrainConfig& c) : shape(c.schedule), steps(c.steps) {
   // A batch k times as large: k times the rate (Goyal et al., 2017), or sqrt(k) for Adam, whose
   // step does not grow with the gradient (Malladi et al., 2022).
   const double ratio = static_cast<double>(c.batch) / static_cast<double>(c.base_batch);
@@ -18,7 +18,7 @@ Schedule::Schedule(const TrainConfig& c) : shape(c.schedule), steps(c.steps) {
   cooldown = static_cast<int64_t>(std::llround(c.cooldown * static_cast<double>(steps)));
 }
 
-double Schedule::rate(int64_t step) const {
+double RateSchedule::rate(int64_t step) const {
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
   if (shape == "constant") return peak;
   if (shape == "wsd") {

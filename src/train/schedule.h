@@ -4,8 +4,8 @@
 
 namespace adjoint {
 
-struct Schedule {
-  explicit Schedule(const TrainConfig& config);
+struct RateSchedule {
+  explicit RateSchedule(const TrainConfig& config);
 
   // The rate of step `step`, counted from 0: it grows linearly to `peak` during warm-up, then
   // follows the schedule's shape to `last`.

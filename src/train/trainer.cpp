@@ -177,7 +177,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     const auto all = config_.epochs * static_cast<double>(batches_->count_in_order());
     const double left = (all - read) / static_cast<double>(config_.batch);
     config_.set_steps(std::max<int64_t>(1, first_step_ + std::llround(left)));
-    schedule_ = Schedule(config_);
+    schedule_ = RateSchedule(config_);
   }
   // A save is known by the length that the run began with.
   if (config_.resume && printed_with_ == 0) {

@@ -110,7 +110,7 @@ class Trainer {
   std::unique_ptr<Run> run_, eval_;
   std::unique_ptr<Run> weights_;  // sums of their squares by role; null: nobody asks
   std::map<std::string, std::vector<Value>> weights_by_role_;  // of several ranks, the same
-  Schedule schedule_;
+  RateSchedule schedule_;
   std::vector<std::string> idle_rules_;
   Bytes workspace_cap_ = kNoCap;  // saved with the run, because the bits of products depend on it
   Bytes room_to_save_ = kNoCap;   // for a copy of the state, besides the arenas

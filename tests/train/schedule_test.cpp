@@ -6,12 +6,12 @@
 namespace adjoint {
 namespace {
 
-Schedule schedule(const nlohmann::json& options) {
-  return Schedule(make_config(std::span(&options, 1)));
+RateSchedule schedule(const nlohmann::json& options) {
+  return RateSchedule(make_config(std::span(&options, 1)));
 }
 
 TEST(Schedule, WarmsUpLinearlyThenFallsAlongACosine) {
-  const Schedule s = schedule(
+  const RateSchedule s = schedule(
       {{"steps", 1100}, {"lr", 1.0}, {"min_lr", 0.1}, {"warmup", 99}, {"schedule", "cosine"}});
   EXPECT_DOUBLE_EQ(s.rate(0), 0.01);
   EXPECT_DOUBLE_EQ(s.rate(49), 0.5);
@@ -22,12 +22,12 @@ TEST(Schedule, WarmsUpLinearlyThenFallsAlongACosine) {
 }
 
 TEST(Schedule, StaysConstantThenCoolsDown) {
-  const Schedule s = schedule({{"steps", 1000},
-                               {"lr", 2.0},
-                               {"min_lr", 0.0},
-                               {"warmup", 10},
-                               {"schedule", "wsd"},
-                               {"cooldown", 0.2}});
+  const RateSchedule s = schedule({{"steps", 1000},
+                                   {"lr", 2.0},
+                                   {"min_lr", 0.0},
+                                   {"warmup", 10},
+                                   {"schedule", "wsd"},
+                                   {"cooldown", 0.2}});
   EXPECT_DOUBLE_EQ(s.rate(10), 2.0);
   EXPECT_DOUBLE_EQ(s.rate(799), 2.0);
   EXPECT_DOUBLE_EQ(s.rate(900), 1.0);
