@@ -10,7 +10,7 @@ import sys
 ORDER = [
     {"base"},
     {"scheme", "device"},
-    {"data"},
+    {"data", "schedules"},
     {"comm"},
     {"body"},
     {"ops"},

@@ -1,0 +1,90 @@
+#include "schedules/schedule.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "schedules/table.h"
+
+namespace adjoint {
+
+std::string to_string(const Slot& slot) {
+  constexpr char kLetters[] = {'F', 'B', 'W'};
+  return kLetters[static_cast<int>(slot.kind)] + std::to_string(slot.part) + "." +
+         std::to_string(slot.chunk);
+}
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const ScheduleEntry& entry : kSchedules) names.emplace_back(entry.name);
+  return names;
+}
+
+Schedule make_schedule(std::string_view name, int ranks, int parts, int per_rank) {
+  const auto* entry =
+      std::find_if(std::begin(kSchedules), std::end(kSchedules),
+                   [&](const ScheduleEntry& candidate) { return candidate.name == name; });
+  if (entry == std::end(kSchedules)) {
+    fail("there is no schedule '", name, "'; there are ", join(schedule_names(), ", "));
+  }
+  if (ranks < 1 || parts < 1 || per_rank < 1) {
+    fail("schedule ", name, " wants at least one rank, one part and one chunk per rank, found ",
+         ranks, ", ", parts, " and ", per_rank);
+  }
+  if (!entry->many_chunks && per_rank > 1) {
+    fail("schedule ", name, " gives each rank one chunk of the model, and ", per_rank,
+         " were asked for; interleaved has several");
+  }
+  if (entry->many_chunks && parts % ranks != 0) {
+    fail("schedule ", name, " wants a number of parts that the ranks divide, found ", parts,
+         " parts for ", ranks, " ranks");
+  }
+  constexpr int64_t kMostSlots =
+      100'000'000;  // beyond any pipeline; their lists would fill the memory
+  if (static_cast<int64_t>(parts) > kMostSlots / ranks / per_rank) {
+    fail("schedule ", name, " of ", ranks, " ranks, ", parts, " parts and ", per_rank,
+         " chunks per rank has more than ", kMostSlots, " slots");
+  }
+  Schedule schedule{
+      .name = std::string(name), .ranks = ranks, .parts = parts, .chunks = ranks * per_rank};
+  const PipelineShape shape{.ranks = ranks, .parts = parts, .per_rank = per_rank};
+  for (int rank = 0; rank < ranks; ++rank) schedule.lists.push_back(entry->list(shape, rank));
+  return schedule;
+}
+
+Schedule forward_only(const Schedule& schedule) {
+  Schedule result = schedule;
+  for (std::vector<Slot>& list : result.lists) {
+    std::erase_if(list, [](const Slot& slot) { return slot.kind != SlotKind::kForward; });
+  }
+  return result;
+}
+
+std::vector<int> holder_of(const Schedule& schedule) {
+  std::vector<int> holder(static_cast<size_t>(schedule.chunks), -1);
+  for (size_t rank = 0; rank < schedule.lists.size(); ++rank) {
+    for (const Slot& slot : schedule.lists[rank]) {
+      holder.at(static_cast<size_t>(slot.chunk)) = static_cast<int>(rank);
+    }
+  }
+  return holder;
+}
+
+bool sums_in_order(const Schedule& schedule) {
+  std::vector<int> next(static_cast<size_t>(schedule.chunks), 0);
+  for (const std::vector<Slot>& list : schedule.lists) {
+    std::set<std::pair<int, int>> apart;  // parts and chunks whose weights have a slot of their own
+    for (const Slot& slot : list) {
+      if (slot.kind == SlotKind::kWeight) apart.emplace(slot.part, slot.chunk);
+    }
+    for (const Slot& slot : list) {
+      const bool adds = slot.kind == SlotKind::kWeight ||
+                        (slot.kind == SlotKind::kBackward && !apart.count({slot.part, slot.chunk}));
+      if (adds && slot.part != next.at(static_cast<size_t>(slot.chunk))++) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace adjoint
