@@ -8,7 +8,20 @@ namespace adjoint {
 
 NamedAxes::NamedAxes(const Scheme& scheme) {
   find_positions(scheme);
-  find_heads(scheme);
+  heads_ = find_parameters(scheme, [](const Morphism& m, const OpCall& call) {
+    if (!op_named(m.op).attends) return std::optional<CutCall>();
+    const IndexMap map = index_map_of(call);
+    const MergedAxis* row = map.merged_axis(map.inputs[0].back());
+    if (!row) return std::optional<CutCall>();
+    const char letter = row->segments[0][0];
+    return std::optional(CutCall{{letter}, size_along(call, letter)});
+  });
+  rows_ = find_parameters(scheme, [](const Morphism& m, const OpCall& call) {
+    const int weight = op_named(m.op).weight;
+    if (weight < 0) return std::optional<CutCall>();
+    const std::string letters = index_map_of(call).inputs[weight];
+    return std::optional(CutCall{{letters[letters.size() - 2]}});
+  });
 }
 
 std::optional<int> NamedAxes::positions(Value v) const {
@@ -18,6 +31,11 @@ std::optional<int> NamedAxes::positions(Value v) const {
 std::optional<HeadsWithin> NamedAxes::heads(Value parameter) const {
   const auto found = heads_.find(parameter);
   return found == heads_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<int> NamedAxes::rows(Value parameter) const {
+  const auto found = rows_.find(parameter);
+  return found == rows_.end() ? std::nullopt : std::optional(found->second.axis);
 }
 
 // Along the arrows: a letter that an operand has for positions means them in the results, too.
@@ -58,48 +76,70 @@ std::vector<int64_t> cut_at_both(const std::vector<int64_t>& a, const std::vecto
   return both;
 }
 
+// The parameters of which, and of nothing else, an object is made.
+std::set<Value> made_of(const Scheme& scheme, const std::vector<int>& made_by, Value v) {
+  std::set<Value> parameters;
+  std::vector<Value> left = {v};
+  while (!left.empty()) {
+    const Value one = left.back();
+    left.pop_back();
+    if (scheme[one].role == Role::kParameter) {
+      parameters.insert(one);
+    } else if (made_by[one] < 0) {
+      return {};
+    } else {
+      const std::vector<Value>& inputs = scheme.morphisms[made_by[one]].inputs;
+      left.insert(left.end(), inputs.begin(), inputs.end());
+    }
+  }
+  return parameters;
+}
+
 }  // namespace
 
-// Against the arrows, from attentions whose work is cut by heads to the parameters of the maps that
-// they read.
-void NamedAxes::find_heads(const Scheme& scheme) {
+// Against the arrows, from calls whose work is cut to the parameters that they read. What is made
+// of a parameter as a whole (a matrix that is rounded with one scale) and has its shape lies as the
+// parameter does.
+std::map<Value, HeadsWithin> NamedAxes::find_parameters(const Scheme& scheme, const CutOf& cut_of) {
   std::map<Value, std::pair<Share, int64_t>> wanted;
-  const auto want = [&](Value v, const Share& share, int64_t heads) {
+  const auto want = [&](Value v, const Share& share, int64_t parts) {
     if (!share.is_piece()) return;
-    const auto [found, fresh] = wanted.emplace(v, std::pair{share, heads});
+    const auto [found, fresh] = wanted.emplace(v, std::pair{share, parts});
     if (fresh || found->second.first.axis != share.axis) return;
     auto& [already, count] = found->second;
     already.segments = cut_at_both(already.segments, share.segments);
-    count = std::gcd(count, heads);
+    count = std::gcd(count, parts);
   };
+  const std::vector<int> made_by = producers(scheme);
   for (size_t i = scheme.morphisms.size(); i-- > 0;) {
     const Morphism& m = scheme.morphisms[i];
     if (m.phase != Phase::kForward) continue;
     const OpCall call = call_of(scheme, m);
-    const std::vector<Share> whole(m.inputs.size(), kWhole);
-    std::optional<Cut> cut;
-    int64_t heads = 0;
-    if (op_named(m.op).attends) {
-      const IndexMap map = index_map_of(call);
-      const MergedAxis* row = map.merged_axis(map.inputs[0].back());
-      if (!row) continue;
-      cut = Cut{row->segments[0][0]};
-      heads = size_along(call, cut->letter);
-    }
-    for (size_t k = 0; k < m.outputs.size() && !cut; ++k) {
+    std::optional<CutCall> asked = cut_of(m, call);
+    for (size_t k = 0; k < m.outputs.size() && !asked; ++k) {
       const auto found = wanted.find(m.outputs[k]);
       if (found == wanted.end()) continue;
-      cut = cut_giving(call, k, found->second.first, 1);
-      heads = found->second.second;
+      const auto [share, parts] = found->second;
+      if (const auto cut = cut_giving(call, k, share, 1)) {
+        asked = {*cut, parts};
+        continue;
+      }
+      for (const Value parameter : made_of(scheme, made_by, m.outputs[k])) {
+        const bool like = same_shape(scheme[parameter].type, scheme[m.outputs[k]].type);
+        if (like) want(parameter, share, parts);
+      }
     }
-    if (!cut) continue;
-    const CallShares shares = shares_along(call, whole, m.outputs.size(), *cut);
-    for (size_t k = 0; k < m.inputs.size(); ++k) want(m.inputs[k], shares.wants[k], heads);
+    if (!asked) continue;
+    const std::vector<Share> whole(m.inputs.size(), kWhole);
+    const CallShares shares = shares_along(call, whole, m.outputs.size(), asked->cut);
+    for (size_t k = 0; k < m.inputs.size(); ++k) want(m.inputs[k], shares.wants[k], asked->parts);
   }
+  std::map<Value, HeadsWithin> parameters;
   for (const auto& [v, said] : wanted) {
     if (scheme[v].role != Role::kParameter) continue;
-    heads_[v] = {said.first.axis, said.first.segments, said.second};
+    parameters[v] = {said.first.axis, said.first.segments, said.second};
   }
+  return parameters;
 }
 
 }  // namespace adjoint

@@ -7,6 +7,7 @@
 #include "analysis/pattern.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/gradient_source.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -154,9 +155,10 @@ Roles::Roles(const Scheme& scheme)
       attends_(scheme.morphisms.size(), false),
       queries_(scheme.objects.size(), kUnread),
       state_index_(scheme.objects.size(), -1) {
-  std::set<std::string_view> parameters, constants;
+  std::set<std::string> parameters;
+  std::set<std::string_view> constants;
   for (const Value in : scheme.inputs) {
-    if (scheme[in].role == Role::kParameter) parameters.insert(scheme[in].source.path);
+    if (scheme[in].role == Role::kParameter) parameters.insert(to_string(scheme[in].source));
   }
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     const Morphism& m = scheme.morphisms[i];
@@ -174,8 +176,11 @@ Roles::Roles(const Scheme& scheme)
   }
   for (size_t v = 0; v < scheme.objects.size(); ++v) {
     const Object& o = scheme.objects[v];
-    if (o.role == Role::kGradient && parameters.count(o.source.path)) parameter_gradient_[v] = true;
-    constant_gradient_[v] = o.role == Role::kGradient && constants.count(o.source.path);
+    const bool gradient = o.role == Role::kGradient;
+    if (gradient && parameters.count(to_string(owner_of_gradient(o.source)))) {
+      parameter_gradient_[v] = true;
+    }
+    constant_gradient_[v] = gradient && constants.count(o.source.path);
   }
   // What a parameter's gradient is a view of is one of joined parameters.
   for (size_t i = scheme.morphisms.size(); i-- > 0;) {
@@ -347,7 +352,7 @@ void Roles::find_uses() {
 }
 
 // A parameter has the uses of whoever reads it, through casts, views and joins; an activation that
-// of its maker. What a gradient or a state of the optimizer is of, its path tells.
+// of its maker. What a gradient or a state of the optimizer is of, its source tells.
 void Roles::find_uses_of_objects() {
   const std::vector<bool> alone = from_parameters_alone(scheme_);
   for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
@@ -362,17 +367,17 @@ void Roles::find_uses_of_objects() {
       if (alone[in]) uses_of_[in] |= alone[m.outputs[0]] ? uses_of_[m.outputs[0]] : use;
     }
   }
-  std::map<std::string_view, Value> by_path;
+  std::map<std::string, Value> by_source;
   for (size_t v = 0; v < scheme_.objects.size(); ++v) {
     const Object& o = scheme_.objects[v];
     const bool whole = o.role == Role::kParameter || o.role == Role::kActivation;
-    if (whole && o.source.facet.empty()) by_path.emplace(o.source.path, static_cast<Value>(v));
+    if (whole) by_source.emplace(to_string(o.source), static_cast<Value>(v));
   }
   for (size_t v = 0; v < scheme_.objects.size(); ++v) {
     const Object& o = scheme_.objects[v];
     if (o.role != Role::kGradient && o.role != Role::kState) continue;
-    const auto found = by_path.find(o.source.path);
-    if (found != by_path.end()) origin_[v] = found->second;
+    const auto found = by_source.find(to_string(owner_of_gradient(o.source)));
+    if (found != by_source.end()) origin_[v] = found->second;
   }
 }
 

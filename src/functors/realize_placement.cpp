@@ -30,6 +30,7 @@
 #include "ops/axes.h"
 #include "ops/builder.h"
 #include "ops/collective.h"
+#include "ops/gradient_source.h"
 #include "ops/pieces.h"
 #include "scheme/shards.h"
 
@@ -111,14 +112,22 @@ class AxisOfMesh {
       parameters_[to_string(object.source)] = {*share, object.type};
     }
   }
-  // Of a parameter itself, or of its gradient or a state of its optimizer: those have its path.
+  // Of a parameter itself, or of its gradient or a state of its optimizer. The state of a part of
+  // what is at a path, such as a codebook's centres, has the path alone, and the part's shape.
   std::optional<Share> share_of_parameter(const Object& object) const {
-    Source parameter = object.source;
-    if (object.role != Role::kParameter) parameter.facet.clear();
-    const auto found = parameters_.find(to_string(parameter));
-    if (found == parameters_.end() || !same_shape(found->second.second, object.type)) {
-      return std::nullopt;
+    const bool itself = object.role == Role::kParameter;
+    const Source parameter = itself ? object.source : owner_of_gradient(object.source);
+    const auto fits = [&](const auto& known) {
+      return same_shape(known.second.second, object.type);
+    };
+    auto found = parameters_.find(to_string(parameter));
+    if (object.role == Role::kState && (found == parameters_.end() || !fits(*found))) {
+      const std::string part_of = parameter.path + ":";
+      found = std::find_if(parameters_.lower_bound(part_of), parameters_.end(), fits);
+      if (found != parameters_.end() && !found->first.starts_with(part_of))
+        found = parameters_.end();
     }
+    if (found == parameters_.end() || !fits(*found)) return std::nullopt;
     return found->second.first;
   }
 
@@ -153,7 +162,10 @@ class AxisOfMesh {
     const bool parameter = object.role == Role::kParameter;
     traits_[in] = {.of_parameters = parameter,
                    .leads = parameter && share->is_piece() && !is_home(in),
-                   .samples = object.role == Role::kInput && share->is_piece()};
+                   .samples = object.role == Role::kInput && share->is_piece(),
+                   .kept = share->is_piece() && is_home(in),
+                   .of_state = state};
+    if (traits_[in].leads) traits_[in].leader = in;
     set(in, *share);
   }
   // A rank with nothing to do is a mistake; one without a row of a small parameter is not.
@@ -180,8 +192,18 @@ class AxisOfMesh {
       result_.morphisms.push_back(std::move(m));
     }
     for (const Value out : made) {
-      if (const auto said = said_of(out)) settle(out, *said);
+      const auto said = said_of(out);
+      if (said) settle(out, *said);
+      if (!said && comes_[out].is_whole()) follow_leader(out);
     }
+  }
+
+  // What is made of a parameter as a whole (rounded, say, with one scale for all of it) and has its
+  // shape is work's to follow, too, so each rank goes on with its piece.
+  void follow_leader(Value v) {
+    const Value leader = traits_[v].leader;
+    if (leader < 0 || phase_ != Phase::kForward) return;
+    if (same_shape(scheme_[leader].type, scheme_[v].type)) settle(v, comes_[leader]);
   }
 
   void note_traits(const Morphism& m) {
@@ -189,10 +211,17 @@ class AxisOfMesh {
     for (const Value in : m.inputs) {
       made.of_parameters = made.of_parameters && traits_[in].of_parameters;
       made.leads = made.leads || traits_[in].leads;
+      if (traits_[in].leader >= 0) made.leader = traits_[in].leader;
       made.samples = made.samples || traits_[in].samples;
+      made.kept = made.kept || (m.phase == Phase::kUpdate && traits_[in].kept);
+      made.of_state = made.of_state || (m.phase == Phase::kUpdate && traits_[in].of_state);
     }
     made.leads = made.leads && made.of_parameters;
-    for (const Value out : m.outputs) traits_[out] = made;
+    if (!made.leads) made.leader = -1;
+    for (const Value out : m.outputs) {
+      traits_[out] = made;
+      traits_[out].kept = made.kept || is_home(out);
+    }
   }
 
   // What a rank does instead of a call that must know where its piece begins.
@@ -240,8 +269,9 @@ class AxisOfMesh {
   void settle(Value v, const Share& said) {
     if (comes_[v] == said || said.is_term() || is_added_up_later(v, said)) return;
     each_part_ = true;
-    said_[v] = as(v, said);
+    as(v, said);
     each_part_ = false;
+    said_[v] = said;
   }
 
   // Of a gradient that is a sum over uses, the terms of all of them are added up together.
@@ -253,7 +283,12 @@ class AxisOfMesh {
 
   CallShares decide(const Morphism& m, const OpCall& call) {
     std::vector<Share> comes;
-    for (const Value in : m.inputs) comes.push_back(share_of(in));
+    const bool on_kept = works_on_kept_pieces(m, call);
+    for (const Value in : m.inputs) {
+      comes.push_back(share_of(in));
+      const bool kept = traits_[in].of_parameters && !traits_[in].leads;
+      if (comes.back().is_piece() && kept && !on_kept) comes.back() = kWhole;
+    }
     const size_t results = m.outputs.size();
     // An update runs where its state lies: on pieces only if some of what it carries is one.
     if (is_carried_whole(m)) {
@@ -274,6 +309,7 @@ class AxisOfMesh {
     }
     for (Cut& cut : preferred(m, call, comes)) {
       CallShares shares = shares_along(call, comes, results, std::move(cut));
+      if (needs_whole_of_kept(m, shares)) continue;
       if (shares.told || may_pad(m, call, shares)) return shares;
     }
     if (pieces) note_meaning(m, call, comes);
@@ -291,6 +327,20 @@ class AxisOfMesh {
            op.lies != LiesWithin::kNo;
   }
 
+  // Whether an update would have other bits on pieces that are only kept so: where it sums over
+  // them or multiplies matrices, as Muon does, it gathers them. Sums of gradients alone, for the
+  // norm, are taken of the pieces wherever those are kept.
+  bool needs_whole_of_kept(const Morphism& m, const CallShares& shares) const {
+    if (m.phase != Phase::kUpdate) return false;
+    const auto any = [&](auto trait) {
+      return std::any_of(m.inputs.begin(), m.inputs.end(),
+                         [&](Value v) { return traits_[v].*trait; });
+    };
+    if (!any(&Traits::kept) || !any(&Traits::of_state)) return false;
+    return op_named(m.op).multiplies || !std::all_of(shares.gives.begin(), shares.gives.end(),
+                                                     [](const Share& s) { return s.is_piece(); });
+  }
+
   // The ways in which a call may be cut, the best first: as parameters lie, so that these need not
   // move; as the result is wanted; and as the first operand comes that is in pieces.
   std::vector<Cut> preferred(const Morphism& m, const OpCall& call,
@@ -299,12 +349,11 @@ class AxisOfMesh {
     const auto take = [&](const Cut& cut) {
       if (std::find(all.begin(), all.end(), cut) == all.end()) all.push_back(cut);
     };
-    const bool on_kept = works_on_kept_pieces(m, call);
     std::vector<Share> one(comes.size(), kWhole);
     std::vector<Cut> others;
     for (size_t i = 0; i < comes.size(); ++i) {
       const Traits& traits = traits_[m.inputs[i]];
-      if (!comes[i].is_piece() || (traits.of_parameters && !traits.leads && !on_kept)) continue;
+      if (!comes[i].is_piece()) continue;
       one[i] = comes[i];
       for (const Cut& cut : cuts_of(call, one, axis_.size)) {
         traits.leads ? take(cut) : others.push_back(cut);
@@ -450,6 +499,11 @@ class AxisOfMesh {
   // Whether zeros that pad pieces stay zeros, or add nothing where they are summed.
   static bool keeps_zeros(const OpCall& call, const CallShares& shares) {
     const OpDef& op = op_named(call.op);
+    // A product of zeros is zeros, and so must be the function of it that the call applies.
+    const auto function = call.attrs.find("body");
+    if (op.multiplies && function != call.attrs.end()) {
+      return vanishes_at_zero(parse_body(std::get<std::string>(function->second)));
+    }
     if (op.multiplies || op.decodes || op.view || op.lies != LiesWithin::kNo) return true;
     if (!op.body) return false;
     std::vector<bool> zeros;
@@ -564,7 +618,10 @@ class AxisOfMesh {
   }
 
   // What v is for its readers, where something was said of it.
-  Share share_of(Value v) const { return said_.count(v) ? said_of(v).value() : comes_[v]; }
+  Share share_of(Value v) const {
+    const auto said = said_.find(v);
+    return said == said_.end() ? comes_[v] : said->second;
+  }
 
   // v as it is wanted; what is moved is moved once for all who want it so.
   Value as(Value v, const Share& wanted) {
@@ -746,15 +803,16 @@ class AxisOfMesh {
   std::vector<int> made_by_;
   Scheme result_;
   std::vector<Share> comes_;        // per object of the scheme: as it is made
-  std::map<Value, Value> said_;     // by object: as it was said to be, where it is made otherwise
+  std::map<Value, Share> said_;     // by object: as it was said to be, where it is made otherwise
   std::map<Value, Share> carried_;  // by object that leaves the step: as what it replaces lies
   std::map<std::tuple<Value, Spread, int, std::vector<int64_t>>, Value> moved_;
   std::map<std::string, std::pair<Share, Type>> parameters_;  // by source: those that work follows
   std::vector<bool> is_placed_;  // per object of the scheme: the walk has come to it
   // Per object of the scheme: made of parameters alone; of some that work follows; of samples that
-  // are in pieces.
+  // are in pieces; and in updates: of what is only kept in pieces; of parameters and their states.
   struct Traits {
-    bool of_parameters = false, leads = false, samples = false;
+    bool of_parameters = false, leads = false, samples = false, kept = false, of_state = false;
+    Value leader = -1;  // one of those that work follows
   };
   std::vector<Traits> traits_;
   bool found_more_ = false;

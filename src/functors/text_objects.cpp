@@ -315,7 +315,9 @@ class ObjectRules : TextRules {
     placement.home = value.along.empty();
     const int rank = scheme[v].type.rank();
     if (value.along == "in") placement.axis = rank - 1;
-    if (value.along == "out" || value.along == "classes") placement.axis = rank - 2;
+    if (value.along == "out" || value.along == "classes") {
+      placement.axis = axes.rows(v).value_or(rank - 2);
+    }
     const int64_t ranks = mesh_size(scheme.mesh, placement.mesh_axis);
     if (value.along == "heads") {
       const auto found = axes.heads(v);

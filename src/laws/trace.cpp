@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "laws/rank_traces.h"
 #include "ops/builder.h"
+#include "ops/gradient_source.h"
 #include "run/parameters.h"
 #include "scheme/elements.h"
 #include "train/trainer.h"
@@ -104,13 +105,11 @@ void RankTracer::take_step() {
 void RankTracer::find_gradients() {
   std::map<std::string, Value> last;
   for (const Morphism& m : scheme().morphisms) {
-    for (const Value v : m.outputs) {
-      if (scheme()[v].source.facet == "grad") last[scheme()[v].source.path] = v;
-    }
+    for (const Value v : m.outputs) last[to_string(scheme()[v].source)] = v;
   }
   for (const Value in : scheme().inputs) {
     if (scheme()[in].role != Role::kParameter || scheme()[in].frozen) continue;
-    const auto found = last.find(scheme()[in].source.path);
+    const auto found = last.find(to_string(gradient_source(scheme()[in].source)));
     if (found != last.end()) gradient_of_[found->second] = in;
   }
 }

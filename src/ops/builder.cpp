@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ops/gradient_source.h"
 
 namespace adjoint {
 
@@ -178,15 +179,15 @@ std::vector<std::optional<Value>> backpropagate(Builder& builder, int first, int
     if (found == parts.end()) return std::nullopt;
     std::vector<Value>& list = found->second;
     if (list.size() > 1) {
-      builder.at({builder.scheme()[of].source.path, "grad"}, Phase::kBackward, Role::kGradient);
+      builder.at(gradient_source(builder.scheme()[of].source), Phase::kBackward, Role::kGradient);
       if (const auto joined = joined_slices(builder, list)) list = {*joined};
     }
     while (list.size() > 1) {
       // By value: adding a morphism moves the objects.
-      const std::string path = builder.scheme()[of].source.path;
+      const Source all = gradient_source(builder.scheme()[of].source);
       Object& first_part = builder.scheme()[list[0]];
-      if (first_part.source == Source{path, "grad"}) first_part.source.facet = "grad.part1";
-      builder.at({path, "grad"}, Phase::kBackward, Role::kGradient);
+      if (first_part.source == all) first_part.source = with_facet(all, "part1");
+      builder.at(all, Phase::kBackward, Role::kGradient);
       const Value sum = builder.emit("add", {list[0], list[1]});
       list.erase(list.begin());
       list[0] = sum;
@@ -215,7 +216,7 @@ std::vector<std::optional<Value>> backpropagate(Builder& builder, int first, int
     }
     if (!any_wanted || !any_given) continue;
     const OpCall call = call_of(builder.scheme(), m);
-    builder.at({m.source.path, "grad"}, Phase::kBackward, Role::kGradient);
+    builder.at(gradient_source(m.source), Phase::kBackward, Role::kGradient);
     const Value first_new = static_cast<Value>(builder.scheme().objects.size());
     GradCall g{.builder = builder,
                .call = call,
@@ -237,8 +238,9 @@ std::vector<std::optional<Value>> backpropagate(Builder& builder, int first, int
       list.push_back(gradient);
       // A gradient is named after what it is the gradient of, by whoever makes it.
       if (gradient < first_new) continue;
-      const std::string part = list.size() > 1 ? "grad.part" + std::to_string(list.size()) : "grad";
-      builder.scheme()[gradient].source = {builder.scheme()[of].source.path, part};
+      Source named = gradient_source(builder.scheme()[of].source);
+      if (list.size() > 1) named = with_facet(named, "part" + std::to_string(list.size()));
+      builder.scheme()[gradient].source = std::move(named);
     }
   }
   std::vector<std::optional<Value>> result;

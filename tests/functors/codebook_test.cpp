@@ -59,6 +59,23 @@ TEST(Codebook, TrainsCentresInPlaceOfMatrices) {
   }
 }
 
+// The gradient of a matrix and that of the centres which it is made of are two objects.
+TEST(Codebook, GradientsHaveNamesOfTheirOwn) {
+  for (const std::string item : {"codebook(k=4)", "codebook(k=4, group=8)"}) {
+    const Scheme step = apply_functor("adjoint", apply_functor(item, llama()));
+    std::set<std::string> seen;
+    for (const Morphism& m : step.morphisms) {
+      for (const Value out : m.outputs) {
+        if (step[out].role != Role::kGradient) continue;
+        if (!step[out].source.path.ends_with(".weight")) continue;
+        EXPECT_TRUE(seen.insert(to_string(step[out].source)).second) << to_string(step[out].source);
+      }
+    }
+    EXPECT_EQ(seen.count("block[0].q.weight:centres.grad"), 1) << item;
+    EXPECT_EQ(seen.count("block[0].q.weight:grad"), 1) << item;
+  }
+}
+
 // With one centre for each number of a row it is the plain model, and its gradients are the plain
 // matrix's, in another order.
 TEST(Codebook, AsManyCentresAsNumbersLoseNothing) {

@@ -209,9 +209,43 @@ TEST(Ranks, ZeroGoesWithTheOthers) {
 }
 
 // Found by a random mesh: the gradient of a codebook's centres was compared with that of the matrix
-// which they stand for, whose sum over ranks is made later.
+// which they stand for, whose sum over ranks is made later. It also had its name, so that nobody
+// said of it what is said of gradients of parameters.
 TEST(Ranks, GradientsOfACodebookAreItsCentres) {
   expect_law("odd", 5, "data_parallel(2) | zero(2) | codebook", "codebook");
+  for (const char* stage : {"1", "2", "3"}) {
+    for (const char* codebook : {"codebook", "codebook(k=4, group=8)"}) {
+      const std::string stack = std::string("data_parallel(3) | zero(") + stage + ") | " + codebook;
+      expect_law("char", 7, stack, "zero");
+      expect_law("char", 7, stack + " | accumulate(2)", "zero");
+    }
+  }
+}
+
+// A matrix that is made of a parameter as a whole, or of several by rows, is split as it would be
+// if it were the parameter.
+TEST(Ranks, TensorParallelSplitsMatricesThatAreMade) {
+  for (const char* made : {"qat(group=tensor)", "codebook", "codebook(k=4, group=8)"}) {
+    for (const char* ranks : {"2", "2, sequence=yes"}) {
+      const std::string stack = std::string("tensor_parallel(") + ranks + ") | " + made;
+      expect_law("char", 3, stack, "tensor_parallel");
+      const Subject subject = subject_of("char", 3);
+      StepOptions options = subject.options;
+      options.on_mesh = true;
+      const Scheme step = build_step(subject.forward, parse_stack(stack), options).scheme;
+      for (const char* path : {"block[0].qkv", "block[0].up"}) {
+        int products = 0;
+        for (const Morphism& m : step.morphisms) {
+          if (!op_named(m.op).multiplies || m.phase != Phase::kForward) continue;
+          if (!m.source.path.starts_with(path)) continue;
+          ++products;
+          const Placement* placed = placement_over(step[m.outputs[0]], "tensor");
+          EXPECT_TRUE(placed && placed->spread == Spread::kSharded) << stack << ": " << path;
+        }
+        EXPECT_GT(products, 0) << stack << ": " << path;
+      }
+    }
+  }
 }
 
 // What is kept of zero is a share of what data_parallel keeps.
