@@ -1,0 +1,68 @@
+// The walk through a schedule with seconds: when each slot begins and ends, how long ranks wait,
+// and what is in flight.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "schedules/schedule.h"
+
+namespace adjoint {
+
+struct SlotTimes {
+  // Seconds of one part, per chunk of the model. `backward` is the gradient by the input alone; a
+  // backward slot that has the weights' gradients with it takes both times.
+  std::vector<double> forward = {}, backward = {}, weight = {};
+  // Seconds from the end of a slot until its message has arrived on another rank. Neither rank is
+  // busy meanwhile.
+  double send = 0;
+  // Bytes of one part, per chunk: those that a forward slot keeps, and those of them that are still
+  // kept between the backward slot and the weights' own. None: no bytes are counted.
+  std::vector<int64_t> kept = {}, kept_for_weights = {};
+  // The end of a step on every rank: the update. With a barrier it begins when all ranks have done
+  // their slots and have exchanged something (the norm that clipping wants), which takes
+  // `exchange`.
+  double update = 0;
+  bool barrier = false;
+  double exchange = 0;
+};
+// Every chunk the same.
+SlotTimes equal_times(int chunks, double forward, double backward, double weight, double send = 0);
+
+struct TimedSlot {
+  Slot slot = {};
+  double begin = 0, end = 0;
+};
+
+struct BytesAt {
+  double time = 0;
+  int64_t bytes = 0;  // from this time on
+};
+
+struct SimulatedRank {
+  double begin = 0, end = 0;  // of its first slot and of its last, with the update
+  double busy = 0;            // in slots and the update
+  // Of what it waits: while the message was under way, as opposed to not sent yet. Communication
+  // that is not hidden.
+  double waits_for_messages = 0;
+  int in_flight = 0;  // most parts (counted per chunk) between forward and backward
+  int64_t most_bytes = 0;
+  std::vector<BytesAt> bytes = {};
+};
+
+struct Simulated {
+  std::vector<std::vector<TimedSlot>> slots = {};  // per rank, in the order of its list
+  std::vector<SimulatedRank> ranks = {};
+  double seconds = 0;  // from the first slot of all ranks to the end of the last
+  // The longest time between a rank's own begin and its own end. This is what a step costs among
+  // many if ranks go on to the next step without waiting for each other; with a barrier it is
+  // `seconds`.
+  double own_seconds = 0;
+  // The share of `seconds`, and of `own_seconds`, in which ranks do nothing, on average.
+  double bubble = 0, own_bubble = 0;
+  int64_t messages = 0;
+  double message_seconds = 0, waits_for_messages = 0;  // of all; the second is what is not hidden
+};
+
+Simulated simulate(const Schedule& schedule, const SlotTimes& times);
+
+}  // namespace adjoint
