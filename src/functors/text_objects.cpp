@@ -328,7 +328,8 @@ class ObjectRules : TextRules {
       }
       placement.axis = found->axis;
       placement.segments = found->segments;
-      check_divides(named, "heads of keys", found->heads, placement.mesh_axis, ranks);
+      check_divides(named, found->heads == 1 ? "head of keys" : "heads of keys", found->heads,
+                    placement.mesh_axis, ranks);
     } else if (value.along == "positions") {
       const auto found = axes.positions(v);
       if (!found) {
@@ -347,9 +348,18 @@ class ObjectRules : TextRules {
     int64_t fewer = ranks, more = ranks;
     while (count % fewer != 0) --fewer;
     while (more < count && count % more != 0) ++more;
-    const std::string or_more = more <= count ? " or " + std::to_string(more) : "";
-    application_.refuse(named, " has ", count, " ", what, ", which ", ranks, " ranks of ",
-                        mesh_axis, " do not divide; the nearest that do are ", fewer, or_more);
+    std::vector<std::string> nearest;
+    if (fewer > 1) nearest.push_back(std::to_string(fewer));
+    if (more <= count && more > 1) nearest.push_back(std::to_string(more));
+    const std::string has = named + " has " + std::to_string(count) + " " + std::string(what);
+    if (nearest.empty()) {
+      application_.refuse(has, ", and each of ", ranks, " ranks of ", mesh_axis,
+                          " needs one of its own; give the model a multiple of ", ranks,
+                          ", or leave these ranks to data_parallel");
+    }
+    application_.refuse(has, ", which ", ranks, " ranks of ", mesh_axis, " do not divide; the ",
+                        nearest.size() == 1 ? "nearest that does is " : "nearest that do are ",
+                        join(nearest, " or "));
   }
   static void place_on_mesh(Object& o, Placement placement) {
     std::vector<Placement>& all = o.attributes.placement;

@@ -269,5 +269,27 @@ TEST(DataParallel, AnyFunctorMayPlaceObjects) {
       "data_parallel: says that the mesh has data = 4, and f says 2; leave one of them out");
 }
 
+TEST(TensorParallel, SaysHowManyRanksCanShareTheHeads) {
+  StepOptions options;
+  options.on_mesh = true;
+  const auto refusal = [&](double kv_heads, int ranks) {
+    const Scheme model = elaborate_preset(
+        "llama-tiny", {{"batch", 2}, {"hidden", 48}, {"heads", 6}, {"kv_heads", kv_heads}});
+    const std::string stack = "tensor_parallel(" + std::to_string(ranks) + ")";
+    return error_text([&] { build_step(model, parse_stack(stack), options); });
+  };
+  EXPECT_EQ(refusal(6, 4),
+            "tensor_parallel: 'block[0].q.weight' has 6 heads of keys, which 4 ranks of tensor do "
+            "not divide; the nearest that do are 3 or 6");
+  EXPECT_EQ(refusal(3, 2),
+            "tensor_parallel: 'block[0].q.weight' has 3 heads of keys, which 2 ranks of tensor do "
+            "not divide; the nearest that does is 3");
+  EXPECT_EQ(
+      refusal(1, 2),
+      "tensor_parallel: 'block[0].q.weight' has 1 head of keys, and each of 2 ranks of tensor "
+      "needs one of its own; give the model a multiple of 2, or leave these ranks to "
+      "data_parallel");
+}
+
 }  // namespace
 }  // namespace adjoint
