@@ -10,6 +10,7 @@
 #include "base/error_text.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "report/keep_sums.h"
 #include "report/planned.h"
 #include "report/timeline.h"
 
@@ -119,7 +120,7 @@ Sums sum_of(const Sizes& z, const Ways& ways, const std::set<Which>& recomputed)
 
 // Bytes of activations of the second of three blocks that are alive when the last block's forward
 // pass is done. A block's state is what it gives to the next.
-int64_t planned_bytes(const Sizes& z, const std::string& stack, double dropout = 0) {
+int64_t planned_bytes(const Sizes& z, const Stack& stack, double dropout = 0) {
   StepOptions options;
   options.on_mesh = true;
   const auto number = [](int64_t n) { return static_cast<double>(n); };
@@ -131,8 +132,7 @@ int64_t planned_bytes(const Sizes& z, const std::string& stack, double dropout =
                                                {"context", number(z.s)},
                                                {"vocab", number(z.t * 32)},
                                                {"dropout", dropout}};
-  const Scheme step =
-      build_step(elaborate_preset("char", sizes), parse_stack(stack), options).scheme;
+  const Scheme step = build_step(elaborate_preset("char", sizes), stack, options).scheme;
   const Plan plan = make_plan(step, {.threads = 1});
   int end = 0;
   for (size_t at = 0; at < plan.calls.size(); ++at) {
@@ -238,7 +238,7 @@ TEST(ActivationTerms, OursAreWhatPlansHold) {
       std::string stack = stack_of(row, z);
       if (z.h == kSmall.h && !has(stack, "recompute_cheap"))
         stack += " | recompute_cheap(within=1)";
-      EXPECT_EQ(static_cast<double>(planned_bytes(z, stack)),
+      EXPECT_EQ(static_cast<double>(planned_bytes(z, parse_stack(stack))),
                 sum_of(z, row.ways, row.recomputed).ours)
           << row.name << ": " << stack;
     }
@@ -248,8 +248,17 @@ TEST(ActivationTerms, OursAreWhatPlansHold) {
 // Masks are drawn again, from the seed and the element's place.
 TEST(ActivationTerms, DropoutKeepsNothing) {
   for (const char* stack : {"bf16 | -recompute_cheap", "bf16 | checkpoint(block)"}) {
-    EXPECT_EQ(planned_bytes(kSmall, stack, 0.1), planned_bytes(kSmall, stack)) << stack;
+    const Stack parsed = parse_stack(stack);
+    EXPECT_EQ(planned_bytes(kSmall, parsed, 0.1), planned_bytes(kSmall, parsed)) << stack;
   }
+}
+
+// Who keeps the sum over ranks of attention's output map keeps one state more than its block's.
+TEST(ActivationTerms, KeptSumsAreAStateEach) {
+  const double state = in_bytes(kSmall, 2);
+  const std::string parallel = "bf16 | tensor_parallel(3)";
+  EXPECT_EQ(planned_bytes(kSmall, with_kept_sums(parallel)), 2 * state);
+  EXPECT_EQ(planned_bytes(kSmall, parse_stack(parallel + " | checkpoint(block)")), state);
 }
 
 std::string gigabytes(double bytes) {

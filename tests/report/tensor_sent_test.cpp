@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/collective.h"
-#include "functors/functor_text.h"
+#include "report/keep_sums.h"
 #include "report/planned.h"
 #include "scheme/shards.h"
 
@@ -161,15 +161,7 @@ TEST(SentElements, RecomputedSumsAreMadeAgain) {
 
 // Who would rather keep the sums says so, and sends four again.
 TEST(SentElements, SumsThatAreSaidToBeKeptAreNot) {
-  const Functor keeps = parse_functor(R"(functor keep_sums:
-  law exact
-  object activation of attention_out -> kept
-  object x_l in chain -> kept
-  object inside block -> recomputed
-)",
-                                      "keep_sums.functor");
-  Stack stack = parse_stack(parallel(2));
-  stack.functors.insert(stack.functors.begin(), {keeps, Arguments("keep_sums", {}, Term{}), false});
+  const Stack stack = with_kept_sums(parallel(2));
   EXPECT_EQ(counted(stack).block, (Counts{{kSum, 4 * 2 * once(kState, 2) + kCut}}));
 }
 
