@@ -141,7 +141,7 @@ class ScheduleParser {
   static bool number(const std::string& word, size_t begin, size_t end, int& result) {
     const char* past = word.data() + end;
     const auto [stop, error] = std::from_chars(word.data() + begin, past, result);
-    return error == std::errc() && stop == past && result >= 0;
+    return error == std::errc() && stop == past;
   }
 
   static constexpr std::string_view kWanted = "a slot such as F0, B0 or W0.1";

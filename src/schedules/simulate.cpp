@@ -51,6 +51,7 @@ class Simulation {
   }
 
   Simulated finish() {
+    result_.update = times_.update;
     double last = 0, busy = 0;
     for (const SimulatedRank& rank : result_.ranks) last = std::max(last, rank.end);
     for (SimulatedRank& rank : result_.ranks) {

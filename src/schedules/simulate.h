@@ -52,6 +52,7 @@ struct SimulatedRank {
 struct Simulated {
   std::vector<std::vector<TimedSlot>> slots = {};  // per rank, in the order of its list
   std::vector<SimulatedRank> ranks = {};
+  double update = 0;   // seconds of it, at the end of every rank's own
   double seconds = 0;  // from the first slot of all ranks to the end of the last
   // The longest time between a rank's own begin and its own end. This is what a step costs among
   // many if ranks go on to the next step without waiting for each other; with a barrier it is

@@ -212,6 +212,10 @@ TEST(Schedules, TextsReadAsTheyPrint) {
         EXPECT_EQ(parse_schedule(print(schedule), "printed"), schedule) << print(schedule);
       },
       3, 6, 3);
+  // Chunks on other ranks than their own are printed.
+  Schedule turned = make_schedule("1f1b", 3, 2, 1);
+  std::reverse(turned.lists.begin(), turned.lists.end());
+  EXPECT_EQ(parse_schedule(print(turned), "printed"), turned) << print(turned);
   EXPECT_EQ(print(make_schedule("1f1b", 2, 2, 1)),
             "schedule 1f1b(stages = 2, parts = 2):\n"
             "  rank 0: F0 F1 B0 B1\n"

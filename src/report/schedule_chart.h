@@ -1,0 +1,25 @@
+// A schedule over time, in SVG: ranks down, time along, slots by colour with the numbers of their
+// parts, bubbles hatched, and under each rank the bytes that its parts in flight keep.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "schedules/simulate.h"
+
+namespace adjoint {
+
+// One walk through a schedule: a predicted one, or a measured one beside it.
+struct SchedulePanel {
+  std::string title = {};  // "predicted for h200"; "": the summary alone
+  const Schedule* schedule = nullptr;
+  const Simulated* simulated = nullptr;
+};
+
+// Panels lie one below the other and share one scale of time and one of bytes. Files stay small:
+// where slots are narrower than a pixel, the kind that has most of a pixel is drawn.
+std::string schedule_chart(const std::vector<SchedulePanel>& panels, const std::string& title,
+                           const std::string& subtitle);
+std::string schedule_chart(const Schedule& schedule, const Simulated& simulated,
+                           const std::string& title, const std::string& subtitle);
+
+}  // namespace adjoint

@@ -1,0 +1,96 @@
+// The picture of a schedule: well-formed, every slot where its time is, bubbles and bytes drawn,
+// small for long steps.
+#include "report/schedule_chart.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error_text.h"
+#include "report/xml.h"
+
+namespace adjoint {
+namespace {
+
+int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+  return found;
+}
+
+SlotTimes with_bytes(SlotTimes times) {
+  times.kept.assign(times.forward.size(), 3 << 20);
+  times.kept_for_weights.assign(times.forward.size(), 1 << 20);
+  return times;
+}
+
+// Attribute `name` of the rectangle whose hint begins with `hint`.
+double attribute(const std::string& svg, const std::string& hint, const std::string& name) {
+  const size_t title = svg.find("<title>" + hint);
+  if (title == std::string::npos) return NAN;
+  const size_t begin = svg.rfind("<rect", title);
+  const size_t at = svg.find(" " + name + "=\"", begin) + name.size() + 3;
+  return std::stod(svg.substr(at));
+}
+
+TEST(ScheduleChart, ShowsEverySlotAtItsTime) {
+  for (const std::string& name : schedule_names()) {
+    const int v = name == "interleaved" ? 2 : 1;
+    const Schedule schedule = make_schedule(name, 3, 6, v);
+    SlotTimes times = with_bytes(equal_times(3 * v, 0.01, 0.01, 0.01, 0.001));
+    times.update = 0.005;
+    times.barrier = true;
+    const Simulated simulated = simulate(schedule, times);
+    const std::string svg = schedule_chart(schedule, simulated, "a < b", "\"&\"");
+    EXPECT_EQ(xml_mistake(svg), "") << name;
+    EXPECT_EQ(count(svg, "<title>forward of part"), 18 * v) << name;
+    EXPECT_EQ(count(svg, "<title>backward of part"), 18 * v) << name;
+    const bool apart = name == "zero_bubble" || name == "zb_h2";
+    EXPECT_EQ(count(svg, "<title>weights&#39; gradients of part"), apart ? 18 : 0) << name;
+    EXPECT_EQ(count(svg, "<title>update</title>"), 3) << name;
+    EXPECT_EQ(count(svg, "<title>kept by parts in flight, at most"), 3) << name;
+    EXPECT_EQ(count(svg, "waits</title>"), 3) << name;
+    EXPECT_TRUE(has(svg, "a &lt; b"));
+  }
+}
+
+TEST(ScheduleChart, PutsSlotsInProportion) {
+  // 1 s forward, 3 s backward on each of two ranks, one part: 8 s over 900 pixels from 64 on.
+  const Schedule schedule = make_schedule("gpipe", 2, 1, 1);
+  const Simulated simulated = simulate(schedule, equal_times(2, 1, 2, 1));
+  const std::string svg = schedule_chart(schedule, simulated, "t", "s");
+  EXPECT_NEAR(attribute(svg, "forward of part 0, 0.00 us", "x"), 64, 0.1);
+  EXPECT_NEAR(attribute(svg, "forward of part 0, 0.00 us", "width"), 112.5, 0.1);
+  EXPECT_NEAR(attribute(svg, "backward of part 0, 2.00 s", "x"), 64 + 225, 0.1);
+  EXPECT_NEAR(attribute(svg, "backward of part 0, 2.00 s", "width"), 337.5, 0.1);
+  EXPECT_GT(attribute(svg, "backward of part 0, 2.00 s", "y"),
+            attribute(svg, "backward of part 0, 5.00 s", "y"));
+  EXPECT_TRUE(has(svg, "step 8.00 s, bubble 50.0%"));
+  EXPECT_TRUE(has(svg, "1 in flight"));
+  EXPECT_FALSE(has(svg, "kept by parts"));  // no bytes are known
+}
+
+TEST(ScheduleChart, LongStepsAreSmallAndShowShares) {
+  const Schedule schedule = make_schedule("zero_bubble", 16, 512, 1);
+  const Simulated simulated = simulate(schedule, with_bytes(equal_times(16, 1, 1, 1, 0.1)));
+  const std::string svg = schedule_chart(schedule, simulated, "t", "s");
+  EXPECT_EQ(xml_mistake(svg), "");
+  EXPECT_LT(svg.size(), 100'000u);
+  EXPECT_EQ(count(svg, "<title>forward, as a share of the time"), 16);
+  EXPECT_TRUE(has(svg, "heights are shares of the time"));
+}
+
+TEST(ScheduleChart, PanelsShareTheirScales) {
+  const Schedule schedule = make_schedule("1f1b", 2, 2, 1);
+  const Simulated fast = simulate(schedule, with_bytes(equal_times(2, 1, 1, 1)));
+  const Simulated slow = simulate(schedule, with_bytes(equal_times(2, 2, 2, 2)));
+  const std::string svg =
+      schedule_chart({{"predicted", &schedule, &fast}, {"measured", &schedule, &slow}}, "t", "s");
+  EXPECT_EQ(xml_mistake(svg), "");
+  EXPECT_TRUE(has(svg, ">predicted<") && has(svg, ">measured<"));
+  EXPECT_NEAR(2 * attribute(svg, "forward of part 0, 0.00 us to 1.00 s", "width"),
+              attribute(svg, "forward of part 0, 0.00 us to 2.00 s", "width"), 0.05);
+}
+
+}  // namespace
+}  // namespace adjoint
