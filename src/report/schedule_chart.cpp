@@ -106,12 +106,10 @@ class ScheduleDrawing {
   }
   double x(double seconds) const { return kLeft + kWidth * time_.at(seconds); }
 
-  bool any_slot(SlotKind kind) const {
-    for (const SchedulePanel& panel : panels_) {
-      for (const auto& list : panel.schedule->lists) {
-        for (const Slot& slot : list) {
-          if (slot.kind == kind) return true;
-        }
+  static bool has_slot(const SchedulePanel& panel, SlotKind kind) {
+    for (const auto& list : panel.schedule->lists) {
+      for (const Slot& slot : list) {
+        if (slot.kind == kind) return true;
       }
     }
     return false;
@@ -124,16 +122,18 @@ class ScheduleDrawing {
       svg.text(at + 19, 65, text, {.size = 11.5});
       at += 19 + text_width(text, 11.5) + 14;
     };
-    const bool apart = any_slot(SlotKind::kWeight);
+    const auto has = [&](auto&& claim) {
+      return std::any_of(panels_.begin(), panels_.end(), claim);
+    };
+    const bool apart = std::all_of(panels_.begin(), panels_.end(), [](const SchedulePanel& panel) {
+      return has_slot(panel, SlotKind::kWeight);
+    });
     for (const SlotKind kind : {SlotKind::kForward, SlotKind::kBackward, SlotKind::kWeight}) {
-      if (!any_slot(kind)) continue;
+      if (!has([&](const SchedulePanel& panel) { return has_slot(panel, kind); })) continue;
       const bool by_input = kind == SlotKind::kBackward && apart;
       entry("fill=\"" + css(kSlotColours[static_cast<size_t>(kind)]) + "\"",
             by_input ? "backward, by the input" : word(kind));
     }
-    const auto has = [&](auto&& claim) {
-      return std::any_of(panels_.begin(), panels_.end(), claim);
-    };
     if (has([](const SchedulePanel& p) { return p.schedule->chunks > p.schedule->ranks; })) {
       const Colour forward = kSlotColours[0];
       entry("fill=\"" + css(paler(forward, 0.5)) + "\"", "paler: a later chunk of the rank");

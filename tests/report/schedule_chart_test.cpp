@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 
 #include "base/error_text.h"
+#include "base/file.h"
 #include "report/xml.h"
 
 namespace adjoint {
@@ -68,6 +71,20 @@ TEST(ScheduleChart, PutsSlotsInProportion) {
   EXPECT_TRUE(has(svg, "step 8.00 s, bubble 50.0%"));
   EXPECT_TRUE(has(svg, "1 in flight"));
   EXPECT_FALSE(has(svg, "kept by parts"));  // no bytes are known
+}
+
+// docs/figures/schedules.svg is what we draw today. ADJOINT_WRITE_FIGURES=1 writes it.
+TEST(ScheduleChart, TheFigureOfTheDocument) {
+  const SlotTimes times = with_bytes(equal_times(4, 0.01, 0.01, 0.01));
+  const Schedule one = make_schedule("1f1b", 4, 6, 1), two = make_schedule("zb_h2", 4, 6, 1);
+  const Simulated first = simulate(one, times), second = simulate(two, times);
+  const std::string svg =
+      schedule_chart({{"1f1b", &one, &first}, {"zb_h2", &two, &second}}, "4 ranks, 6 parts",
+                     "every kind of slot takes 10 ms, messages take no time; 3 MiB are kept per "
+                     "part, and 1 MiB until its weights' gradients");
+  const std::string file = std::string(SOURCE_DIR) + "/docs/figures/schedules.svg";
+  if (std::getenv("ADJOINT_WRITE_FIGURES")) std::ofstream(file) << svg;
+  EXPECT_TRUE(read_file(file) == svg) << "ADJOINT_WRITE_FIGURES=1 writes " << file;
 }
 
 TEST(ScheduleChart, LongStepsAreSmallAndShowShares) {
