@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "base/bytes.h"
 #include "report/scale.h"
@@ -43,6 +44,19 @@ Colour paler(Colour colour, double by) {
 std::string css(Colour c) { return fmt::format("#{:02x}{:02x}{:02x}", c.red, c.green, c.blue); }
 std::string_view ink_on(Colour c) {
   return 0.3 * c.red + 0.59 * c.green + 0.11 * c.blue > 150 ? "#222" : "#fff";
+}
+
+// Per chunk, how pale it is: by its place among the chunks of its rank.
+std::vector<double> shades(const Schedule& schedule) {
+  constexpr double kPalest = 0.55;
+  const std::vector<int> holder = holder_of(schedule);
+  std::vector<double> before(holder.size(), 0);  // chunks of the same rank
+  std::map<int, double> held;
+  for (size_t chunk = 0; chunk < holder.size(); ++chunk) before[chunk] = held[holder[chunk]]++;
+  for (size_t chunk = 0; chunk < holder.size(); ++chunk) {
+    before[chunk] *= kPalest / std::max(1.0, held[holder[chunk]] - 1);
+  }
+  return before;
 }
 
 std::string_view word(SlotKind kind) {
@@ -167,8 +181,9 @@ class ScheduleDrawing {
                "stroke=\"#e2e2e2\" stroke-width=\"0.7\"");
       svg.text(x(tick.at), bottom + 19, tick.label, {.size = 11, .anchor = Anchor::kMiddle});
     }
+    const std::vector<double> shade = shades(*panel.schedule);
     for (size_t rank = 0; rank < s.ranks.size(); ++rank) {
-      draw_rank(svg, panel, rank, y + row_ * static_cast<double>(rank));
+      draw_rank(svg, panel, shade, rank, y + row_ * static_cast<double>(rank));
     }
   }
 
@@ -186,7 +201,8 @@ class ScheduleDrawing {
     return text;
   }
 
-  void draw_rank(Svg& svg, const SchedulePanel& panel, size_t rank, double y) const {
+  void draw_rank(Svg& svg, const SchedulePanel& panel, const std::vector<double>& shade,
+                 size_t rank, double y) const {
     const Simulated& s = *panel.simulated;
     const SimulatedRank& of = s.ranks[rank];
     svg.text(kLeft - 8, y + 14, fmt::format("rank {}", rank),
@@ -196,7 +212,7 @@ class ScheduleDrawing {
     if (narrow(slots)) {
       draw_shares(svg, slots, y);
     } else {
-      for (const TimedSlot& slot : slots) draw_slot(svg, *panel.schedule, slot, y);
+      for (const TimedSlot& slot : slots) draw_slot(svg, *panel.schedule, shade, slot, y);
     }
     if (s.update > 0) {
       svg.rect(x(of.end - s.update), y, x(of.end) - x(of.end - s.update), kLane,
@@ -210,16 +226,12 @@ class ScheduleDrawing {
     if (most_bytes_ > 0) draw_memory(svg, of, s.seconds, y + kLane);
   }
 
-  Colour colour_of(const Schedule& schedule, const Slot& slot) const {
-    const Colour colour = kSlotColours[static_cast<size_t>(slot.kind)];
-    const int each = std::max(1, schedule.chunks / schedule.ranks);
-    return each == 1 ? colour : paler(colour, 0.55 * (slot.chunk / schedule.ranks) / (each - 1));
-  }
-
-  void draw_slot(Svg& svg, const Schedule& schedule, const TimedSlot& timed, double y) const {
+  void draw_slot(Svg& svg, const Schedule& schedule, const std::vector<double>& shade,
+                 const TimedSlot& timed, double y) const {
     const double from = x(timed.begin), width = x(timed.end) - from;
     if (width <= 0) return;
-    const Colour colour = colour_of(schedule, timed.slot);
+    const Colour colour = paler(kSlotColours[static_cast<size_t>(timed.slot.kind)],
+                                shade[static_cast<size_t>(timed.slot.chunk)]);
     std::string hint = fmt::format("{} of part {}", word(timed.slot.kind), timed.slot.part);
     if (schedule.chunks > schedule.ranks) hint += fmt::format(", chunk {}", timed.slot.chunk);
     hint += fmt::format(", {} to {}", human_seconds(timed.begin), human_seconds(timed.end));

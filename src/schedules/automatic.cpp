@@ -197,11 +197,11 @@ Schedule automatic_zero_bubble(int ranks, int parts, const SlotTimes& times, dou
     const Cost cost{simulated.own_seconds, simulated.seconds};
     if (better(cost, best_cost)) std::tie(best, best_cost) = std::pair(std::move(by_hand), cost);
   }
-  const std::pair<double, double> kLags[] = {{1, 0}, {2, 0}, {0, parts}};
+  const std::pair<double, double> lags[] = {{1, 0}, {2, 0}, {0, parts}};
   Habits best_habits;
   const auto consider = [&](double ahead) {
     for (const double least_gap : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-      for (const auto& [lag, of_all] : kLags) {
+      for (const auto& [lag, of_all] : lags) {
         const Habits habits{ahead, least_gap, lag, of_all};
         Greedy greedy(ranks, parts, times, memory_limit, habits);
         const Cost cost = greedy.cost();

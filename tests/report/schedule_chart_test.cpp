@@ -73,6 +73,21 @@ TEST(ScheduleChart, PutsSlotsInProportion) {
   EXPECT_FALSE(has(svg, "kept by parts"));  // no bytes are known
 }
 
+TEST(ScheduleChart, LaterChunksOfARankArePaler) {
+  // Neighbouring chunks on one rank, as a user may have them.
+  const Schedule schedule = parse_schedule(
+      "schedule s(stages = 2, parts = 1, chunks = 4):\n"
+      "  rank 0: F0.0 F0.1 B0.1 B0.0\n"
+      "  rank 1: F0.2 F0.3 B0.3 B0.2\n",
+      "s");
+  const std::string svg =
+      schedule_chart(schedule, simulate(schedule, equal_times(4, 1, 1, 1)), "t", "s");
+  // The first chunk of each rank has the colour of the legend, and the second a paler one.
+  EXPECT_EQ(count(svg, "fill=\"#3c9bd0\" stroke"), 2);
+  EXPECT_EQ(count(svg, "fill=\"#bb4a05\" stroke"), 2);
+  EXPECT_TRUE(has(svg, "paler: a later chunk of the rank"));
+}
+
 // docs/figures/schedules.svg is what we draw today. ADJOINT_WRITE_FIGURES=1 writes it.
 TEST(ScheduleChart, TheFigureOfTheDocument) {
   const SlotTimes times = with_bytes(equal_times(4, 0.01, 0.01, 0.01));
