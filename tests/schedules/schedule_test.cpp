@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -126,6 +127,8 @@ TEST(Schedules, WhatAScheduleCannotBe) {
   EXPECT_EQ(refusal([] { make_schedule("1f1c", 2, 2, 1); }),
             "there is no schedule '1f1c'; there are gpipe, 1f1b, "
             "interleaved, zero_bubble, zb_h2");
+  EXPECT_EQ(refusal([] { make_schedule("zb_auto", 2, 2, 1); }),
+            "schedule zb_auto is searched for with times and a limit on memory, and here are none");
   EXPECT_EQ(refusal([] { make_schedule("interleaved", 4, 6, 2); }),
             "schedule interleaved wants a number of parts that the ranks divide, found 6 parts "
             "for 4 ranks");
