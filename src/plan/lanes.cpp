@@ -112,10 +112,11 @@ std::vector<LanedCall> make_lanes(const Scheme& scheme, const Plan& plan) {
 
 namespace {
 
-// Who reads and who overwrites an object, by place. Views count as what they show.
+// Who reads and who overwrites an object, by place. Views count as what they show, and those that
+// are copied as any other call.
 class Uses {
  public:
-  Uses(const Scheme& scheme, const std::vector<int>& order)
+  Uses(const Scheme& scheme, const std::vector<int>& order, const std::vector<bool>& is_view)
       : shown_(scheme.objects.size()),
         read_(scheme.objects.size()),
         overwritten_(scheme.objects.size()) {
@@ -124,7 +125,7 @@ class Uses {
     for (size_t at = 0; at < order.size(); ++at) {
       const Morphism& m = scheme.morphisms[order[at]];
       for (const Value out : m.outputs) made_at[out] = static_cast<int>(at);
-      if (op_named(m.op).view) {
+      if (op_named(m.op).view && is_view[at]) {
         shown_[m.outputs[0]] = shown_[m.inputs[0]];
         continue;
       }
@@ -159,7 +160,8 @@ class Uses {
 
 }  // namespace
 
-std::vector<int> done_before(const Scheme& scheme, const std::vector<int>& order) {
+std::vector<int> done_before(const Scheme& scheme, const std::vector<int>& order,
+                             const std::vector<bool>& is_view) {
   std::vector<int> done(order.size());
   std::vector<int> collectives;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -168,7 +170,7 @@ std::vector<int> done_before(const Scheme& scheme, const std::vector<int>& order
     if (lane_of(scheme.morphisms[order[at]]) == Lane::kRanks) collectives.push_back(at);
   }
   if (collectives.empty()) return done;
-  const Uses uses(scheme, order);
+  const Uses uses(scheme, order, is_view);
   std::map<Section, int> ends;  // sections are contiguous
   for (size_t i = 0; i < order.size(); ++i) {
     ends[scheme.morphisms[order[i]].section] = static_cast<int>(i) + 1;
@@ -186,8 +188,12 @@ std::vector<int> done_before(const Scheme& scheme, const std::vector<int>& order
 std::vector<int> done_before(const Scheme& scheme, const Plan& plan) {
   std::vector<int> order;
   order.reserve(plan.calls.size());
-  for (const PlannedCall& call : plan.calls) order.push_back(call.morphism);
-  return done_before(scheme, order);
+  std::vector<bool> is_view;
+  for (const PlannedCall& call : plan.calls) {
+    order.push_back(call.morphism);
+    is_view.push_back(call.is_view);
+  }
+  return done_before(scheme, order, is_view);
 }
 
 std::vector<double> end_times(const std::vector<LanedCall>& lanes,

@@ -32,8 +32,10 @@ std::vector<LanedCall> make_lanes(const Scheme& scheme, const Plan& plan);
 
 // Per place of an order: the place before whose call its own must be done. A collective is under
 // way until somebody reads what it makes or writes over what it reads, or until its section ends;
-// all other calls are done before the next.
-std::vector<int> done_before(const Scheme& scheme, const std::vector<int>& order);
+// all other calls are done before the next. A view reads nothing by itself unless the plan copies
+// it: `is_view` tells, per place.
+std::vector<int> done_before(const Scheme& scheme, const std::vector<int>& order,
+                             const std::vector<bool>& is_view);
 std::vector<int> done_before(const Scheme& scheme, const Plan& plan);
 
 // When each call in [begin, end) ends, in seconds after all lanes begin together; 0 for other

@@ -90,7 +90,11 @@ class Planner {
 
   // What a collective reads and writes is its own until it is done.
   void keep_under_way() {
-    done_before_ = done_before(scheme_, order_);
+    std::vector<bool> is_view;
+    for (const int m : order_) {
+      is_view.push_back(sharing_.view_of[scheme_.morphisms[m].outputs[0]] >= 0);
+    }
+    done_before_ = done_before(scheme_, order_, is_view);
     busy_until_.assign(scheme_.objects.size(), 0);
     for (int at = 0; at < end_; ++at) {
       if (done_before_[at] == at + 1) continue;

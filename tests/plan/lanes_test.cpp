@@ -177,10 +177,14 @@ TEST(Lanes, NoWaitIsForNothing) {
 
 // Collectives may overtake each other, and whoever waits for one waits for all before it.
 TEST(Lanes, NobodyMeetsACollectiveThatIsUnderWay) {
-  for (const std::string stack : {"data_parallel(2)", "data_parallel(3) | zero(1)",
-                                  "data_parallel(2) | zero(3) | offload(optimizer)",
-                                  "data_parallel(2) | zero(3) | checkpoint(every=1)",
-                                  "data_parallel(2) | zero(2) | accumulate(2)"}) {
+  for (const std::string stack :
+       {"data_parallel(2)", "data_parallel(3) | zero(1)",
+        "data_parallel(2) | zero(3) | offload(optimizer)",
+        "data_parallel(2) | zero(3) | checkpoint(every=1)",
+        "data_parallel(2) | zero(2) | accumulate(2)",
+        // Slices of what is gathered are copied where readers want them
+        // dense, at the slice's own place.
+        "tensor_parallel(2, sequence=yes) | lora(rank=4)", "tensor_parallel(2, sequence=shards)"}) {
     const Scheme forward = elaborate_preset(
         "gpt2",
         {{"batch", 8}, {"seq", 8}, {"layers", 3}, {"hidden", 16}, {"heads", 2}, {"vocab", 61}});

@@ -4,15 +4,12 @@
 
 #include <map>
 
-#include "comm/threads.h"
-#include "device/library_threads.h"
-#include "device/parallel.h"
 #include "functors/pipeline.h"
 #include "models/small_models.h"
 #include "plan/lanes.h"
 #include "plan/owners.h"
 #include "run/profile.h"
-#include "run/random_steps.h"
+#include "run/rank_bits.h"
 
 namespace adjoint {
 namespace {
@@ -27,6 +24,8 @@ const char* const kStacks[] = {"data_parallel(2)",
                                "data_parallel(2) | zero(3) | accumulate(2)",
                                "data_parallel(2) | zero(2) | offload(optimizer)",
                                "tensor_parallel(2)",
+                               "tensor_parallel(2, sequence=yes) | lora(rank=4)",
+                               "tensor_parallel(2, sequence=shards) | checkpoint(every=1)",
                                "data_parallel(2) | tensor_parallel(2) | zero(3) | bucket",
                                "data_parallel(3) | bucket",
                                "data_parallel(2) | zero(3) | bucket(size=4096)"};
@@ -36,31 +35,6 @@ Scheme step_of(const std::string& stack) {
   const Scheme forward = elaborate_preset(
       "char", {{"batch", 7}, {"seq", 8}, {"layers", 3}, {"hidden", 32}, {"vocab", 37}});
   return build_step(forward, parse_stack(stack), {.on_mesh = true}).scheme;
-}
-
-Plan plan_of(const Scheme& step, bool overlap) {
-  return make_plan(step, {.threads = num_threads(), .overlap = overlap});
-}
-
-// What every rank has after two steps, in order of ranks.
-std::vector<std::vector<uint64_t>> bits_after(const Scheme& step, const Plan& plan, bool poison,
-                                              bool one_by_one) {
-  const int ranks = num_ranks(step.mesh);
-  std::vector<std::vector<uint64_t>> all(ranks);
-  run_ranks(ranks, [&](Communicator world) {
-    const LibraryThreads as_planned(num_threads());
-    Seat seat(world, step.mesh);
-    Run run(step, plan, {.reference = false, .poison = poison, .seat = &seat});
-    if (one_by_one) run.after_call = [](int) {};
-    RandomSteps steps(run, 3);
-    steps.begin();
-    for (int i = 0; i < 2; ++i) {
-      steps.feed();
-      steps.step();
-    }
-    all[world.rank()] = steps.hashes();
-  });
-  return all;
 }
 
 TEST(RanksUnderWay, CollectivesThatHideKeepEveryBit) {
