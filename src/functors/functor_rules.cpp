@@ -92,11 +92,14 @@ void FunctorParser::object_rule(Position at) {
   result_.objects.push_back(std::move(rule));
 }
 
-// unless made or trained; unless made here; of what is trained, unless frozen.
+// unless made or trained; unless made here; of what is trained, unless frozen; of what is kept,
+// unless recomputed.
 void FunctorParser::exceptions(Exceptions& unless, const AttributeValue& value) {
-  const std::string other = value.attribute != "frozen" ? ""
-                            : value.word == "frozen"    ? "trained"
-                                                        : "frozen";
+  const bool residence = value.attribute == "residence" && value.word == "kept";
+  const std::string other = residence                     ? "recomputed"
+                            : value.attribute != "frozen" ? ""
+                            : value.word == "frozen"      ? "trained"
+                                                          : "frozen";
   do {
     if (in_.accept_word("made")) {
       (in_.accept_word("here") ? unless.made_here : unless.made) = true;

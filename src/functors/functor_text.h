@@ -62,7 +62,8 @@ struct Choice {
 // What a rule leaves alone: what functors of the stack made, and what another one says of it.
 struct Exceptions {
   bool made_here = false, made = false;  // by this functor, by any
-  bool yields = false;  // frozen unless trained, trained unless frozen: as another one says
+  // frozen unless trained, trained unless frozen, kept unless recomputed: as another one says
+  bool yields = false;
 };
 
 struct ObjectRule {

@@ -264,6 +264,7 @@ TEST(FunctorText, WhatARuleLeavesAlone) {
   EXPECT_TRUE(unless("frozen unless made when k > 1").made);
   EXPECT_FALSE(unless("frozen unless made when k > 1").yields);
   EXPECT_TRUE(unless("trained unless frozen").yields);
+  EXPECT_TRUE(unless("kept unless recomputed").yields);
   const FunctorText f =
       read(with_lines("  morphism y = linear(x, W) where parameter(W), not made(W) -> 2*y\n"));
   EXPECT_EQ(f.morphisms[0].where[1].kind, Clause::Kind::kMade);
