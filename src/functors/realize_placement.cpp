@@ -653,8 +653,10 @@ class AxisOfMesh {
     if (!cut) return;
     const std::vector<Share> whole(m.inputs.size(), kWhole);
     const CallShares shares = shares_along(call, whole, m.outputs.size(), *cut);
+    // Whether a function of a product is one call with it must not decide where parameters lie.
+    const bool function = op_named(m.op).body && m.inputs.size() == 1;
     for (size_t i = 0; i < m.inputs.size(); ++i) {
-      if (shares.wants[i].is_piece() && !traits_[m.inputs[i]].of_parameters) return;
+      if (shares.wants[i].is_piece() && !traits_[m.inputs[i]].of_parameters && !function) return;
     }
     for (size_t i = 0; i < m.inputs.size(); ++i) {
       if (shares.wants[i].is_piece()) adopt(m.inputs[i], shares.wants[i]);
