@@ -13,11 +13,14 @@ namespace adjoint {
 
 namespace {
 
+constexpr std::string_view kAnd = " | ";
+
 // Example arguments of functors, for models of four blocks with width 32. A functor with a required
-// argument needs a line here.
+// argument needs a line here, and so does one that does nothing without another, which it brings.
 const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> table = {
       {"accumulate", {"accumulate(4)"}},
+      {"bucket", {"data_parallel(2) | bucket"}},
       {"checkpoint", {"checkpoint(every=2)"}},
       {"data_parallel", {"data_parallel(2)"}},
       {"dora", {"dora(rank=4)"}},
@@ -32,7 +35,11 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
       {"quantize", {"quantize(int8, group=8)"}},
       {"recompute", {"recompute([attention, feed_forward], every=2)"}},
       {"rslora", {"rslora(rank=4)"}},
-      {"tensor_parallel", {"tensor_parallel(2)"}},
+      {"tensor_parallel",
+       {"tensor_parallel(2)", "tensor_parallel(2, sequence=yes)",
+        "tensor_parallel(2, sequence=shards)"}},
+      {"zero",
+       {"data_parallel(2) | zero(1)", "data_parallel(2) | zero(2)", "data_parallel(2) | zero(3)"}},
   };
   return table;
 }
@@ -46,6 +53,20 @@ std::vector<std::string> items_of(const Functor& functor) {
                                     " is told in the matrix: it must be told " + p.name);
   }
   return {functor.name};
+}
+
+// The functors of several items, each once: two of them may bring the same one.
+std::vector<std::string> functors_of(const std::vector<std::string>& items) {
+  std::vector<std::string> all;
+  for (const std::string& item : items) {
+    for (size_t at = 0; at <= item.size();) {
+      const size_t end = std::min(item.find(kAnd, at), item.size());
+      const std::string one = item.substr(at, end - at);
+      if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+      at = end + kAnd.size();
+    }
+  }
+  return all;
 }
 
 // A model with all runs on it.
@@ -108,8 +129,9 @@ class Composer {
   }
 
   Composed composed(const std::vector<std::string>& items) {
-    Composed result{.stack = join(items, " | ")};
-    for (Bench& bench : benches_) hear(result, bench, items);
+    const std::vector<std::string> functors = functors_of(items);
+    Composed result{.stack = join(functors, kAnd)};
+    for (Bench& bench : benches_) hear(result, bench, functors);
     ++done_;
     if (told_) told_(done_, total_, result.stack);
     return result;
@@ -151,7 +173,7 @@ class Composer {
     for (const std::string& item : items) {
       if (item != "-" + off) others.push_back(item);
     }
-    const Stack on = parse_stack(join(others, " | "));
+    const Stack on = parse_stack(join(others, kAnd));
     for (size_t i = 0; i < on.functors.size(); ++i) {
       if (on.functors[i].functor.name != off) continue;
       judge(result, bench, on, i);
@@ -167,9 +189,9 @@ class Composer {
     const std::string written = print(bench.judge.built(stack).scheme);
     const Subject& subject = bench.judge.subject();
     const auto check = [&] {
-      const Stack other = parse_stack(join(items, " | "));
+      const Stack other = parse_stack(join(items, kAnd));
       if (print(build_step(subject.forward, other, subject.options).scheme) == written) return;
-      result.broken.push_back(bench.model + ": '" + join(items, " | ") + "' is another step");
+      result.broken.push_back(bench.model + ": '" + join(items, kAnd) + "' is another step");
     };
     std::reverse(items.begin(), items.end());
     check();
@@ -202,6 +224,13 @@ class Notes {
  private:
   std::vector<std::string> notes_;
 };
+
+// A bar would end the cell.
+std::string in_a_cell(const std::string& stack) {
+  std::string escaped;
+  for (const char c : stack) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+  return escaped;
+}
 
 std::string cell(const Composed& composed, Notes& notes) {
   if (!composed.broken.empty()) return "**broken**" + notes.number(composed.broken[0]);
@@ -243,13 +272,13 @@ std::string to_markdown(const Composition& composition) {
   Notes notes;
   std::string out = "| |", rule = "|---|";
   for (const std::string& item : composition.items) {
-    out += " `" + item + "` |";
+    out += " `" + in_a_cell(item) + "` |";
     rule += "---|";
   }
   out += "\n" + rule + "\n";
   const size_t n = composition.items.size();
   for (size_t i = 0; i < n; ++i) {
-    out += "| `" + composition.items[i] + "` |";
+    out += "| `" + in_a_cell(composition.items[i]) + "` |";
     for (size_t j = 0; j < n; ++j) {
       out += j <= i ? " " + cell(composition.pairs[i][j], notes) + " |" : " |";
     }
@@ -257,9 +286,7 @@ std::string to_markdown(const Composition& composition) {
   }
   out += "\n| stack | law |\n|---|---|\n";
   for (const Composed& stack : composition.stacks) {
-    std::string escaped;
-    for (const char c : stack.stack) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
-    out += "| `" + escaped + "` | " + cell(stack, notes) + " |\n";
+    out += "| `" + in_a_cell(stack.stack) + "` | " + cell(stack, notes) + " |\n";
   }
   return out + "\n" + notes.print();
 }

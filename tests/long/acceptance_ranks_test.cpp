@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "laws/compare.h"
-#include "laws/mesh_fuzz.h"
 #include "laws/verify.h"
 
 namespace adjoint {
@@ -50,9 +49,9 @@ TEST(AcceptanceOnRanks, T1_RaggedCountsGiveTheSameGradientsUnderEverySplit) {
       };
       const Trace plain = traced("");
       for (const char* parts : {"1", "2", "4"}) {
-        for (const char* ranks : {"1", "2", "3"}) {
-          const std::string stack =
-              std::string("accumulate(") + parts + ") | data_parallel(" + ranks + ")";
+        for (const char* ranks : {"data_parallel(1)", "data_parallel(2)", "data_parallel(3)",
+                                  "tensor_parallel(2)", "data_parallel(2) | tensor_parallel(2)"}) {
+          const std::string stack = std::string("accumulate(") + parts + ") | " + ranks;
           int compared = 0;
           for (const auto& [key, error] : errors_against(traced(stack), plain)) {
             EXPECT_LT(error, 2e-5)
@@ -71,6 +70,7 @@ TEST(AcceptanceOnRanks, T4_RecomputationDataParallelAndFusionAtHidden128And256) 
     const Subject subject = subject_of("char", 4, {{"hidden", hidden}});
     for (const char* fuse : {"", " | -fuse"}) {
       expect_laws(subject, std::string("checkpoint(block) | data_parallel(2)") + fuse);
+      expect_laws(subject, std::string("checkpoint(block) | tensor_parallel(2)") + fuse);
     }
   }
 }
@@ -85,13 +85,12 @@ TEST(AcceptanceOnRanks, T8_TiedTablesStayTied) {
     }
     return count;
   };
-  std::vector<std::string> stacks = {"data_parallel(2) | zero(3)", "data_parallel(3) | zero(3)",
-                                     "data_parallel(2) | zero(3) | accumulate(2)"};
-  if (has_functor("tensor_parallel")) {
-    stacks.insert(stacks.end(), {"tensor_parallel(2)",
-                                 "data_parallel(2) | zero(3) | "
-                                 "tensor_parallel(2)"});
-  }
+  const std::vector<std::string> stacks = {"data_parallel(2) | zero(3)",
+                                           "data_parallel(3) | zero(3)",
+                                           "data_parallel(2) | zero(3) | accumulate(2)",
+                                           "tensor_parallel(2)",
+                                           "tensor_parallel(2, sequence=yes)",
+                                           "data_parallel(2) | zero(3) | tensor_parallel(2)"};
   for (const Subject& subject :
        {subject_of("char", 6), subject_of("llama-tiny", 6, {{"tied", 1}})}) {
     const auto plain = parameters(step_of(subject, ""));
@@ -104,13 +103,15 @@ TEST(AcceptanceOnRanks, T8_TiedTablesStayTied) {
 
 TEST(AcceptanceOnRanks, T11_AdaptersAndCodesWithEverySharding) {
   const Subject subject = subject_of("char", 6);
-  std::vector<std::string> shardings = {"data_parallel(2)", "data_parallel(2) | zero(1)",
-                                        "data_parallel(2) | zero(2)", "data_parallel(2) | zero(3)",
-                                        "data_parallel(3) | zero(3)"};
-  if (has_functor("tensor_parallel")) {
-    shardings.insert(shardings.end(), {"tensor_parallel(2)", "tensor_parallel(2, sequence=no)",
-                                       "data_parallel(2) | tensor_parallel(2) | zero(3)"});
-  }
+  const std::vector<std::string> shardings = {"data_parallel(2)",
+                                              "data_parallel(2) | zero(1)",
+                                              "data_parallel(2) | zero(2)",
+                                              "data_parallel(2) | zero(3)",
+                                              "data_parallel(3) | zero(3)",
+                                              "tensor_parallel(2)",
+                                              "tensor_parallel(2, sequence=yes)",
+                                              "tensor_parallel(2, sequence=shards)",
+                                              "data_parallel(2) | tensor_parallel(2) | zero(3)"};
   for (const std::string& sharding : shardings) {
     for (const char* rest :
          {"lora(rank=4)", "quantize(int8, group=8) | lora(rank=4) | checkpoint(every=1)",
