@@ -146,6 +146,7 @@ struct OpDef {
   bool attends = false;          // positions read other positions by softmax of their products
   bool moves = false;            // a copy from one tier to another
   bool collective = false;       // speaks to other ranks (ops/collective.h)
+  bool to_one_rank = false;      // a message to or from one other rank (ops/message.h)
   bool decodes = false;          // codes and scales become a matrix
   bool rounds_operands = false;  // may multiply float32 operands as tf32
   const UpdateRule* update = nullptr;  // of an optimizer

@@ -10,7 +10,8 @@ namespace adjoint {
 
 Lane lane_of(const Morphism& m) {
   const OpDef& op = op_named(m.op);
-  if (op.collective && std::get<int64_t>(m.attrs.at("ranks")) > 1) return Lane::kRanks;
+  if ((op.collective || op.to_one_rank) && std::get<int64_t>(m.attrs.at("ranks")) > 1)
+    return Lane::kRanks;
   if (!op.moves) return Lane::kWork;
   return std::get<std::string>(m.attrs.at("tier")) == "host" ? Lane::kSend : Lane::kFetch;
 }
@@ -175,10 +176,21 @@ std::vector<int> done_before(const Scheme& scheme, const std::vector<int>& order
   for (size_t i = 0; i < order.size(); ++i) {
     ends[scheme.morphisms[order[i]].section] = static_cast<int>(i) + 1;
   }
+  // Of messages to one rank so many may be under way: the next one waits for the first.
+  constexpr size_t kMessagesAhead = 2;
+  std::map<std::string, std::vector<int>> sent;  // to whom: places
   for (const int at : collectives) {
     const Morphism& m = scheme.morphisms[order[at]];
     int& until = done[at];
     until = ends[m.section];
+    if (const auto to = m.attrs.find("to"); to != m.attrs.end()) {
+      std::vector<int>& places = sent[to_string(to->second)];
+      if (places.size() >= kMessagesAhead) {
+        int& earlier = done[places[places.size() - kMessagesAhead]];
+        earlier = std::min(earlier, at);
+      }
+      places.push_back(at);
+    }
     for (const Value out : m.outputs) until = uses.next_read(out, at, until);
     for (const Value in : m.inputs) until = uses.next_overwritten(in, at, until);
   }

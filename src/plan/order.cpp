@@ -1,7 +1,7 @@
 #include "plan/order.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <queue>
 #include <set>
 
@@ -97,11 +97,12 @@ class Growth {
     crosses_.assign(n, false);
     carried_.assign(n, false);
     for (const Value in : scheme.inputs) stays_[in] = true;
+    const bool repeats = scheme.parts > 1 || !scheme.loop.empty();
     for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
       const Morphism& m = scheme.morphisms[i];
       is_view_.push_back(op_named(m.op).view && tier_of(m.outputs[0]) == tier_of(m.inputs[0]));
       if (is_view_.back()) seen_[m.outputs[0]] = seen_[m.inputs[0]];
-      for (const Value out : m.outputs) crosses_[out] = m.section == Section::kPrologue;
+      for (const Value out : m.outputs) crosses_[out] = repeats && m.section == Section::kPrologue;
       if (is_view_.back()) continue;
       for (const Value in : m.inputs) {
         std::vector<int>& readers = readers_[seen_[in]];
@@ -182,8 +183,15 @@ class Growth {
 std::vector<int> freeing_order(const Scheme& scheme) {
   Dependencies d = dependencies(scheme);
   Growth growth(scheme);
-  const auto section_of = [&](int i) { return static_cast<size_t>(scheme.morphisms[i].section); };
-  std::array<std::set<int>, 3> ready_in;  // per section
+  // Sections in order, and in each its slots.
+  std::map<std::pair<Section, int>, size_t> places;
+  for (const Morphism& m : scheme.morphisms) places[{m.section, m.slot}] = 0;
+  size_t next_place = 0;
+  for (auto& [of, place] : places) place = next_place++;
+  const auto section_of = [&](int i) {
+    return places.at({scheme.morphisms[i].section, scheme.morphisms[i].slot});
+  };
+  std::vector<std::set<int>> ready_in(std::max<size_t>(places.size(), 1));
   for (size_t i = 0; i < d.waits_for.size(); ++i) {
     const int m = static_cast<int>(i);
     if (d.waits_for[i] == 0) ready_in[section_of(m)].insert(m);

@@ -50,7 +50,9 @@ class Overlap {
 
  private:
   const Morphism& call(int m) const { return scheme_.morphisms[m]; }
-  bool is_collective(int m) const { return lane_of(call(m)) == Lane::kRanks; }
+  bool is_collective(int m) const {
+    return lane_of(call(m)) == Lane::kRanks && op_named(call(m).op).collective;
+  }
   // Made of state alone, so it may begin whenever the step is running.
   bool is_fixed(int m) const {
     return std::none_of(call(m).outputs.begin(), call(m).outputs.end(),
@@ -298,7 +300,10 @@ bool fetches_state(const Scheme& scheme) {
 }
 
 std::vector<int> overlapped(const Scheme& scheme, std::vector<int> order) {
-  return speaks_to_ranks(scheme) ? Overlap(scheme, std::move(order)).run() : order;
+  // A schedule says where everything stands.
+  return speaks_to_ranks(scheme) && scheme.schedule.empty()
+             ? Overlap(scheme, std::move(order)).run()
+             : order;
 }
 
 }  // namespace adjoint

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "plan/order.h"
 #include "plan/overlap.h"
 #include "plan/pack.h"
@@ -89,6 +90,10 @@ std::vector<Bytes> Plan::at_peak(Tier tier) const {
 }
 
 Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
+  if (!scheme.schedule.empty() && scheme.of_all_stages.empty()) {
+    fail(
+        "pipeline: each stage has a plan of its own, and only train, plan and verify make one yet");
+  }
   const Sharing sharing = find_sharing(scheme, options);
   // The device's bytes decide, and the host's only between equals.
   const auto peaks = [](const Plan& p) { return std::pair(p.live_peak, p.host.live_peak); };

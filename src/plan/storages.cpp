@@ -24,6 +24,7 @@ class Planner {
         options_(options),
         sharing_(sharing),
         order_(order),
+        repeats_(scheme.parts > 1 || !scheme.loop.empty()),
         end_(static_cast<int>(order.size())) {}
 
   Plan run() {
@@ -54,7 +55,8 @@ class Planner {
     plan_.body_end = before(Section::kEpilogue);
   }
 
-  bool in_body(int at) const { return at >= plan_.body_begin && at < plan_.body_end; }
+  // Of what is repeated: the flat body of a pipeline's stage runs once.
+  bool in_body(int at) const { return repeats_ && at >= plan_.body_begin && at < plan_.body_end; }
   Value root(Value v) const { return sharing_.root(v); }
   Value within(Value v) const { return sharing_.adjacent.within[v]; }
   Tier tier_of(Value v) const { return scheme_[v].attributes.tier; }
@@ -404,6 +406,7 @@ class Planner {
   const PlanOptions& options_;
   const Sharing& sharing_;
   const std::vector<int>& order_;
+  bool repeats_;
   const int end_;
   std::vector<int> last_use_;
   std::vector<int> done_before_;  // per place

@@ -48,6 +48,7 @@ void verify_arena(const Plan& plan, Tier tier) {
 // Sections are contiguous, and what the body reads from before it exists in every iteration.
 void verify_sections(const Scheme& scheme, const Plan& plan) {
   std::vector<bool> made_in_body(scheme.objects.size(), false);
+  const bool repeats = scheme.parts > 1 || !scheme.loop.empty();
   for (size_t i = 0; i < plan.calls.size(); ++i) {
     const int at = static_cast<int>(i);
     const Morphism& m = scheme.morphisms[plan.calls[at].morphism];
@@ -55,7 +56,7 @@ void verify_sections(const Scheme& scheme, const Plan& plan) {
                             : at < plan.body_end ? Section::kBody
                                                  : Section::kEpilogue;
     CHECK(m.section == section, "a call is in its section: " + m.op + " at " + to_string(m.source));
-    if (section != Section::kBody) continue;
+    if (section != Section::kBody || !repeats) continue;
     for (const Value v : m.outputs) made_in_body[v] = true;
     for (const Value v : m.inputs) {
       if (made_in_body[v]) continue;

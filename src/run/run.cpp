@@ -70,12 +70,12 @@ void Run::prepare() {
   };
   if (!on_gpu() && std::any_of(plan_.calls.begin(), plan_.calls.end(), is_collective)) {
     completions_.resize(plan_.calls.size());
-    lands_.assign(plan_.calls.size(), -1);
+    lands_.resize(plan_.calls.size());
+    under_way_.assign(plan_.calls.size(), false);
     const std::vector<int> done = done_before(scheme_, plan_);
     for (size_t at = 0; at < done.size(); ++at) {
-      if (is_collective(plan_.calls[at])) lands_[done[at] - 1] = static_cast<int>(at);
+      if (is_collective(plan_.calls[at])) lands_[done[at] - 1].push_back(static_cast<int>(at));
     }
-    begun_.reserve(plan_.calls.size());
   }
   // A GPU of Hopper's kind or later, and no other stream that a kernel would have to wait for.
   const bool early = on_gpu() && lanes_->one_stream() && open_gpu().major >= 9;
@@ -101,7 +101,8 @@ void Run::prepare() {
     at.early = early;
     for (const Value v : m.inputs) at.in.push_back(data(v));
     for (const Value v : m.outputs) at.out.push_back(data(v));
-    if (op_named(m.op).collective && calls_.back().integer("ranks") > 1) {
+    const bool speaks = op_named(m.op).collective || op_named(m.op).to_one_rank;
+    if (speaks && calls_.back().integer("ranks") > 1) {
       at.peers = &options_.seat->along(std::get<std::string>(m.attrs.at("mesh")));
     }
     if (planned.workspace >= 0) {
@@ -146,24 +147,30 @@ void Run::run_calls(int begin, int end, bool for_good) {
       if (lanes_) lanes_->after(at);
     }
     if (!lands_.empty()) {
-      if (completions_[at]) begun_.push_back(at);
+      under_way_[at] = static_cast<bool>(completions_[at]);
+      // Whoever looks at every call finds its results, but for messages: they begin before their
+      // sender has them, and who waited for one here might wait for a rank that waits for this one.
+      if ((timer_ || after_call) && !is_message(at)) land(at);
       // Poison needs no wait of its own: the plan frees nothing that is under way.
-      land(timer_ || after_call ? at : lands_[at]);
+      for (const int place : lands_[at]) land(place);
     }
     if (poison_) bury(at, for_good);
     if (timer_) timer_->after(at);
-    if (!after_call) continue;
+    if (!after_call || is_message(at)) continue;
     synchronize();
     after_call(at);
   }
   if (lanes_) lanes_->close();
-  CHECK(landed_ == begun_.size(), "collectives are done when their section ends");
-  begun_.clear();
-  landed_ = 0;
+}
+
+bool Run::is_message(int at) const {
+  return scheme_.mesh.size() > 0 && op_named(calls_[at].op).to_one_rank;
 }
 
 void Run::land(int place) {
-  while (landed_ < begun_.size() && begun_[landed_] <= place) completions_[begun_[landed_++]]();
+  if (!under_way_[place]) return;
+  completions_[place]();
+  under_way_[place] = false;
 }
 
 bool Run::launches_recordings() const {

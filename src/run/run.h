@@ -102,7 +102,8 @@ class Run {
   void step_by_recordings();
   std::shared_ptr<GpuStream::Recording> record(int begin, int end);
   std::byte* at(const Storage& storage) const;
-  void land(int place);  // waits for the collectives that began up to this place
+  bool is_message(int at) const;
+  void land(int place);  // waits for what was begun there, if it is not done
   // run_values.cpp: what objects hold
   void send(Value v, const void* from, Bytes size);
   Bytes extent(Value v) const;  // from its first element to the end of its last
@@ -124,13 +125,11 @@ class Run {
   CallTimer* timer_ = nullptr;  // of a timed step
   std::vector<OpCall> calls_;   // kernels refer to them
   std::vector<Launch> launches_;
-  // Of a step of several ranks on a CPU, per call: the second half of a collective, and the last
-  // collective that must be done when the next call begins (-1: none). Those that were begun in
-  // this series of calls, in order, and how many of them are done.
+  // Of a step of several ranks on a CPU, per call: the second half of a collective or a message,
+  // those that must be done when the next call begins, and whether it was begun and is not done.
   std::vector<Launch> completions_;
-  std::vector<int> lands_;
-  std::vector<int> begun_;
-  size_t landed_ = 0;
+  std::vector<std::vector<int>> lands_;
+  std::vector<bool> under_way_;
   std::vector<std::vector<int>> dies_after_;  // storages, per place in the order
   std::vector<bool> crosses_;                 // per storage: the next iteration reads it too
   std::optional<std::byte> poison_;

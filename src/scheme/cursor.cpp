@@ -122,6 +122,25 @@ std::string Cursor::take_name(std::string_view wanted) {
   return name;
 }
 
+bool Cursor::at_digit_word() {
+  skip_blank();
+  size_t digits = 0;
+  while (std::isdigit(static_cast<unsigned char>(peek(digits)))) ++digits;
+  // 1e-5 is a number.
+  const bool exponent = peek(digits) == 'e' && !starts_name(peek(digits + 1));
+  return digits > 0 && starts_name(peek(digits)) && !exponent;
+}
+
+std::string Cursor::take_word(std::string_view wanted) {
+  if (!at_digit_word()) return take_name(wanted);
+  std::string word;
+  while (in_name(peek())) {
+    word += peek();
+    advance();
+  }
+  return word;
+}
+
 double Cursor::take_number(std::string_view wanted) {
   skip_blank();
   double number = 0;

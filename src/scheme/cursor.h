@@ -39,7 +39,10 @@ class Cursor {
 
   bool at_name();
   bool at_number();
+  // A word that begins with a digit, as 1f1b does; a number does not end in letters.
+  bool at_digit_word();
   std::string take_name(std::string_view wanted);
+  std::string take_word(std::string_view wanted);  // a name, or such a word
   double take_number(std::string_view wanted);
   int64_t take_integer(std::string_view wanted);
   std::string take_text();  // "..."

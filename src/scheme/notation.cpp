@@ -4,7 +4,8 @@
 //   %7 block[0].qkv: f32[batch=4, seq=8, 3*hidden=384] = linear(%3, %1, %2) {k=1} @block[0].qkv
 //   carry %1 -> %9
 //   loop %3 -> %8        (an accumulator; the head then says `scheme name parts=4:`)
-// The head of a scheme for several ranks says its mesh: `scheme name mesh data=2 tensor=4:`.
+// The head of a scheme for several ranks says its mesh, and the schedule of its stages:
+// `scheme name mesh data=2 stage=4 schedule "1f1b":`.
 //   return %7
 // Only what differs from the default is written; a morphism's line ends in what it is and waits
 // for: `@block[0].up backward epoch=2 after %9`.
@@ -61,6 +62,7 @@ std::string print_object(const Scheme& scheme, Value v, bool is_input) {
   if (a.tier == Tier::kHost) out += " host";
   for (const Placement& p : a.placement) out += print_placement(p);
   if (a.stage) out += " stage=" + std::to_string(a.stage);
+  if (a.use_by_use) out += " use_by_use";
   if (a.parts > 1) out += " parts=" + std::to_string(a.parts);
   const Training& t = a.training;
   if (t.rate) out += " rate=" + shortest(*t.rate);
@@ -86,6 +88,16 @@ class FlatParser {
       scheme_.parts = small_integer("a number of parts");
     }
     if (in_.accept_word("mesh")) mesh();
+    if (in_.accept_word("schedule")) {
+      scheme_.schedule = in_.take_text();
+      for (size_t at = 0; (at = scheme_.schedule.find("\\n", at)) != std::string::npos; ++at) {
+        scheme_.schedule.replace(at, 2, "\n");
+      }
+      if (in_.accept_word("chunks")) {
+        in_.expect("=", "after 'chunks'");
+        scheme_.chunks = small_integer("a number of chunks");
+      }
+    }
     in_.expect(":", "after the name of the scheme");
     in_.expect_line_end();
     for (in_.skip_blank_lines(); !in_.at_end(); in_.skip_blank_lines()) line();
@@ -106,7 +118,7 @@ class FlatParser {
       if (axis.size < 2) in_.fail_at(at, "wanted an axis of the mesh with at least 2 ranks");
       scheme_.mesh.push_back(std::move(axis));
       in_.skip_blank();
-    } while (!in_.looking_at(":"));
+    } while (!in_.looking_at(":") && !in_.looking_at("schedule "));
   }
 
   void line() {
@@ -155,6 +167,10 @@ class FlatParser {
     }
     if (in_.accept_word("prologue")) m.section = Section::kPrologue;
     if (in_.accept_word("epilogue")) m.section = Section::kEpilogue;
+    if (in_.accept_word("slot")) {
+      in_.expect("=", "after 'slot'");
+      m.slot = small_integer("a slot");
+    }
     if (in_.accept_word("after")) m.after = uses();
     scheme_.morphisms.push_back(std::move(m));
   }
@@ -270,6 +286,8 @@ class FlatParser {
       } else if (word == "stage") {
         in_.expect("=", "after 'stage'");
         a.stage = small_integer("a stage");
+      } else if (word == "use_by_use") {
+        a.use_by_use = true;
       } else if (word == "place") {
         in_.expect("=", "after 'place'");
         a.placement.push_back(placement());
@@ -406,6 +424,13 @@ std::string print(const Scheme& scheme) {
   for (const MeshAxis& axis : scheme.mesh) {
     out += " " + axis.name + "=" + std::to_string(axis.size);
   }
+  if (!scheme.schedule.empty()) {
+    // A user's own is a text of several lines.
+    out += " schedule \"";
+    for (const char c : scheme.schedule) out += c == '\n' ? std::string("\\n") : std::string(1, c);
+    out += "\"";
+    if (scheme.chunks > 1) out += " chunks=" + std::to_string(scheme.chunks);
+  }
   out += ":\n";
   for (const Value in : scheme.inputs) {
     out += "  " + std::string(name(scheme[in].role)) + " " + print_object(scheme, in, true) + "\n";
@@ -421,6 +446,7 @@ std::string print(const Scheme& scheme) {
     if (m.phase != Phase::kForward) out += " " + std::string(name(m.phase));
     if (m.epoch) out += " epoch=" + std::to_string(m.epoch);
     if (m.section != Section::kBody) out += " " + std::string(name(m.section));
+    if (m.slot) out += " slot=" + std::to_string(m.slot);
     if (!m.after.empty()) out += " after " + refs(m.after);
     out += "\n";
   }

@@ -220,6 +220,8 @@ Scheme without_morphisms(const Scheme& scheme) {
           .outputs = scheme.outputs,
           .carries = scheme.carries,
           .mesh = scheme.mesh,
+          .schedule = scheme.schedule,
+          .chunks = scheme.chunks,
           .parts = scheme.parts,
           .loop = scheme.loop};
 }

@@ -97,7 +97,11 @@ struct Attributes {
   Residence residence = Residence::kUnsaid;
   Tier tier = Tier::kDevice;
   std::vector<Placement> placement = {};
-  int stage = 0;  // of a pipeline
+  // The chunk of a pipeline in which it is made and held, from 1; 0: wherever it is needed.
+  int stage = 0;
+  // Of a parameter's gradient: where a batch comes in parts, the terms of its several uses are
+  // summed over the parts one by one, and added up after the last part.
+  bool use_by_use = false;
   int parts = 1;  // of the batch, in which a step's data comes
   Training training = {};
   bool operator==(const Attributes&) const = default;
@@ -138,6 +142,7 @@ struct Morphism {
   Phase phase = Phase::kForward;
   int epoch = 0;  // of recomputation; part of its identity, so no clone merges with its original
   Section section = Section::kBody;
+  int slot = 0;  // of a step in the order of a schedule: slots of a section run one after another
   // Objects that exist before it runs, beside its operands: what holds a recomputation or a fetch
   // back until it is wanted. It does not read them, so they may be gone by then.
   std::vector<Value> after = {};
@@ -159,7 +164,14 @@ struct Scheme {
   std::vector<Value> outputs = {};
   std::vector<Carry> carries = {};
   std::vector<MeshAxis> mesh = {};  // none: one rank
-  int parts = 1;                    // how often the body runs
+  // Where the mesh has an axis `stage`: the schedule (src/schedules), by name or as text, and how
+  // many chunks of the model each of its ranks holds.
+  std::string schedule = {};
+  int chunks = 1;
+  // Of one stage's step, which holds some of them: the parameters and states of all stages, in
+  // order. None: `inputs` has them all.
+  std::vector<Object> of_all_stages = {};
+  int parts = 1;  // how often the body runs
   // What crosses iterations of the body, and nothing else does: `in` is made before the body (or is
   // an input) and read by its first iteration, `out` by the next one and by the epilogue.
   std::vector<Carry> loop = {};

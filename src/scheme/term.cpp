@@ -149,6 +149,9 @@ Term TermParser::unnested_factor() {
     return negated;
   }
   if (in_.at_number()) {
+    if (in_.at_digit_word()) {
+      return {.kind = Term::Kind::kName, .word = in_.take_word("a word"), .at = at};
+    }
     return {.kind = Term::Kind::kNumber, .number = in_.take_number("a number"), .at = at};
   }
   if (in_.peek() == '"') return {.kind = Term::Kind::kText, .word = in_.take_text(), .at = at};
