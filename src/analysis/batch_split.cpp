@@ -25,6 +25,7 @@ class Splitter {
     split_.axes.assign(objects, -1);
     split_.summed.assign(objects, false);
     of_inputs_.assign(objects, false);
+    find_uses_apart();
     for (const Value in : scheme_.inputs) {
       if (scheme_[in].role != Role::kInput) continue;
       set_split(in, 0);
@@ -72,7 +73,7 @@ class Splitter {
       follow_samples(m, comes, shares);
       return known_ahead(m) ? Section::kPrologue : Section::kBody;
     }
-    if (!m.outputs.empty() && shares.gives[0].is_term()) {
+    if (!m.outputs.empty() && shares.gives[0].is_term() && !adds_uses(m)) {
       for (const Value out : m.outputs) split_.kinds[out] = Batchwise::kPartial;
       return Section::kBody;
     }
@@ -84,6 +85,22 @@ class Splitter {
       split_.kinds[out] = total ? Batchwise::kTotal : Batchwise::kInvariant;
     }
     return Section::kEpilogue;
+  }
+
+  // Whether it adds up the terms of a parameter's uses, each of which has a sum of its own.
+  bool adds_uses(const Morphism& m) const {
+    return is_addition(call_of(scheme_, m)) && uses_apart_[m.outputs[0]];
+  }
+  void find_uses_apart() {
+    uses_apart_.assign(scheme_.objects.size(), false);
+    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
+      const Morphism& m = scheme_.morphisms[i];
+      for (const Value out : m.outputs) {
+        if (scheme_[out].attributes.use_by_use) uses_apart_[out] = true;
+      }
+      if (!adds_uses(m)) continue;
+      for (const Value in : m.inputs) uses_apart_[in] = true;
+    }
   }
 
   // Whether these are counts of targets that are made of inputs alone; then they are known before
@@ -250,7 +267,8 @@ class Splitter {
   std::string_view who_;
   bool padded_;
   BatchSplit split_;
-  std::vector<bool> of_inputs_;  // per object: made of the step's inputs and of constants alone
+  std::vector<bool> uses_apart_;  // per object: a gradient whose terms are summed one by one
+  std::vector<bool> of_inputs_;   // per object: made of the step's inputs and of constants alone
 };
 
 }  // namespace

@@ -34,9 +34,9 @@ double number_of(const Term& term) {
 
 void check_one(std::string_view functor, const FunctorParam& param, const Term& term) {
   const std::string what = std::string(functor) + ": '" + param.name + "'";
-  if (param.text) {
+  if (param.text && term.kind == Term::Kind::kText) return;
+  if (param.text && param.words.empty()) {
     if (term.kind != Term::Kind::kText) fail(what, " must be in quotes, found ", print(term));
-    return;
   }
   if (term.kind == Term::Kind::kName) {
     const auto& words = param.words;

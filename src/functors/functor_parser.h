@@ -27,6 +27,7 @@ class FunctorParser {
   void let();
   void requirement();
   void mesh(Position at);
+  void order(Position at);
   void check_message(std::string_view message, Position at) const;
   void expect_else();
 

@@ -42,6 +42,8 @@ std::string print(const AttributeValue& value) {
     return value.word + along + " over " + std::string(mesh);
   }
   if (value.attribute == "parts") return "in parts";
+  if (value.attribute == "parts again") return "in parts again";
+  if (value.attribute == "stage") return "on stage";
   if (value.attribute == "optimizer") return "optimizer " + value.word;
   if (value.attribute == "clipped") return "clipped as " + value.word;
   return value.number.empty() ? value.word : value.attribute + " " + print(value.number[0]);
@@ -151,12 +153,23 @@ AttributeValue FunctorParser::attribute_value() {
   if (in_.accept_word("in")) {
     AttributeValue value{"parts", "", {number_term()}, at};
     if (!in_.accept_word("parts")) in_.fail_wanted("'parts'");
+    if (in_.accept_word("again")) value.attribute = "parts again";
     return value;
+  }
+  if (in_.accept_word("on")) {
+    if (!in_.accept_word("stage")) in_.fail_wanted("'stage' and its number");
+    return {"stage", "", {number_term()}, at};
+  }
+  if (in_.accept_word("summed")) {
+    const bool said = in_.accept_word("use") && in_.accept_word("by") && in_.accept_word("use");
+    if (!said) in_.fail_wanted("'use by use'");
+    return {"sums", "summed use by use", {}, at};
   }
   const std::string word = in_.take_name("what it becomes");
   if (word == "sharded" || word == "replicated") return placement(word, at);
-  std::vector<std::string> known = {"in n parts", "sharded over", "replicated over", "rate",
-                                    "decay",      "optimizer",    "clipped as"};
+  std::vector<std::string> known = {"in n parts",   "on stage",        "summed use by use",
+                                    "sharded over", "replicated over", "rate",
+                                    "decay",        "optimizer",       "clipped as"};
   if (word == "bf16" && in_.accept_word("stochastic")) {
     return {"precision", "bf16/stochastic", {}, at};
   }

@@ -30,6 +30,8 @@ FunctorText FunctorParser::parse() {
       requirement();
     } else if (in_.accept_word("mesh")) {
       mesh(at);
+    } else if (in_.accept_word("order")) {
+      order(at);
     } else if (in_.accept_word("object")) {
       object_rule(at);
     } else if (in_.accept_word("morphism")) {
@@ -37,7 +39,7 @@ FunctorText FunctorParser::parse() {
     } else if (in_.accept_word("state")) {
       state_rule(at);
     } else {
-      in_.fail_wanted("law, default, let, require, mesh, object, morphism or state");
+      in_.fail_wanted("law, default, let, require, mesh, order, object, morphism or state");
     }
     in_.expect_line_end();
   }
@@ -131,7 +133,7 @@ void FunctorParser::param() {
   if (in_.accept(":")) {
     numbers = false;
     do {
-      const std::string kind = in_.take_name("count, number, list or a word");
+      const std::string kind = in_.take_word("count, number, list, text or a word");
       if (kind == "count" || kind == "number") {
         numbers = true;
         p.whole = kind == "count";
@@ -141,6 +143,8 @@ void FunctorParser::param() {
         p.least = 0;
       } else if (kind == "several") {
         p.list = true;
+      } else if (kind == "text") {
+        p.text = true;
       } else {
         p.words.push_back(kind);
       }
@@ -237,6 +241,18 @@ void FunctorParser::mesh(Position at) {
   in_.expect("=", "and how many ranks the axis has");
   rule.size = number_term();
   result_.mesh.push_back(std::move(rule));
+}
+
+// order by schedule in chunks chunks
+void FunctorParser::order(Position at) {
+  if (result_.order) in_.fail_at(at, "the order of parts is there twice");
+  if (!in_.accept_word("by")) in_.fail_wanted("'by' and a schedule");
+  OrderRule rule{.word = in_.take_word("a schedule"), .at = at};
+  if (in_.accept_word("in")) {
+    rule.chunks = number_term();
+    if (!in_.accept_word("chunks")) in_.fail_wanted("'chunks'");
+  }
+  result_.order = std::move(rule);
 }
 
 // Names in braces are replaced by their values.

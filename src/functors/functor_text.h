@@ -9,6 +9,7 @@
 //     require rank <= 1024, else "rank {rank} is too large"
 //     object parameter -> frozen unless made or trained
 //     mesh data = n
+//     order by schedule in chunks chunks
 //     object input -> sharded along samples over data
 //     object x_l in chain -> kept when l mod every == 0, else recomputed
 //     object parameter inside chain -> frozen when l < L/2 and not l in keep
@@ -37,10 +38,11 @@ struct Clause {
 };
 
 struct AttributeValue {
-  // residence, precision, tier, frozen, parts, placement/data; rate, decay, optimizer, clipped
+  // residence, precision, tier, frozen, parts, parts again, stage, sums, placement/data; rate,
+  // decay, optimizer, clipped
   std::string attribute;
   std::string word;               // kept, bf16, host, sgd, sharded, ...
-  std::vector<Term> number = {};  // of parts, rate and decay
+  std::vector<Term> number = {};  // of parts, rate, decay and stage
   Position at = {};
   std::string along = {};  // of a shard: which axis of the object it is of; "": its first
 };
@@ -116,6 +118,13 @@ struct MeshRule {
   Position at = {};
 };
 
+// order by 1f1b in chunks chunks: in which order a rank works through parts and chunks.
+struct OrderRule {
+  std::string word;  // a schedule, or a parameter that is one
+  Term chunks = {.number = 1};
+  Position at = {};
+};
+
 struct FunctorText {
   std::string file, name, summary;
   Law law = Law::kExact;
@@ -128,6 +137,7 @@ struct FunctorText {
   std::vector<Let> lets = {};
   std::vector<Requirement> requirements = {};
   std::vector<MeshRule> mesh = {};
+  std::optional<OrderRule> order = {};
   std::vector<ObjectRule> objects = {};
   std::vector<MorphismRule> morphisms = {};
   std::vector<StateRule> states = {};

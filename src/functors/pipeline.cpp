@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "analysis/roles.h"
+#include "analysis/stages.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "functors/evaluation.h"
@@ -95,6 +96,9 @@ class Pipeline {
     if (training_) apply(FunctorPhase::kStates);
     // Step rules and object rules see every object that the step has.
     apply(FunctorPhase::kStepRules);
+    // Blocks have their stages; all else follows, so that no fusion joins what is to be cut.
+    if (!options_.on_mesh || positions_ > 0) forget_stages();
+    if (!result_.scheme.schedule.empty()) take(spread_stages(std::move(result_.scheme)));
     return result_.scheme;
   }
 
@@ -138,6 +142,11 @@ class Pipeline {
   void take(Scheme scheme) {
     if (options_.verify_each) verify(scheme);
     result_.scheme = std::move(scheme);
+  }
+
+  void forget_stages() {
+    result_.scheme.schedule.clear();
+    for (Object& object : result_.scheme.objects) object.attributes.stage = 0;
   }
 
   void place_parameters(const Scheme& step) {

@@ -376,7 +376,10 @@ class Realization {
 
 Scheme realize_time(const Scheme& scheme, std::string_view who) {
   const Parts parts = parts_of(scheme, who);
-  if (parts.count == 1) return scheme;
+  // Stages want a prologue, a body and an epilogue also of one part, and so do sums use by use.
+  const bool by_use = std::any_of(scheme.objects.begin(), scheme.objects.end(),
+                                  [](const Object& o) { return o.attributes.use_by_use; });
+  if (parts.count == 1 && scheme.schedule.empty() && !by_use) return scheme;
   CHECK(scheme.parts == 1 && scheme.loop.empty(), "a step is split in time once");
   return Realization(scheme, parts, who).run();
 }

@@ -276,17 +276,35 @@ Stack compared_with(const Stack& stack, size_t index) {
   Stack rest = without(stack, index);
   const std::optional<Term> told = f.functor.against ? f.functor.against(f.args) : std::nullopt;
   if (!told) return rest;
+  bool found = false;
   for (StackedFunctor& other : rest.functors) {
     if (other.functor.name != told->word) continue;
+    found = true;
     Term call{.kind = Term::Kind::kCall};
     for (const FunctorParam& p : other.functor.params) {
       const auto said = std::find_if(told->keywords.begin(), told->keywords.end(),
                                      [&](const auto& k) { return k.first == p.name; });
-      const bool is_said = said != told->keywords.end();
-      call.keywords.emplace_back(p.name, is_said ? said->second : other.args.term(p.name));
+      Term value = other.args.term(p.name);
+      if (said != told->keywords.end()) {
+        // In 2 parts, and each of them in 4 again.
+        const bool counts = p.words.empty() && !p.list && said->second.word.empty();
+        const double times = counts ? other.args.number(p.name) : 1;
+        value = said->second;
+        if (counts) value.number *= times;
+      }
+      call.keywords.emplace_back(p.name, std::move(value));
     }
     other.args = Arguments(other.functor.name, other.functor.params, call);
   }
+  const Functor* named = found ? nullptr : find_functor(all_functors(), told->word);
+  if (!named) return rest;
+  // Where it belongs among the others.
+  const int rank = rank_of(*named, false);
+  const auto place =
+      std::find_if(rest.functors.begin(), rest.functors.end(), [&](const StackedFunctor& other) {
+        return rank_of(other.functor, !find_functor(all_functors(), other.functor.name)) > rank;
+      });
+  rest.functors.insert(place, {*named, Arguments(named->name, named->params, *told), false, {}});
   return rest;
 }
 

@@ -93,6 +93,23 @@ Term Names::meant(const Term& term) const {
   if (term.kind == Term::Kind::kCall && term.word == "mesh" && term.args.size() == 1) {
     return {.number = static_cast<double>(mesh_size(mesh_, term.args[0].word)), .at = term.at};
   }
+  if (term.kind == Term::Kind::kCall && term.word == "cut" && term.args.size() >= 2) {
+    const double block = number(term.args[0]);
+    std::vector<double> said;
+    if (term.args.size() > 2) {
+      for (const Term& t : elements(term.args[2])) said.push_back(number(t));
+    }
+    double piece = 1;
+    if (said.empty()) {
+      const std::vector<int> begins = balanced_cuts(costs_, static_cast<int>(number(term.args[1])));
+      piece += static_cast<double>(
+          std::count_if(begins.begin(), begins.end(), [&](int b) { return b <= block; }));
+    } else {
+      piece += static_cast<double>(
+          std::count_if(said.begin(), said.end(), [&](double b) { return b <= block; }));
+    }
+    return {.number = piece, .at = term.at};
+  }
   return term;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/stages.h"
 #include "functors/functor_text.h"
 
 namespace adjoint {
@@ -21,6 +22,8 @@ class Names {
 
   const std::vector<std::string>& chosen() const { return chosen_; }  // what each let became
   void set(const std::string& name, double value) { numbers_[name] = value; }
+  // What each block of the chain costs, and what lies before and behind them, for `cut`.
+  void set_costs(ChainCosts costs) { costs_ = std::move(costs); }
   const std::map<std::string, double>& numbers() const { return numbers_; }
 
   bool is_param(std::string_view name) const;
@@ -36,7 +39,8 @@ class Names {
 
  private:
   // A parameter's name stands for what was given; `largest` of a list is a number, and so is the
-  // `mesh` of an axis: how many ranks it has so far.
+  // `mesh` of an axis: how many ranks it has so far. cut(l, n) is the piece of n, from 1, in which
+  // block l of the chain is; cut(l, n, [2, 5]) where new pieces begin at blocks 2 and 5.
   Term meant(const Term& term) const;
   std::vector<Term> elements(const Term& term) const;  // a single value is a list of one
   bool is_number(const Term& term) const;
@@ -46,6 +50,7 @@ class Names {
   const FunctorText& text_;
   const Arguments& args_;
   std::vector<MeshAxis> mesh_;
+  ChainCosts costs_;
   std::map<std::string, double> numbers_;
   std::vector<std::string> chosen_;
 };

@@ -7,9 +7,12 @@
 #include <set>
 
 #include "analysis/named_axes.h"
+#include "analysis/stages.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "functors/text_rules.h"
 #include "models/settings.h"
+#include "schedules/schedule.h"
 
 namespace adjoint {
 
@@ -58,6 +61,10 @@ class ObjectRules : TextRules {
     if (meshes) {
       names.set(std::string(kRanksLeft), application_.ranks_left);
       say_mesh(scheme, names);
+    }
+    if (text_.order && phase == FunctorPhase::kStepRules) {
+      names.set_costs(chain_costs(scheme, roles.chain()));
+      say_order(scheme, names);
     }
     const std::vector<int> made_by = producers(scheme);
     std::set<std::pair<Value, std::string>> said;
@@ -171,6 +178,24 @@ class ObjectRules : TextRules {
     }
   }
 
+  // A mesh of one stage has no order but that of the parts.
+  void say_order(Scheme& scheme, const Names& names) const {
+    if (mesh_size(scheme.mesh, "stage") == 1) return;
+    const OrderRule& order = *text_.order;
+    const Term* told = names.is_param(order.word) ? &application_.args.term(order.word) : nullptr;
+    scheme.schedule = told ? told->word : order.word;
+    if (told && told->kind == Term::Kind::kText) {
+      const Schedule own = parse_schedule(read_file(told->word), told->word);
+      if (!sums_in_order(own)) {
+        application_.refuse(told->word,
+                            " sums the gradients of a chunk in another order than that of the "
+                            "parts, and this law promises the same bits; order its B (or W) slots");
+      }
+      scheme.schedule = print(own);
+    }
+    scheme.chunks = static_cast<int>(names.number(order.chunks));
+  }
+
   // Per object: a parameter that blocks of the chain read and that is in none of them.
   static std::vector<bool> of_several_blocks(const Scheme& scheme, const Chain& chain) {
     std::vector<bool> of_several(scheme.objects.size(), false);
@@ -193,7 +218,10 @@ class ObjectRules : TextRules {
 
   // How a value is counted in reports. Rates may differ from block to block.
   static std::string count_as(const Object& o, const AttributeValue& value) {
-    if (value.attribute == "parts") return "in " + std::to_string(o.attributes.parts) + " parts";
+    if (value.attribute.starts_with("parts")) {
+      return "in " + std::to_string(o.attributes.parts) + " parts";
+    }
+    if (value.attribute == "stage") return "on stage " + std::to_string(o.attributes.stage);
     return value.number.empty() ? print(value) : value.attribute;
   }
 
@@ -226,7 +254,7 @@ class ObjectRules : TextRules {
       return because("only a trained parameter can have '" + print(value) + "'",
                      o.role == Role::kParameter ? "is frozen" : is);
     }
-    if (attribute == "parts" && o.role != Role::kInput) {
+    if (attribute.starts_with("parts") && o.role != Role::kInput) {
       return because("only a step's input comes in parts", is);
     }
     if (attribute == "tier" && !forward && !state) {
@@ -291,6 +319,12 @@ class ObjectRules : TextRules {
       o.frozen = value.word == "frozen";
     } else if (value.attribute == "parts") {
       o.attributes.parts = static_cast<int>(names.number(value.number[0]));
+    } else if (value.attribute == "parts again") {
+      o.attributes.parts *= static_cast<int>(names.number(value.number[0]));
+    } else if (value.attribute == "stage") {
+      o.attributes.stage = static_cast<int>(names.number(value.number[0]));
+    } else if (value.attribute == "sums") {
+      o.attributes.use_by_use = true;
     } else if (value.attribute == "rate") {
       o.attributes.training.rate = names.number(value.number[0]);
     } else if (value.attribute == "decay") {
@@ -369,7 +403,14 @@ class ObjectRules : TextRules {
 
   // A value as two functors compare it. Refuses numbers that it cannot be.
   std::string said_as(const AttributeValue& value, const Names& names) const {
-    if (value.attribute == "parts") {
+    if (value.attribute == "stage") {
+      const double stage = names.number(value.number[0]);
+      if (stage != std::floor(stage) || stage < 1 || stage > kMostRanks) {
+        fail_at(text_.file, value.at, "a stage is a whole number from 1, found ", shortest(stage));
+      }
+      return std::to_string(static_cast<int>(stage));
+    }
+    if (value.attribute.starts_with("parts")) {
       const double parts = names.number(value.number[0]);
       if (parts != std::floor(parts) || parts < 1 || parts > kMostParts) {
         fail_at(text_.file, value.at, "a batch comes in 1 to ", kMostParts, " parts, found ",

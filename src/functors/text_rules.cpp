@@ -180,8 +180,15 @@ Functor functor_of(FunctorText text) {
   const auto shared = std::make_shared<const FunctorText>(std::move(text));
   if (shared->against) {
     functor.against = [shared](const Arguments& args) -> std::optional<Term> {
-      if (!Names(*shared, args, 0).holds(shared->against_when)) return std::nullopt;
-      return shared->against;
+      const Names names(*shared, args, 0);
+      if (!names.holds(shared->against_when)) return std::nullopt;
+      // What it is told may be a parameter of this one.
+      Term told = *shared->against;
+      for (auto& [word, value] : told.keywords) {
+        if (value.kind != Term::Kind::kName || !names.is_param(value.word)) continue;
+        value = {.number = names.number(value), .at = value.at};
+      }
+      return told;
     };
   }
   if (!shared->mesh.empty()) {

@@ -6,6 +6,7 @@
 #include "comm/gpu_reduction.h"
 #include "device/library_threads.h"
 #include "device/parallel.h"
+#include "functors/stage_step.h"
 #include "laws/compare.h"
 
 namespace adjoint {
@@ -76,13 +77,20 @@ Numbers assembled(const Object& object, const std::vector<MeshAxis>& mesh,
 
 Tracer::Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions& options,
                DrawnNumbers* drawn)
-    : step_(step),
-      plan_(make_plan(step, {.threads = num_threads(),
-                             .target = options.reference ? Target::kCpu : options.target,
-                             .deterministic = true})),
-      ranges_(ranges) {
-  if (!step.mesh.empty()) return;
-  alone_ = std::make_unique<RankTracer>(step_, plan_, ranges, options, drawn, nullptr);
+    : mesh_(step.mesh), ranges_(ranges) {
+  const int stages = step.schedule.empty() ? 1 : mesh_size(step.mesh, "stage");
+  for (const MeshAxis& axis : mesh_) {
+    if (stages == 1 || axis.name != "stage") mesh_of_stage_.push_back(axis);
+  }
+  for (int stage = 0; stage < stages; ++stage) {
+    steps_.push_back(step_of_stage(step, stage));
+    plans_.push_back(
+        make_plan(steps_.back(), {.threads = num_threads(),
+                                  .target = options.reference ? Target::kCpu : options.target,
+                                  .deterministic = true}));
+  }
+  if (!mesh_.empty()) return;
+  alone_ = std::make_unique<RankTracer>(steps_[0], plans_[0], ranges, options, drawn, nullptr);
 }
 
 Trace Tracer::trace(const TraceOptions& options) {
@@ -90,36 +98,74 @@ Trace Tracer::trace(const TraceOptions& options) {
 }
 
 Trace Tracer::trace_on_mesh(const TraceOptions& options) const {
-  const int ranks = num_ranks(step_.mesh);
-  std::vector<Trace> traces(ranks);
-  std::map<TensorKey, Value> traced;
+  const int ranks = num_ranks(mesh_);
+  const auto stages = steps_.size();
+  std::vector<std::vector<Trace>> traces(stages);
+  for (std::vector<Trace>& of_stage : traces) of_stage.resize(ranks / stages);
+  std::vector<std::map<TensorKey, Value>> traced(stages);
   run_ranks(ranks,
             [&](Communicator world) {
               const LibraryThreads as_planned(num_threads());
-              Seat seat(world, step_.mesh);
+              Seat seat(world, mesh_);
+              const size_t stage = stages > 1 ? seat.coordinates().at("stage") : 0;
+              int among = 0;  // those of its stage
+              for (const MeshAxis& axis : mesh_of_stage_) {
+                among = among * axis.size + static_cast<int>(seat.coordinates().at(axis.name));
+              }
               // Numbers that are drawn are not cached: the cache belongs to one thread.
-              RankTracer tracer(step_, plan_, ranges_, options, nullptr, &seat);
-              traces[seat.rank()] = tracer.trace(options);
-              if (seat.rank() > 0) return;
-              for (const auto& [key, numbers] : traces[0].tensors)
-                traced[key] = tracer.traced_as(key);
+              RankTracer tracer(steps_[stage], plans_[stage], ranges_, options, nullptr, &seat);
+              traces[stage][among] = tracer.trace(options);
+              if (among > 0) return;
+              for (const auto& [key, numbers] : traces[stage][0].tensors)
+                traced[stage][key] = tracer.traced_as(key);
             },
-            {.memory = memory_of(plan_.target)});
+            {.memory = memory_of(plans_[0].target)});
+  Trace whole = assembled_of(0, traces[0], traced[0]);
+  const auto join = [](auto& into, const auto& more, size_t stage) {
+    for (const auto& [key, numbers] : more) {
+      const auto [there, fresh] = into.emplace(key, numbers);
+      if (fresh || same_bits(there->second, numbers)) continue;
+      std::string what;
+      if constexpr (std::is_same_v<std::decay_t<decltype(key)>, TensorKey>) {
+        what = to_string(key);
+      } else {
+        what = key;
+      }
+      fail("stage ", stage, " has another ", what, " than an earlier one, and both should have ",
+           "the same");
+    }
+  };
+  for (size_t stage = 1; stage < stages; ++stage) {
+    Trace of_stage = assembled_of(stage, traces[stage], traced[stage]);
+    join(whole.tensors, of_stage.tensors, stage);
+    join(whole.begin, of_stage.begin, stage);
+    for (size_t step = 0; step < whole.choices.size(); ++step) {
+      join(whole.choices[step], of_stage.choices[step], stage);
+    }
+    std::move(of_stage.nodes.begin(), of_stage.nodes.end(), std::back_inserter(whole.nodes));
+  }
+  return whole;
+}
+
+// What the ranks of one stage have, pieces put together.
+Trace Tracer::assembled_of(size_t stage, const std::vector<Trace>& traces,
+                           const std::map<TensorKey, Value>& traced) const {
+  const Scheme& step = steps_[stage];
   const auto gather = [&](const Object& object, const std::string& what, const auto& numbers_of) {
     std::vector<const Numbers*> of_ranks;
     for (const Trace& t : traces) of_ranks.push_back(&numbers_of(t));
-    return assembled(object, step_.mesh, of_ranks, what);
+    return assembled(object, mesh_of_stage_, of_ranks, what);
   };
   const auto object_of = [&](const std::string& source) -> const Object& {
-    const auto found = std::find_if(step_.objects.begin(), step_.objects.end(),
+    const auto found = std::find_if(step.objects.begin(), step.objects.end(),
                                     [&](const Object& o) { return to_string(o.source) == source; });
-    CHECK(found != step_.objects.end(), "an object of the step: " + source);
+    CHECK(found != step.objects.end(), "an object of the step: " + source);
     return *found;
   };
   Trace whole;
   for (const auto& [key, v] : traced) {
     whole.tensors[key] =
-        gather(step_[v], to_string(key),
+        gather(step[v], to_string(key),
                [&, &key = key](const Trace& t) -> const Numbers& { return t.tensors.at(key); });
   }
   for (const auto& [source, numbers] : traces[0].begin) {

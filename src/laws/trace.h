@@ -113,9 +113,13 @@ class Tracer {
 
  private:
   Trace trace_on_mesh(const TraceOptions& options) const;
+  Trace assembled_of(size_t stage, const std::vector<Trace>& traces,
+                     const std::map<TensorKey, Value>& traced) const;
 
-  Scheme step_;
-  Plan plan_;
+  // One step for all ranks, or one for each stage of a pipeline.
+  std::vector<Scheme> steps_;
+  std::vector<Plan> plans_;
+  std::vector<MeshAxis> mesh_, mesh_of_stage_;
   const InputRanges& ranges_;
   std::unique_ptr<RankTracer> alone_;  // of one rank
 };

@@ -1,0 +1,715 @@
+// A pipelined step is one flat scheme per rank. The prologue is what the rank needs of it. The body
+// is instantiated once per slot of the rank's list: a forward slot has the calls that wait for no
+// gradient, a backward slot the others, and a weight slot those of them that give nothing but
+// gradients of parameters. What another rank makes is received, one message per object, and what
+// another rank reads is sent; messages between two ranks are received in the order in which they
+// are sent, each a slot before it is read, so that it travels beside the work. Accumulators pass
+// from part to part in the order of the list. In the epilogue what belongs to a stage is made
+// there, and what belongs to none by every rank that needs it; numbers that cross are sent in
+// rounds.
+#include "functors/stage_step.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ops/op_def.h"
+#include "schedules/automatic.h"
+
+namespace adjoint {
+
+namespace {
+
+constexpr std::string_view kAxis = "stage";
+
+// What a call of the step is to a pipeline.
+enum class Work : uint8_t {
+  kAnywhere,  // depends on no parameter, or lies in the prologue: made by whoever needs it
+  kForward,
+  kBackward,
+  kWeight,
+  kAfter,  // in the epilogue
+};
+
+bool trains(const Scheme& scheme) {
+  return std::any_of(scheme.morphisms.begin(), scheme.morphisms.end(),
+                     [](const Morphism& m) { return m.phase == Phase::kBackward; });
+}
+
+// All that is the same for every rank.
+class WholeStep {
+ public:
+  explicit WholeStep(const Scheme& scheme)
+      : scheme(scheme),
+        schedule(schedule_of(scheme)),
+        holder(holder_of(schedule)),
+        made_by(producers(scheme)),
+        work(scheme.morphisms.size(), Work::kAnywhere),
+        home(scheme.morphisms.size(), -1),
+        loop_in(scheme.objects.size(), -1),
+        loop_out(scheme.objects.size(), -1) {
+    for (const Carry& c : scheme.loop) loop_out[c.in] = c.out, loop_in[c.out] = c.in;
+    find_work();
+    find_weights();
+    keep_sums_together();
+    find_destinations();
+    for (int rank = 0; rank < schedule.ranks; ++rank) find_needs(rank);
+    find_levels();
+  }
+
+  const Scheme& scheme;
+  Schedule schedule;
+  std::vector<int> holder;   // per chunk
+  std::vector<int> made_by;  // per object
+  std::vector<Work> work;    // per call
+  std::vector<int> home;     // per call: the rank that makes it; -1: whoever needs it
+  std::vector<int> chunk = {};
+  std::vector<Value> loop_in, loop_out;  // per object: the other end of what crosses iterations
+  // Per object of the body that other ranks read: those ranks.
+  std::map<Value, std::set<int>> to;
+  struct Needs {
+    std::vector<bool> calls;      // that the rank makes, of any section
+    std::set<Value> from_others;  // in the epilogue
+  };
+  std::vector<Needs> needs = {};           // per rank
+  std::map<Value, int> first_holder = {};  // per input
+  std::vector<int> level = {};             // per object of the epilogue: messages on the way to it
+
+  int home_of(Value v) const { return made_by[v] < 0 ? -1 : home[made_by[v]]; }
+  bool in_body(Value v) const {
+    return made_by[v] >= 0 && scheme.morphisms[made_by[v]].section == Section::kBody;
+  }
+
+ private:
+  int stage_of(const Morphism& m) const {
+    int stage = 0;
+    for (const Value out : m.outputs) stage = std::max(stage, scheme[out].attributes.stage);
+    return stage;
+  }
+
+  void find_work() {
+    chunk.assign(scheme.morphisms.size(), -1);
+    std::vector<bool> learned(scheme.objects.size(), false), late = learned;
+    std::vector<int> stage(scheme.objects.size(), 0);
+    for (const Value in : scheme.inputs) learned[in] = scheme[in].role == Role::kParameter;
+    for (const Carry& c : scheme.loop) learned[c.in] = false;
+    // An accumulator that grows with what depends on parameters does so itself.
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const Morphism& m : scheme.morphisms) {
+        bool any = false;
+        for (const Value in : m.inputs) any = any || learned[in];
+        for (const Value out : m.outputs) {
+          if (any && !learned[out]) learned[out] = changed = true;
+        }
+      }
+      for (const Carry& c : scheme.loop) {
+        if (learned[c.out] && !learned[c.in]) learned[c.in] = changed = true;
+      }
+    }
+    // What stands before the last call of the forward pass is of it: the gradients of a readout in
+    // chunks, each of which is done before the next.
+    size_t last_forward = 0;
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      const Morphism& m = scheme.morphisms[i];
+      const bool is_bound = m.section == Section::kBody && learned[m.outputs[0]];
+      if (is_bound && m.phase == Phase::kForward && m.epoch == 0) last_forward = i;
+    }
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      const Morphism& m = scheme.morphisms[i];
+      int own = stage_of(m);
+      if (m.section == Section::kEpilogue) {
+        work[i] = Work::kAfter;
+        if (own > 0) home[i] = holder[own - 1];
+        continue;
+      }
+      const bool any =
+          std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) { return learned[v]; });
+      if (m.section == Section::kPrologue || !any) continue;
+      bool waits = (m.phase == Phase::kBackward && i > last_forward) || m.epoch > 0;
+      for (const std::vector<Value>* values : {&m.inputs, &m.after}) {
+        for (const Value v : *values) waits = waits || late[v];
+      }
+      if (own == 0) {  // made by a functor that says nothing: beside its operands
+        for (const Value in : m.inputs) own = std::max(own, stage[in]);
+        own = std::max(own, 1);
+      }
+      CHECK(own <= schedule.chunks, "a stage of the pipeline: " + to_string(m.source));
+      for (const Value out : m.outputs) late[out] = waits, stage[out] = own;
+      work[i] = waits ? Work::kBackward : Work::kForward;
+      chunk[i] = own - 1;
+      home[i] = holder[own - 1];
+    }
+  }
+
+  // Calls of the backward pass that give gradients of parameters and nothing else.
+  void find_weights() {
+    std::set<std::string> parameters;
+    for (const Value in : scheme.inputs) {
+      if (scheme[in].role == Role::kParameter) parameters.insert(scheme[in].source.path);
+    }
+    std::vector<bool> read_before(scheme.objects.size(), false);  // by a call that is not one
+    for (size_t i = scheme.morphisms.size(); i-- > 0;) {
+      const Morphism& m = scheme.morphisms[i];
+      if (work[i] == Work::kBackward) {
+        const bool weights = std::all_of(m.outputs.begin(), m.outputs.end(), [&](Value v) {
+          return !read_before[v] && parameters.count(scheme[v].source.path) &&
+                 scheme[v].source.facet.starts_with("grad");
+        });
+        if (weights) work[i] = Work::kWeight;
+      }
+      if (work[i] == Work::kWeight || m.section != Section::kBody) continue;
+      for (const Value in : m.inputs) read_before[in] = true;
+    }
+  }
+
+  // Calls through which an accumulator passes on its way through one part, from its last one back.
+  bool find_way(Value v, const Carry& c, std::vector<int>& way) const {
+    if (v == c.in) return true;
+    const int maker = made_by[v];
+    if (maker < 0 || scheme.morphisms[maker].section != Section::kBody) return false;
+    way.push_back(maker);
+    for (const Value in : scheme.morphisms[maker].inputs) {
+      if (scheme[in].type == scheme[c.in].type && find_way(in, c, way)) return true;
+    }
+    way.pop_back();
+    return false;
+  }
+  // All of them are in one slot: between two, another part would find the sum half made.
+  void keep_sums_together() {
+    for (const Carry& c : scheme.loop) {
+      std::vector<int> way;
+      if (made_by[c.out] < 0 || chunk[made_by[c.out]] < 0 || !find_way(c.out, c, way)) continue;
+      const auto any = [&](Work kind) {
+        return std::any_of(way.begin(), way.end(), [&](int i) { return work[i] == kind; });
+      };
+      const bool apart = any(Work::kWeight) && (any(Work::kBackward) || any(Work::kForward));
+      for (const int i : way) {
+        CHECK(chunk[i] == chunk[way[0]],
+              "an accumulator is of one stage: " + to_string(scheme[c.out].source));
+        if (apart && work[i] == Work::kWeight) work[i] = Work::kBackward;
+      }
+      if (!any(Work::kForward) || !any(Work::kBackward)) continue;
+      fail("pipeline: '", to_string(scheme[c.out].source),
+           "' is summed partly on the way forward and partly on the way back, which stages cannot; "
+           "switch off the functor that does so");
+    }
+  }
+
+  void find_destinations() {
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      if (chunk[i] < 0) continue;
+      for (const Value in : scheme.morphisms[i].inputs) {
+        const int from = made_by[in] >= 0 ? home[made_by[in]] : -1;
+        if (from >= 0 && from != home[i] && in_body(in)) to[in].insert(home[i]);
+      }
+    }
+  }
+
+  // The calls that a rank makes: those of its chunks, and all that these, its states and the step's
+  // results need.
+  void find_needs(int rank) {
+    Needs all{.calls = std::vector<bool>(scheme.morphisms.size(), false), .from_others = {}};
+    std::vector<bool> wanted(scheme.objects.size(), false);
+    const auto want = [&](Value v) { wanted[v] = true; };
+    for (const Value out : scheme.outputs) want(out);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t i = scheme.morphisms.size(); i-- > 0;) {
+        if (all.calls[i]) continue;
+        const Morphism& m = scheme.morphisms[i];
+        const bool is_wanted =
+            std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) { return wanted[v]; });
+        if (home[i] >= 0 ? home[i] != rank : !is_wanted) continue;
+        all.calls[i] = changed = true;
+        for (const Value in : m.inputs) want(in);
+      }
+      for (const Carry& c : scheme.loop) {
+        if (wanted[c.out] && !wanted[c.in]) wanted[c.in] = changed = true;
+        if (wanted[c.in] && !wanted[c.out]) wanted[c.out] = changed = true;
+      }
+      for (const Carry& c : scheme.carries) {
+        if (wanted[c.in] && !wanted[c.out]) wanted[c.out] = changed = true;
+      }
+    }
+    const auto note = [&](Value v) {
+      const int from = home_of(v);
+      if (from >= 0 && from != rank) all.from_others.insert(v);
+    };
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      if (!all.calls[i] || work[i] != Work::kAfter) continue;
+      for (const Value in : scheme.morphisms[i].inputs) note(in);
+    }
+    for (const Value out : scheme.outputs) note(out);
+    for (const Carry& c : scheme.carries) {
+      if (wanted[c.in]) note(c.out);
+    }
+    for (const Value in : scheme.inputs) {
+      if (wanted[in]) first_holder.emplace(in, rank);
+    }
+    needs.push_back(std::move(all));
+  }
+
+  void find_levels() {
+    level.assign(scheme.objects.size(), 0);
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      const Morphism& m = scheme.morphisms[i];
+      if (work[i] != Work::kAfter) continue;
+      int most = 0;
+      for (const Value in : m.inputs) {
+        const bool crosses = home_of(in) >= 0 && home_of(in) != home[i];
+        most = std::max(most, level[in] + (crosses ? 1 : 0));
+      }
+      for (const Value out : m.outputs) level[out] = most;
+    }
+  }
+};
+
+class StageStep {
+ public:
+  StageStep(const WholeStep& whole, int rank)
+      : whole_(whole),
+        scheme_(whole.scheme),
+        rank_(rank),
+        ranks_(whole.schedule.ranks),
+        result_{.name = scheme_.name,
+                .mesh = scheme_.mesh,
+                .schedule = scheme_.schedule,
+                .chunks = scheme_.chunks} {}
+
+  Scheme run() {
+    find_calls_of_slots();
+    find_messages();
+    const std::vector<Slot>& list = whole_.schedule.lists[rank_];
+    for (size_t i = 0; i < list.size(); ++i) {
+      slot_ = static_cast<int>(i) + 1;
+      // What the next slot reads travels beside this one.
+      if (i == 0) receive_for(list[0]);
+      if (i + 1 < list.size()) receive_for(list[i + 1]);
+      run_slot(list[i]);
+    }
+    run_epilogue();
+    for (std::vector<Morphism>& section : sections_) {
+      std::move(section.begin(), section.end(), std::back_inserter(result_.morphisms));
+    }
+    order_inputs();
+    return std::move(result_);
+  }
+
+ private:
+  using Instance = std::pair<Value, int>;  // an object of the whole step, in one part
+
+  std::vector<Morphism>& section(Section s) { return sections_[static_cast<size_t>(s)]; }
+  int parts() const { return whole_.schedule.parts; }
+
+  // ---- which calls, which messages ----
+
+  void find_calls_of_slots() {
+    for (const std::vector<Slot>& list : whole_.schedule.lists) {
+      for (const Slot& slot : list) {
+        if (slot.kind == SlotKind::kWeight) weights_apart_.insert(slot.chunk);
+      }
+    }
+    calls_of_.resize(static_cast<size_t>(whole_.schedule.chunks) * 3);
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+      if (whole_.chunk[i] < 0) continue;
+      const int chunk = whole_.chunk[i];
+      SlotKind kind = SlotKind::kForward;
+      if (whole_.work[i] == Work::kBackward) kind = SlotKind::kBackward;
+      if (whole_.work[i] == Work::kWeight) {
+        kind = weights_apart_.count(chunk) ? SlotKind::kWeight : SlotKind::kBackward;
+      }
+      calls_of_[index_of(kind, chunk)].push_back(static_cast<int>(i));
+    }
+  }
+  static size_t index_of(SlotKind kind, int chunk) {
+    return static_cast<size_t>(chunk) * 3 + static_cast<size_t>(kind);
+  }
+  const std::vector<int>& calls_of(const Slot& slot) const {
+    return calls_of_[index_of(slot.kind, slot.chunk)];
+  }
+
+  // What others send to this rank, in the order in which they do.
+  void find_messages() {
+    coming_.resize(ranks_);
+    for (int from = 0; from < ranks_; ++from) {
+      if (from == rank_) continue;
+      for (const Slot& slot : whole_.schedule.lists[from]) {
+        for (const int i : calls_of(slot)) {
+          for (const Value out : scheme_.morphisms[i].outputs) {
+            const auto found = whole_.to.find(out);
+            if (found == whole_.to.end() || !found->second.count(rank_)) continue;
+            coming_[from].push_back({out, slot.part});
+          }
+        }
+      }
+    }
+  }
+
+  // ---- objects ----
+
+  Object like(Value v, int part) const {
+    Object object = scheme_[v];
+    object.attributes.parts = 1;
+    if (part >= 0 && part + 1 < parts()) {
+      object.source = with_facet(object.source, "part" + std::to_string(part));
+    }
+    return object;
+  }
+
+  Value input(Value v) {
+    const auto [found, fresh] = inputs_.emplace(v, -1);
+    if (fresh) {
+      found->second = result_.add(held(v));
+    }
+    return found->second;
+  }
+  // Of an input's stages the first one saves it.
+  Object held(Value v) const {
+    Object object = scheme_[v];
+    object.attributes.parts = 1;
+    const auto first = whole_.first_holder.find(v);
+    object.attributes.stage = first == whole_.first_holder.end() ? 1 : first->second + 1;
+    return object;
+  }
+
+  // An object as the prologue leaves it.
+  Value before_body(Value v) {
+    const int maker = whole_.made_by[v];
+    if (maker < 0) return input(v);
+    const auto found = before_.find(v);
+    if (found != before_.end()) return found->second;
+    Morphism m = scheme_.morphisms[maker];
+    CHECK(m.section == Section::kPrologue, "made before the body: " + to_string(m.source));
+    for (Value& in : m.inputs) in = before_body(in);
+    map_after(m, [&](Value a) {
+      const auto known = before_.find(a);
+      return known == before_.end() ? -1 : known->second;
+    });
+    for (Value& out : m.outputs) {
+      const Value original = out;
+      out = before_[original] = result_.add(like(original, -1));
+    }
+    section(Section::kPrologue).push_back(std::move(m));
+    return before_.at(v);
+  }
+
+  template <class F>
+  static void map_after(Morphism& m, const F& mapped) {
+    std::vector<Value> known;
+    for (const Value a : m.after) {
+      if (const Value v = mapped(a); v >= 0) known.push_back(v);
+    }
+    m.after = std::move(known);
+  }
+
+  bool is_anywhere(Value v) const {
+    const int maker = whole_.made_by[v];
+    return maker >= 0 && scheme_.morphisms[maker].section == Section::kBody &&
+           whole_.chunk[maker] < 0;
+  }
+
+  // An object as a call of the body finds it in a part.
+  Value in_part(Value v, int part) {
+    const Value out = whole_.loop_out[v];
+    if (out >= 0 && !whole_.in_body(v)) {  // what an iteration before left
+      if (is_anywhere(out)) return part == 0 ? before_body(v) : in_part(out, part - 1);
+      const auto [grown, fresh] = grown_.emplace(v, -1);
+      if (fresh) grown->second = before_body(v);
+      return grown->second;
+    }
+    if (!whole_.in_body(v)) return before_body(v);
+    const auto found = made_.find({v, part});
+    if (found != made_.end()) return found->second;
+    CHECK(is_anywhere(v), "made or received before it is read: " + to_string(scheme_[v].source));
+    add_call(whole_.made_by[v], part);
+    return made_.at({v, part});
+  }
+
+  void add_call(int i, int part) {
+    Morphism m = scheme_.morphisms[i];
+    for (Value& in : m.inputs) in = in_part(in, part);
+    map_after(m, [&](Value a) -> Value {
+      const auto known = made_.find({a, part});
+      return known == made_.end() ? -1 : known->second;
+    });
+    m.slot = slot_;
+    for (Value& out : m.outputs) {
+      const Value original = out;
+      out = made_[{original, part}] = result_.add(like(original, part));
+      const Value begin = whole_.loop_in[original];
+      if (begin >= 0 && whole_.chunk[i] >= 0) grown_[begin] = out;
+    }
+    section(Section::kBody).push_back(std::move(m));
+  }
+
+  void run_slot(const Slot& slot) {
+    for (const int i : calls_of(slot)) {
+      add_call(i, slot.part);
+      for (const Value out : scheme_.morphisms[i].outputs) {
+        const auto found = whole_.to.find(out);
+        if (found == whole_.to.end()) continue;
+        for (const int to : found->second) {
+          send(to, {made_.at({out, slot.part})}, scheme_[out], Section::kBody);
+        }
+      }
+    }
+  }
+
+  // ---- messages ----
+
+  Attrs message(const char* direction, int other) const {
+    return {{"mesh", std::string(kAxis)},
+            {"ranks", static_cast<int64_t>(ranks_)},
+            {direction, static_cast<int64_t>(other)}};
+  }
+
+  void send(int to, std::vector<Value> what, const Object& first, Section where) {
+    Object token{.type = {Dtype::kF32, {}},
+                 .source = with_facet(first.source, "sent"),
+                 .role = Role::kControl};
+    const Value sent = result_.add(std::move(token));
+    Morphism m{.op = "send",
+               .inputs = std::move(what),
+               .outputs = {sent},
+               .attrs = message("to", to),
+               .source = with_facet(first.source, "send"),
+               .phase = where == Section::kEpilogue ? Phase::kUpdate : phase_now_,
+               .section = where,
+               .slot = slot_};
+    const auto [before, is_first] = last_sent_.emplace(to, sent);
+    if (!is_first) m.after.push_back(before->second);
+    before->second = sent;
+    section(where).push_back(std::move(m));
+  }
+
+  std::vector<Value> receive(int from, const std::vector<Object>& what, Section where) {
+    Attrs attrs = message("from", from);
+    std::vector<int64_t> shape;
+    for (const Axis& axis : what[0].type.axes) shape.push_back(axis.size);
+    attrs["shape"] = shape;
+    attrs["dtype"] = std::string(name(what[0].type.dtype));
+    if (what.size() > 1) attrs["count"] = static_cast<int64_t>(what.size());
+    Morphism m{.op = "receive",
+               .attrs = std::move(attrs),
+               .source = with_facet(what[0].source, "receive"),
+               .phase = where == Section::kEpilogue ? Phase::kUpdate : phase_now_,
+               .section = where,
+               .slot = slot_};
+    for (const Object& object : what) m.outputs.push_back(result_.add(object));
+    const auto [before, is_first] = last_received_.emplace(from, m.outputs[0]);
+    if (!is_first) m.after.push_back(before->second);
+    before->second = m.outputs[0];
+    const std::vector<Value> received = m.outputs;
+    section(where).push_back(std::move(m));
+    return received;
+  }
+
+  // What the calls of a slot read of other ranks, and whatever these send before it.
+  void receive_for(const Slot& slot) {
+    for (const int i : calls_of(slot)) {
+      phase_now_ = scheme_.morphisms[i].phase;
+      for (const Value in : scheme_.morphisms[i].inputs) {
+        const int from = whole_.home_of(in);
+        if (from < 0 || from == rank_ || !whole_.in_body(in)) continue;
+        if (made_.count({in, slot.part})) continue;
+        while (!made_.count({in, slot.part})) {
+          CHECK(!coming_[from].empty(), "sent before it is read: " + to_string(scheme_[in].source));
+          const auto [v, part] = coming_[from].front();
+          coming_[from].pop_front();
+          made_[{v, part}] = receive(from, {like(v, part)}, Section::kBody)[0];
+        }
+      }
+    }
+  }
+
+  // ---- after the body ----
+
+  Value at_end(Value v) {
+    const auto found = after_.find(v);
+    if (found != after_.end()) return found->second;
+    if (whole_.in_body(v)) {
+      const Value begin = whole_.loop_in[v];
+      if (begin >= 0 && !is_anywhere(v)) return grown_.at(begin);
+      return in_part(v, parts() - 1);
+    }
+    CHECK(
+        whole_.made_by[v] < 0 || scheme_.morphisms[whole_.made_by[v]].section == Section::kPrologue,
+        "made before it is read: " + to_string(scheme_[v].source));
+    return before_body(v);
+  }
+
+  void run_epilogue() {
+    // What may be made anywhere and ends in the epilogue is made in the last slot.
+    const WholeStep::Needs& needs = whole_.needs[rank_];
+    for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+      if (!needs.calls[i] || whole_.work[i] != Work::kAfter) continue;
+      for (const Value in : scheme_.morphisms[i].inputs) {
+        if (is_anywhere(in)) in_part(in, parts() - 1);
+      }
+    }
+    int levels = 0;
+    for (const int level : whole_.level) levels = std::max(levels, level + 1);
+    for (int level = 0; level < levels; ++level) {
+      slot_ = 2 * level;
+      for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
+        if (!needs.calls[i] || whole_.work[i] != Work::kAfter) continue;
+        if (whole_.level[scheme_.morphisms[i].outputs[0]] == level) add_after(static_cast<int>(i));
+      }
+      slot_ = 2 * level + 1;
+      exchange(level);
+    }
+    for (const Value out : scheme_.outputs) result_.outputs.push_back(at_end(out));
+    for (const Carry& c : scheme_.carries) {
+      const auto held = inputs_.find(c.in);
+      if (held != inputs_.end()) result_.carries.push_back({held->second, at_end(c.out)});
+    }
+  }
+
+  void add_after(int i) {
+    Morphism m = scheme_.morphisms[i];
+    for (Value& in : m.inputs) in = at_end(in);
+    map_after(m, [&](Value a) -> Value {
+      const auto known = after_.find(a);
+      return known == after_.end() ? -1 : known->second;
+    });
+    m.slot = slot_;
+    for (Value& out : m.outputs) {
+      const Value original = out;
+      out = after_[original] = result_.add(like(original, -1));
+    }
+    section(Section::kEpilogue).push_back(std::move(m));
+  }
+
+  // Objects of one level that a rank needs of another, those of one type together.
+  std::vector<std::vector<Value>> bundles(int from, int to, int level) const {
+    std::vector<std::vector<Value>> all;
+    std::map<std::pair<Dtype, std::vector<int64_t>>, size_t> of_type;
+    for (const Value v : whole_.needs[to].from_others) {
+      if (whole_.home_of(v) != from || whole_.level[v] != level) continue;
+      std::vector<int64_t> shape;
+      for (const Axis& axis : scheme_[v].type.axes) shape.push_back(axis.size);
+      const bool number = shape.empty();
+      const auto [found, fresh] =
+          of_type.emplace(std::pair{scheme_[v].type.dtype, std::move(shape)}, all.size());
+      if (fresh || !number) {  // large objects travel from where they lie
+        if (!fresh) found->second = all.size();
+        all.emplace_back();
+      }
+      all[found->second].push_back(v);
+    }
+    return all;
+  }
+
+  void exchange(int level) {
+    for (int other = 0; other < ranks_; ++other) {
+      if (other == rank_) continue;
+      for (const std::vector<Value>& bundle : bundles(rank_, other, level)) {
+        std::vector<Value> what;
+        for (const Value v : bundle) what.push_back(at_end(v));
+        send(other, std::move(what), scheme_[bundle[0]], Section::kEpilogue);
+      }
+    }
+    for (int other = 0; other < ranks_; ++other) {
+      if (other == rank_) continue;
+      for (const std::vector<Value>& bundle : bundles(other, rank_, level)) {
+        std::vector<Object> what;
+        for (const Value v : bundle) what.push_back(like(v, -1));
+        const std::vector<Value> received = receive(other, what, Section::kEpilogue);
+        for (size_t k = 0; k < bundle.size(); ++k) after_[bundle[k]] = received[k];
+      }
+    }
+  }
+
+  // As in the whole step.
+  void order_inputs() {
+    for (const Value in : scheme_.inputs) {
+      const auto held = inputs_.find(in);
+      if (held != inputs_.end()) result_.inputs.push_back(held->second);
+      const Role role = scheme_[in].role;
+      if (role == Role::kParameter || role == Role::kState) {
+        result_.of_all_stages.push_back(this->held(in));
+      }
+    }
+  }
+
+  const WholeStep& whole_;
+  const Scheme& scheme_;
+  int rank_, ranks_, slot_ = 0;
+  Phase phase_now_ = Phase::kForward;
+  Scheme result_;
+  std::array<std::vector<Morphism>, 3> sections_ = {};
+  std::set<int> weights_apart_;               // chunks whose lists have weight slots
+  std::vector<std::vector<int>> calls_of_;    // per chunk and kind of slot
+  std::vector<std::deque<Instance>> coming_;  // per rank: what it sends to this one
+  std::map<Value, Value> inputs_, before_, after_;
+  std::map<Instance, Value> made_;
+  std::map<Value, Value> grown_;  // by its value before the body: an accumulator as it is now
+  std::map<int, Value> last_sent_, last_received_;
+};
+
+}  // namespace
+
+namespace {
+
+// What a search for a schedule goes by: operations of each chunk, which every rank reckons alike,
+// and nothing for messages.
+SlotTimes reckoned_times(const Scheme& whole) {
+  const int chunks = mesh_size(whole.mesh, kAxis) * whole.chunks;
+  SlotTimes times = equal_times(chunks, 0, 0, 0);
+  std::set<std::string> parameters;
+  for (const Value in : whole.inputs) {
+    if (whole[in].role == Role::kParameter) parameters.insert(whole[in].source.path);
+  }
+  for (const Morphism& m : whole.morphisms) {
+    const int stage = whole[m.outputs[0]].attributes.stage;
+    if (m.section != Section::kBody || stage == 0) continue;
+    const bool weights = std::all_of(m.outputs.begin(), m.outputs.end(), [&](Value v) {
+      return parameters.count(whole[v].source.path) && whole[v].source.facet.starts_with("grad");
+    });
+    const bool forward = m.phase == Phase::kForward && m.epoch == 0;
+    std::vector<double>& kind = forward ? times.forward : weights ? times.weight : times.backward;
+    kind[stage - 1] += 1e-12 * static_cast<double>(count_flops(call_of(whole, m)));
+  }
+  return times;
+}
+
+}  // namespace
+
+Schedule schedule_of(const Scheme& whole) {
+  const int ranks = mesh_size(whole.mesh, kAxis);
+  const bool is_text = whole.schedule.find('\n') != std::string::npos;
+  const bool once = whole.schedule == "zb_1p", twice = whole.schedule == "zb_2p";
+  Schedule schedule;
+  if (is_text) {
+    schedule = parse_schedule(whole.schedule, "schedule");
+  } else if (once || twice) {
+    if (whole.chunks > 1) fail("pipeline: ", whole.schedule, " is searched for one chunk a rank");
+    schedule =
+        automatic_zero_bubble(ranks, whole.parts, reckoned_times(whole), once ? ranks : 2 * ranks);
+    schedule.name = whole.schedule;
+  } else {
+    schedule = make_schedule(whole.schedule, ranks, whole.parts, whole.chunks);
+  }
+  if (schedule.ranks != ranks || schedule.parts != whole.parts ||
+      schedule.chunks != ranks * whole.chunks) {
+    fail("pipeline: the schedule '", schedule.name, "' is for ", schedule.ranks, " stages, ",
+         schedule.parts, " parts and ", schedule.chunks, " chunks, and the step has ", ranks, ", ",
+         whole.parts, " and ", ranks * whole.chunks);
+  }
+  check_schedule(schedule);
+  return trains(whole) ? schedule : forward_only(schedule);
+}
+
+Scheme step_of_stage(const Scheme& whole, int stage) {
+  if (mesh_size(whole.mesh, kAxis) == 1 || whole.schedule.empty()) return whole;
+  Scheme step = StageStep(WholeStep(whole), stage).run();
+  verify(step);
+  return step;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,17 @@
+// The finished step of all stages of a pipeline  ->  what one of its ranks does: the calls of its
+// chunks, once for every part of the batch, laid out in the order of its schedule.
+#pragma once
+#include "schedules/schedule.h"
+#include "scheme/scheme.h"
+
+namespace adjoint {
+
+// The schedule that a scheme with an axis `stage` says; forward only where it has no gradients.
+// Refuses one that does not fit the scheme's parts, ranks and chunks.
+Schedule schedule_of(const Scheme& whole);
+
+// Of the rank at `stage` of the mesh's axis of that name. A scheme without that axis is returned as
+// it is.
+Scheme step_of_stage(const Scheme& whole, int stage);
+
+}  // namespace adjoint

@@ -1,0 +1,148 @@
+// Laws of pipelines: a step that stages run, each a rank, against the same batch in as many parts
+// on one rank.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error_text.h"
+#include "base/temp_folder.h"
+#include "functors/stage_step.h"
+#include "laws/compare.h"
+#include "laws/planted.h"
+#include "laws/rank_traces.h"
+#include "models/test_models.h"
+#include "ops/op_def.h"
+
+namespace adjoint {
+namespace {
+
+Subject subject_of(const std::string& model, int64_t batch, int layers) {
+  StepOptions options;
+  options.eps = 1e-2;  // as in verify
+  nlohmann::json settings = {{"layers", layers}, {"vocab", 37}, {"dropout", 0.1}};
+  if (model == "char" || model == "gpt2") settings.update({{"hidden", 32}, {"heads", 2}});
+  const BoundModel bound(find_model(model), {.batch = batch, .context = 8, .settings = settings});
+  return {.forward = bound.forward(), .options = options, .seeds = {1}};
+}
+
+void expect_law(const Subject& subject, const std::string& text,
+                const std::string& functor = "pipeline") {
+  SCOPED_TRACE(text);
+  Judge judge(subject);
+  const Stack stack = parse_stack(text);
+  size_t index = 0;
+  while (index < stack.functors.size() && stack.functors[index].functor.name != functor) ++index;
+  ASSERT_LT(index, stack.functors.size());
+  const Verdict verdict = judge.judge(stack, index);
+  EXPECT_TRUE(verdict.ok) << verdict.tensor << " is off by " << verdict.error << ", allowed "
+                          << verdict.allowed;
+  EXPECT_EQ(verdict.note, "");
+}
+
+TEST(Pipeline, EveryScheduleHasTheBitsOfItsParts) {
+  const Subject subject = subject_of("char", 8, 4);
+  for (const char* schedule : {"gpipe", "1f1b", "zero_bubble", "zb_h2"}) {
+    expect_law(subject, std::string("pipeline(2, schedule=") + schedule + ", parts=4)");
+    expect_law(subject, std::string("pipeline(4, schedule=") + schedule + ", parts=4)");
+  }
+  expect_law(subject, "pipeline(2, schedule=interleaved, parts=4, chunks=2)");
+}
+
+TEST(Pipeline, UntiedAndOddModels) {
+  expect_law(subject_of("llama-tiny", 6, 3), "pipeline(3, parts=3)");
+  expect_law(subject_of("llama-tiny", 5, 3), "pipeline(2, parts=2)");
+  expect_law(subject_of("char", 7, 5), "pipeline(3, parts=4)");
+  expect_law(subject_of("char", 4, 4), "pipeline(2, parts=1)");
+}
+
+TEST(Pipeline, GoesWithOthers) {
+  const Subject subject = subject_of("char", 8, 4);
+  for (const char* rest :
+       {"bf16", "fp16", "lora(rank=4)", "checkpoint(every=1)", "checkpoint(every=2)",
+        "accumulate(2)", "offload(optimizer)", "data_parallel(2)", "data_parallel(2) | zero(1)",
+        "data_parallel(2) | zero(3)", "tensor_parallel(2)"}) {
+    expect_law(subject, std::string("pipeline(2, parts=2) | ") + rest);
+  }
+}
+
+// A readout in chunks sums its gradient in several calls, all of which are of one slot.
+TEST(Pipeline, AReadoutInChunks) {
+  const Subject subject = subject_of("char", 8, 4);
+  for (const char* schedule : {"1f1b", "zero_bubble", "zb_2p"}) {
+    expect_law(subject, std::string("pipeline(4, schedule=") + schedule +
+                            ", parts=4) | chunk_readout(rows=4) | recompute_cheap(within=1)");
+  }
+}
+
+TEST(Pipeline, ASharedTableAndExperts) {
+  Subject subject = subject_of("char", 6, 2);
+  subject.forward = test_model("moe", {{"batch", 6}, {"seq", 8}});
+  expect_law(subject, "pipeline(2, parts=3)");
+  subject.forward = test_model("odd", {{"batch", 6}, {"seq", 8}});
+  expect_law(subject, "pipeline(2, parts=3)");
+}
+
+TEST(Pipeline, AScheduleOfOnesOwn) {
+  const TempFolder folder;
+  const std::string file = folder / "mine.schedule";
+  std::ofstream(file) << "schedule mine(stages = 2, parts = 3):\n"
+                         "  rank 0: F0 F1 F2 B0 B1 B2\n"
+                         "  rank 1: F0 F1 B0 F2 B1 B2\n";
+  const Subject subject = subject_of("char", 6, 2);
+  expect_law(subject, "pipeline(2, schedule=\"" + file + "\", parts=3)");
+  const auto built = [&](const std::string& stack) {
+    StepOptions options = subject.options;
+    options.on_mesh = true;
+    return step_of_stage(build_step(subject.forward, parse_stack(stack), options).scheme, 0);
+  };
+  EXPECT_NE(error_text([&] {
+              built("pipeline(2, schedule=\"" + file + "\", parts=2)");
+            }).find("is for 2 stages, 3 parts and 2 chunks, and the step has 2, 2 and 2"),
+            std::string::npos);
+  std::ofstream(file) << "schedule mine(stages = 2, parts = 2):\n"
+                         "  rank 0: F0 F1 B1 B0\n"
+                         "  rank 1: F0 F1 B1 B0\n";
+  EXPECT_NE(error_text([&] {
+              built("pipeline(2, schedule=\"" + file + "\", parts=2)");
+            }).find("sums the gradients of a chunk in another order"),
+            std::string::npos);
+}
+
+// One tensor per cut and direction and part, and numbers of the norm together.
+TEST(Pipeline, OneMessagePerCutDirectionAndPart) {
+  const Subject subject = subject_of("llama-tiny", 8, 4);
+  StepOptions options = subject.options;
+  options.on_mesh = true;
+  const Scheme whole =
+      build_step(subject.forward, parse_stack("pipeline(4, parts=4)"), options).scheme;
+  for (int stage = 0; stage < 4; ++stage) {
+    const Scheme step = step_of_stage(whole, stage);
+    int sent = 0, received = 0;
+    for (const Morphism& m : step.morphisms) {
+      if (m.section != Section::kBody || !op_named(m.op).to_one_rank) continue;
+      ++(m.inputs.empty() ? received : sent);
+    }
+    const int neighbours = stage == 0 || stage == 3 ? 1 : 2;
+    EXPECT_EQ(sent, 4 * neighbours) << stage;
+    EXPECT_EQ(received, 4 * neighbours) << stage;
+  }
+}
+
+TEST(Pipeline, WhatCannotBeIsRefused) {
+  const Subject subject = subject_of("char", 8, 4);
+  StepOptions options = subject.options;
+  options.on_mesh = true;
+  const auto told = [&](const std::string& stack) {
+    return error_text(
+        [&] { step_of_stage(build_step(subject.forward, parse_stack(stack), options).scheme, 0); });
+  };
+  EXPECT_NE(told("pipeline(5)").find("5 pieces, and the chain has 4 blocks"), std::string::npos);
+  EXPECT_NE(told("pipeline(2, parts=9)").find("at most 8 parts"), std::string::npos);
+  EXPECT_NE(told("pipeline(2, parts=2, schedule=2f2b)").find("found '2f2b'"), std::string::npos);
+  EXPECT_NE(told("pipeline(2, parts=3, schedule=interleaved, chunks=2)"), "");
+  EXPECT_NE(told("pipeline(2, parts=2) | checkpoint(every=3)").find("checkpoint"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace adjoint
