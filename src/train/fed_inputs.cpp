@@ -77,6 +77,8 @@ std::string field_not_finite(const Batches& batches, const Batch& batch) {
 void feed(Run& run, const Batches& batches, const Batch& batch) {
   for (size_t i = 0; i < batch.fields.size(); ++i) {
     const Value in = input_named(run.scheme(), batches.fields()[i].name);
+    const bool staged = !run.scheme().of_all_stages.empty();
+    if (in < 0 && staged) continue;  // another stage reads it
     CHECK(in >= 0, "a step has the model's inputs");
     CHECK(run.scheme()[in].type.bytes().count == static_cast<int64_t>(batch.fields[i].size()),
           "an input is as large as its field: " + batches.fields()[i].name);

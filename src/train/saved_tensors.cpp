@@ -20,11 +20,11 @@ std::vector<Value> inputs_of(const Scheme& scheme, Role role) {
   return all;
 }
 
-// Views of a scheme's inputs with this role; `run`, if not null, holds their data.
+// Views of a scheme's inputs with this role; `run`, if not null, holds their data. Of a stage's
+// step: those of all stages.
 std::vector<SafetensorView> views_of(const Scheme& scheme, Role role, const Run* run) {
   std::vector<SafetensorView> tensors;
-  for (const Value v : inputs_of(scheme, role)) {
-    const Object& object = scheme[v];
+  const auto add = [&](const Object& object, const void* data) {
     CHECK(object.type.num_elements() == object.type.num_physical(), "state is not padded");
     // A save knows nothing of meshes: it holds whole objects.
     const Type whole = whole_type(object);
@@ -32,11 +32,17 @@ std::vector<SafetensorView> views_of(const Scheme& scheme, Role role, const Run*
     SafetensorView view{.name = to_string(object.source),
                         .dtype = format_name(whole.dtype),
                         .shape = {},
-                        .data = run ? run->data(v) : nullptr,
+                        .data = data,
                         .size = whole.bytes()};
     for (const Axis& axis : whole.axes) view.shape.push_back(axis.size);
     tensors.push_back(std::move(view));
+  };
+  for (const Object& object : scheme.of_all_stages) {
+    CHECK(!run, "a stage holds some of all tensors");
+    if (object.role == role) add(object, nullptr);
   }
+  if (!scheme.of_all_stages.empty()) return tensors;
+  for (const Value v : inputs_of(scheme, role)) add(scheme[v], run ? run->data(v) : nullptr);
   return tensors;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -20,8 +21,9 @@ namespace fs = std::filesystem;
 
 bool needs_copy(const Run& run) {
   const std::vector<Object>& objects = run.scheme().objects;
-  return run.on_gpu() || std::any_of(run.scheme().inputs.begin(), run.scheme().inputs.end(),
-                                     [&](Value v) { return is_sharded(objects[v]); });
+  return run.on_gpu() || !run.scheme().of_all_stages.empty() ||
+         std::any_of(run.scheme().inputs.begin(), run.scheme().inputs.end(),
+                     [&](Value v) { return is_sharded(objects[v]); });
 }
 
 std::vector<ShardRun> saved_runs(const Object& object, const std::vector<MeshAxis>& mesh,
@@ -29,6 +31,11 @@ std::vector<ShardRun> saved_runs(const Object& object, const std::vector<MeshAxi
   // Along axes of the mesh that do not cut the object, ranks hold the same.
   int64_t holders = 1, mine = 0;
   for (const MeshAxis& axis : mesh) {
+    // Of the stages that hold an object one saves it (functors/stage_step.h).
+    if (axis.name == "stage") {
+      if (object.attributes.stage != at.at(axis.name) + 1) return {};
+      continue;
+    }
     const bool cuts = std::ranges::any_of(object.attributes.placement, [&](const Placement& p) {
       return p.mesh_axis == axis.name && p.spread == Spread::kSharded && p.whole > 0;
     });
@@ -62,10 +69,14 @@ StateCopy::StateCopy(const Run& run, std::optional<Communicator> group)
   const bool ranks = run.seat() != nullptr;
   for (const Role role : {Role::kParameter, Role::kState}) {
     File& file = files_[role == Role::kState];
-    file.values = inputs_of(scheme, role);
     file.tensors = views_of(scheme, role, nullptr);
-    for (size_t i = 0; i < file.values.size(); ++i) {
-      const Object& object = scheme[file.values[i]];
+    std::map<std::string, Value> held;
+    for (const Value v : inputs_of(scheme, role)) held[to_string(scheme[v].source)] = v;
+    for (size_t i = 0; i < file.tensors.size(); ++i) {
+      const auto found = held.find(file.tensors[i].name);
+      file.values.push_back(found == held.end() ? -1 : found->second);
+      if (found == held.end()) continue;  // another stage has it
+      const Object& object = scheme[found->second];
       const int64_t element = size_of(object.type.dtype).count;
       const auto runs = ranks ? saved_runs(object, scheme.mesh, run.seat()->coordinates())
                               : std::vector<ShardRun>{{0, 0, object.type.num_elements()}};

@@ -18,6 +18,7 @@
 #include "functors/evaluation_beside.h"
 #include "functors/norms.h"
 #include "functors/pipeline.h"
+#include "functors/stage_step.h"
 #include "ops/builder.h"
 #include "ops/segments.h"
 #include "run/machine.h"
@@ -219,12 +220,25 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   for (const Applied& applied : built.applied) {
     idle_rules_.insert(idle_rules_.end(), applied.idle_rules.begin(), applied.idle_rules.end());
   }
-  const Scheme& step = built.scheme;
-  check_mesh(step.mesh, world_ ? world_->size() : 1);
-  if (world_) seat_ = std::make_unique<Seat>(*world_, step.mesh);
-  share_batches(step);
+  check_mesh(built.scheme.mesh, world_ ? world_->size() : 1);
+  if (world_) seat_ = std::make_unique<Seat>(*world_, built.scheme.mesh);
+  const bool staged = !built.scheme.schedule.empty();
+  if (staged && config_.norms > 0) {
+    fail("--norms: stages of a pipeline do not tell the norms of all parameters yet");
+  }
+  if (staged && config_.check_replicas > 0) {
+    fail("--check-replicas: stages of a pipeline do not compare what they hold yet");
+  }
+  if (staged && planned.target == Target::kCuda) {
+    fail("pipeline: runs on CPUs; stages on GPUs are not built yet");
+  }
+  share_batches(built.scheme);
+  const auto here = [&](const Scheme& whole) {
+    return staged ? step_of_stage(whole, seat_->coordinates().at("stage")) : whole;
+  };
+  const Scheme step = here(built.scheme);
   const Plan plan = make_plan(step, planned);
-  const Scheme evaluation = evaluation_beside(step, forward, stack, config_.step);
+  const Scheme evaluation = here(evaluation_beside(built.scheme, forward, stack, config_.step));
   for (const Value in : evaluation.inputs) {
     const auto held = step.find(evaluation[in].source);
     if (!seat_ || evaluation[in].role != Role::kParameter || !held) continue;
