@@ -6,6 +6,7 @@
 
 #include "analysis/totals.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/fit_flags.h"
 #include "cli/pictures.h"
@@ -15,7 +16,9 @@
 #include "report/memory_table.h"
 #include "report/model_states.h"
 #include "report/rank_table.h"
+#include "report/schedule_chart.h"
 #include "report/stack_table.h"
+#include "report/stage_table.h"
 #include "report/timeline.h"
 
 namespace adjoint {
@@ -39,6 +42,8 @@ struct PlannedStep {
   std::string clock = {};  // whose time it is
   Fabric fabric = {};      // between ranks
   Bytes memory = {0};      // of that device; 0: unknown
+  // Of a pipeline: all its stages. The step and the plan are then those of the largest one.
+  std::optional<PlannedStages> stages = {};
 
   bool fits() const { return memory.count == 0 || plan.arena <= memory; }
 };
@@ -63,9 +68,17 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
   options.target = planned.target;
   PlannedStep step{.title = stack_title(stack),
                    .built = build_step(model.forward(), parse_stack(stack), options)};
-  step.plan = make_plan(step.built.scheme, planned);
+  if (step.built.scheme.schedule.empty()) {
+    step.plan = make_plan(step.built.scheme, planned);
+    step.time = predict_time(step.built.scheme, step.plan, costs);
+  } else {
+    step.stages = plan_stages(step.built.scheme, planned, costs);
+    const size_t largest = step.stages->largest();
+    step.built.scheme = step.stages->steps[largest];
+    step.plan = step.stages->plans[largest];
+    step.time = step.stages->times[largest];
+  }
   step.memory = costs.sheet.memory;
-  step.time = predict_time(step.built.scheme, step.plan, costs);
   step.fabric = costs.sheet.fabric;
   step.clock = costs.sheet.name;
   step.clock += timed_products(step.built.scheme, costs);
@@ -84,6 +97,13 @@ ChartedStep charted(const PlannedStep& step) {
 void draw(const PlanFlags& flags, const std::string& title, const PlannedStep& first,
           const std::optional<PlannedStep>& second) {
   if (flags.pictures.chart.empty() && flags.pictures.trace.empty()) return;
+  if (first.stages) {
+    if (!flags.pictures.trace.empty()) fail("--trace: a pipeline is drawn with --chart alone yet");
+    write_file_atomically(flags.pictures.chart,
+                          schedule_chart(first.stages->schedule, first.stages->simulated, title,
+                                         "ranks over one step, predicted for " + first.clock));
+    return;
+  }
   std::vector<ChartedStep> steps = {charted(first)};
   if (second) steps.push_back(charted(*second));
   std::string what = "live memory of the device over one step of training, as planned";
@@ -120,6 +140,12 @@ std::string tables(const PlanFlags& flags, const PlannedStep& first,
 std::string told_of_ranks(const PlannedStep& step, std::string_view whose) {
   const std::vector<MeshAxis>& mesh = step.built.scheme.mesh;
   if (mesh.empty()) return "";
+  if (step.stages) {
+    return fmt::format(
+        "{}{}, by {}\n{}\nBytes, FLOPs and times below are those of stage {}, the largest\n\n",
+        whose, mesh_in_words(mesh), step.stages->schedule.name, stage_table(*step.stages),
+        step.stages->largest());
+  }
   return fmt::format("{}{} have one plan: its bytes, FLOPs and times are those of each rank\n\n",
                      whose, mesh_in_words(mesh));
 }
@@ -162,6 +188,9 @@ int run(const PlanFlags& flags) {
   const Scheme& step = first.built.scheme;
   const Plan& plan = first.plan;
   std::vector<Measured> ranks;  // each of them
+  if (flags.measure && first.stages) {
+    fail("--measure: a pipeline's stages are not measured yet; leave it out");
+  }
   if (flags.measure) ranks = measure_ranks(step, plan);
   const std::optional<Measured> measured =
       ranks.empty() ? std::nullopt : std::optional(most_touched(ranks));
@@ -200,6 +229,7 @@ int run(const PlanFlags& flags) {
       out["mesh"]["seconds"] = first.time.ranks;
       out["mesh"]["waited_s"] = first.time.ranks_waited;
     }
+    if (first.stages) out["pipeline"] = stages_json(*first.stages);
     out["stack"] = stack;
     out["device"] = first.clock;
     out["step_s"] = first.time.step;
