@@ -152,6 +152,8 @@ std::string told_of_ranks(const PlannedStep& step, std::string_view whose) {
 
 std::string told_of_messages(const PlannedStep& step, const std::string& title) {
   if (step.built.scheme.mesh.empty()) return "";
+  // What stages send is in their own table.
+  if (step.stages && step.built.scheme.mesh.size() == 1) return "";
   return "\n" + (title.empty() ? "" : title + "\n") + rank_table(step.built.scheme, step.fabric) +
          fmt::format("{:<18} {:.2f} ms behind other calls, {:.2f} ms are waited for\n", "hidden",
                      1e3 * (step.time.ranks - step.time.ranks_waited),

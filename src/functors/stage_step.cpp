@@ -712,4 +712,15 @@ Scheme step_of_stage(const Scheme& whole, int stage) {
   return step;
 }
 
+std::vector<Scheme> steps_of_stages(const Scheme& whole) {
+  std::vector<Scheme> steps;
+  if (mesh_size(whole.mesh, kAxis) == 1 || whole.schedule.empty()) return {whole};
+  const WholeStep all(whole);
+  for (int stage = 0; stage < all.schedule.ranks; ++stage) {
+    steps.push_back(StageStep(all, stage).run());
+    verify(steps.back());
+  }
+  return steps;
+}
+
 }  // namespace adjoint

@@ -28,6 +28,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& examples() {
       {"lora", {"lora(rank=4)"}},
       {"lora_plus", {"lora_plus(rank=4)"}},
       {"pad_rows", {"pad_rows(least=16)"}},
+      {"pipeline", {"pipeline(2)", "pipeline(2, schedule=zero_bubble)"}},
       {"prompt", {"prompt(n=3)"}},
       {"offload", {"offload(optimizer)", "offload(activations)", "offload(parameters)"}},
       {"qat", {"qat(bits=8, group=8)"}},

@@ -82,12 +82,11 @@ Tracer::Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions
   for (const MeshAxis& axis : mesh_) {
     if (stages == 1 || axis.name != "stage") mesh_of_stage_.push_back(axis);
   }
-  for (int stage = 0; stage < stages; ++stage) {
-    steps_.push_back(step_of_stage(step, stage));
-    plans_.push_back(
-        make_plan(steps_.back(), {.threads = num_threads(),
-                                  .target = options.reference ? Target::kCpu : options.target,
-                                  .deterministic = true}));
+  steps_ = steps_of_stages(step);
+  for (const Scheme& each : steps_) {
+    plans_.push_back(make_plan(each, {.threads = num_threads(),
+                                      .target = options.reference ? Target::kCpu : options.target,
+                                      .deterministic = true}));
   }
   if (!mesh_.empty()) return;
   alone_ = std::make_unique<RankTracer>(steps_[0], plans_[0], ranges, options, drawn, nullptr);

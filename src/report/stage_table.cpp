@@ -33,6 +33,16 @@ double median(std::vector<double> all) {
   return all[all.size() / 2];
 }
 
+// What a stage sends to others in a step.
+int64_t sent_bytes(const Scheme& step) {
+  int64_t bytes = 0;
+  for (const Morphism& m : step.morphisms) {
+    if (!op_named(m.op).to_one_rank) continue;
+    for (const Value in : m.inputs) bytes += step[in].type.bytes().count;
+  }
+  return bytes;
+}
+
 // Bytes that are made in one slot of a part and read in a later one: by the slot's place.
 struct Kept {
   int64_t until_backward = 0, until_weight = 0;
@@ -87,9 +97,9 @@ PlannedStages plan_stages(const Scheme& whole, const PlanOptions& options, const
   all.slots.kept_for_weights.assign(chunks, 0);
   double update = 0;
   int64_t largest_message = 0;
+  all.steps = steps_of_stages(whole);
   for (int rank = 0; rank < all.schedule.ranks; ++rank) {
-    all.steps.push_back(step_of_stage(whole, rank));
-    const Scheme& step = all.steps.back();
+    const Scheme& step = all.steps[rank];
     all.plans.push_back(make_plan(step, options));
     const Plan& plan = all.plans.back();
     all.times.push_back(predict_time(step, plan, costs));
@@ -154,10 +164,11 @@ std::string stage_table(const PlannedStages& stages) {
       weight += stages.slots.weight[chunk];
     }
     const SimulatedRank& rank = stages.simulated.ranks[i];
-    out += fmt::format("{:<8} {:>14} {:>18} {:>9} {:>11.3f} {:>11.3f} {:>11.3f} {:>8.1f}%\n", i,
-                       with_commas(num_parameters(stages.steps[i])),
-                       with_commas(stages.plans[i].arena.count), rank.in_flight, 1e3 * forward,
-                       1e3 * backward, 1e3 * weight, 100 * rank.busy / stages.simulated.seconds);
+    out += fmt::format("{:<6} {:>15} {:>18} {:>9} {:>15} {:>10.3f} {:>11.3f} {:>9.3f} {:>6.1f}%\n",
+                       i, with_commas(num_parameters(stages.steps[i])),
+                       with_commas(stages.plans[i].arena.count), rank.in_flight,
+                       with_commas(sent_bytes(stages.steps[i])), 1e3 * forward, 1e3 * backward,
+                       1e3 * weight, 100 * rank.busy / stages.simulated.seconds);
   }
   return out + fmt::format(
                    "{}: {} parts, a step of {:.2f} ms, of which {:.1f}% are bubbles; {:.2f} ms of "
@@ -182,6 +193,7 @@ nlohmann::json stages_json(const PlannedStages& stages) {
                              {"bytes", stages.plans[i].arena.count},
                              {"host_bytes", stages.plans[i].host.size.count},
                              {"in_flight", rank.in_flight},
+                             {"sent_bytes", sent_bytes(stages.steps[i])},
                              {"busy_s", rank.busy}});
   }
   return out;

@@ -105,6 +105,32 @@ TEST_F(RankFolder, ResumeGoesOnBitForBitAndUnderAnotherMesh) {
   EXPECT_NEAR(*three.loss, *whole.loss, 1e-4);
 }
 
+// Stages, whatever their schedule, train and save what one rank does with as many parts; and a run
+// goes on between any two meshes.
+TEST_F(RankFolder, StagesTrainWhatOneRankTrainsInParts) {
+  const TrainResult one = train(ranked("one", "accumulate(3, tied=apart)"));
+  for (const char* schedule : {"1f1b", "gpipe", "zero_bubble"}) {
+    const TrainResult two =
+        train_on(2, ranked("two", std::string("pipeline(2, parts=3, schedule=") + schedule + ")",
+                           {{"overwrite", true}, {"save_every", 3}}));
+    EXPECT_EQ(two.loss, one.loss) << schedule;
+    // Parts of an evaluation are those of the step, and one rank's are too.
+    EXPECT_EQ(two.val_loss, one.val_loss) << schedule;
+    expect_same_save("two", "one");
+  }
+  train_on(2, ranked("parts", "pipeline(2, parts=3)", {{"stop_after", 3}}));
+  fs::copy(out("parts"), out("other"), fs::copy_options::recursive);
+  fs::copy(out("parts"), out("third"), fs::copy_options::recursive);
+  EXPECT_EQ(train_on(2, resume("parts")).loss, one.loss);
+  expect_same_save("parts", "one");
+  const json alone = {{"stack", "accumulate(3, tied=apart)"}, {"ranks", 1}};
+  EXPECT_EQ(train(resume("other", alone)).loss, one.loss);
+  expect_same_save("other", "one");
+  const TrainResult many =
+      train_on(4, resume("third", {{"stack", "data_parallel(2) | pipeline(2, parts=2)"}}));
+  EXPECT_NEAR(*many.loss, *one.loss, 1e-4);
+}
+
 TEST_F(RankFolder, AMeshHasAsManyRanksAsTheRun) {
   const std::string two = "the mesh of the stack (data=2) has 2 ranks, and this run has ";
   EXPECT_EQ(error_of(ranked("run", "data_parallel(2)")),
