@@ -75,7 +75,7 @@ extern const OpDef op_send = {
     .to_one_rank = true,
     .samples =
         [] {
-          return std::vector<Sample>{{.inputs = {of({3, 5})}, .attrs = attrs("to")},
+          return std::vector<Sample>{{.inputs = {of({7})}, .attrs = attrs("to")},
                                      {.inputs = {of({}), of({}), of({})}, .attrs = attrs("to")}};
         },
     .refused =
@@ -117,7 +117,9 @@ extern const OpDef op_receive = {
         },
     .refused =
         [] {
-          return std::vector<Sample>{{.inputs = {}, .attrs = attrs("from")},
+          Attrs unknown = receive_attrs({3}, 1);
+          unknown["dtype"] = std::string("moon");
+          return std::vector<Sample>{{.inputs = {}, .attrs = unknown},
                                      {.inputs = {}, .attrs = receive_attrs({3}, 0)},
                                      {.inputs = {of({3})}, .attrs = receive_attrs({3}, 1)}};
         },

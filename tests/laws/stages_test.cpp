@@ -39,7 +39,7 @@ void expect_law(const Subject& subject, const std::string& text,
   EXPECT_EQ(verdict.note, "");
 }
 
-TEST(Pipeline, EveryScheduleHasTheBitsOfItsParts) {
+TEST(Stages, EveryScheduleHasTheBitsOfItsParts) {
   const Subject subject = subject_of("char", 8, 4);
   for (const char* schedule : {"gpipe", "1f1b", "zero_bubble", "zb_h2"}) {
     expect_law(subject, std::string("pipeline(2, schedule=") + schedule + ", parts=4)");
@@ -48,14 +48,14 @@ TEST(Pipeline, EveryScheduleHasTheBitsOfItsParts) {
   expect_law(subject, "pipeline(2, schedule=interleaved, parts=4, chunks=2)");
 }
 
-TEST(Pipeline, UntiedAndOddModels) {
+TEST(Stages, UntiedAndOddModels) {
   expect_law(subject_of("llama-tiny", 6, 3), "pipeline(3, parts=3)");
   expect_law(subject_of("llama-tiny", 5, 3), "pipeline(2, parts=2)");
   expect_law(subject_of("char", 7, 5), "pipeline(3, parts=4)");
   expect_law(subject_of("char", 4, 4), "pipeline(2, parts=1)");
 }
 
-TEST(Pipeline, GoesWithOthers) {
+TEST(Stages, GoesWithOthers) {
   const Subject subject = subject_of("char", 8, 4);
   for (const char* rest :
        {"bf16", "fp16", "lora(rank=4)", "checkpoint(every=1)", "checkpoint(every=2)",
@@ -66,7 +66,7 @@ TEST(Pipeline, GoesWithOthers) {
 }
 
 // A readout in chunks sums its gradient in several calls, all of which are of one slot.
-TEST(Pipeline, AReadoutInChunks) {
+TEST(Stages, AReadoutInChunks) {
   const Subject subject = subject_of("char", 8, 4);
   for (const char* schedule : {"1f1b", "zero_bubble", "zb_2p"}) {
     expect_law(subject, std::string("pipeline(4, schedule=") + schedule +
@@ -74,7 +74,7 @@ TEST(Pipeline, AReadoutInChunks) {
   }
 }
 
-TEST(Pipeline, ASharedTableAndExperts) {
+TEST(Stages, ASharedTableAndExperts) {
   Subject subject = subject_of("char", 6, 2);
   subject.forward = test_model("moe", {{"batch", 6}, {"seq", 8}});
   expect_law(subject, "pipeline(2, parts=3)");
@@ -82,7 +82,7 @@ TEST(Pipeline, ASharedTableAndExperts) {
   expect_law(subject, "pipeline(2, parts=3)");
 }
 
-TEST(Pipeline, AScheduleOfOnesOwn) {
+TEST(Stages, AScheduleOfOnesOwn) {
   const TempFolder folder;
   const std::string file = folder / "mine.schedule";
   std::ofstream(file) << "schedule mine(stages = 2, parts = 3):\n"
@@ -109,7 +109,7 @@ TEST(Pipeline, AScheduleOfOnesOwn) {
 }
 
 // One tensor per cut and direction and part, and numbers of the norm together.
-TEST(Pipeline, OneMessagePerCutDirectionAndPart) {
+TEST(Stages, OneMessagePerCutDirectionAndPart) {
   const Subject subject = subject_of("llama-tiny", 8, 4);
   StepOptions options = subject.options;
   options.on_mesh = true;
@@ -128,7 +128,7 @@ TEST(Pipeline, OneMessagePerCutDirectionAndPart) {
   }
 }
 
-TEST(Pipeline, WhatCannotBeIsRefused) {
+TEST(Stages, WhatCannotBeIsRefused) {
   const Subject subject = subject_of("char", 8, 4);
   StepOptions options = subject.options;
   options.on_mesh = true;
