@@ -28,13 +28,15 @@ class FunctorParser {
   void requirement();
   void mesh(Position at);
   void order(Position at);
-  void check_message(std::string_view message, Position at) const;
+  void check_message(std::string_view message, Position at,
+                     std::vector<std::string> names = {}) const;
   void expect_else();
 
   // functor_rules.cpp
   void begin_rule();
   bool end_rule();
   void object_rule(Position at);
+  void refusal(ObjectRule& rule);
   void arrow();
   void check_once(const std::vector<AttributeValue>& values) const;
   AttributeValue attribute_value();

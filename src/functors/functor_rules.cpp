@@ -80,6 +80,10 @@ void FunctorParser::object_rule(Position at) {
   selector("what an object is", rule.selector);
   arrow();
   do {
+    if (!rule.choices.empty() && in_.accept_word("or")) {
+      refusal(rule);
+      break;
+    }
     if (!rule.choices.empty()) expect_else();
     Choice choice;
     do {
@@ -92,6 +96,16 @@ void FunctorParser::object_rule(Position at) {
   } while (in_.accept(","));
   rule.by_block = end_rule();
   result_.objects.push_back(std::move(rule));
+}
+
+// or refuse "a sentence", of states of the chain: for where another functor says otherwise.
+void FunctorParser::refusal(ObjectRule& rule) {
+  if (rule.index.empty()) in_.fail_wanted("'else': only a rule about x_l in chain may refuse");
+  if (!in_.accept_word("refuse")) in_.fail_wanted("'refuse' and a sentence");
+  in_.skip_blank();
+  const Position at = in_.position();
+  rule.refusal = in_.take_text();
+  check_message(rule.refusal, at, {"other", "wanted", "kept", "segment", "most"});
 }
 
 // unless made or trained; unless made here; of what is trained, unless frozen; of what is kept,

@@ -256,8 +256,9 @@ void FunctorParser::order(Position at) {
 }
 
 // Names in braces are replaced by their values.
-void FunctorParser::check_message(std::string_view message, Position at) const {
-  const std::vector<std::string> names = known_names();
+void FunctorParser::check_message(std::string_view message, Position at,
+                                  std::vector<std::string> names) const {
+  for (std::string& known : known_names()) names.push_back(std::move(known));
   for (size_t open = message.find('{'); open != message.npos; open = message.find('{', open + 1)) {
     const size_t close = message.find('}', open);
     const std::string name(message.substr(open + 1, close - open - 1));

@@ -12,6 +12,7 @@
 //     order by schedule in chunks chunks
 //     object input -> sharded along samples over data
 //     object x_l in chain -> kept when l mod every == 0, else recomputed
+//     object x_l in chain -> kept when l == 2, or refuse "{other} keeps the states {kept}"
 //     object parameter inside chain -> frozen when l < L/2 and not l in keep
 //     object parameter made here as lora_b -> rate 16 and decay 0
 //     morphism y = linear(x, W) where parameter(W), inside chain, on when l >= L - last
@@ -74,6 +75,7 @@ struct ObjectRule {
   bool by_block = false;   // it speaks of l, the block in which an object is
   std::vector<Choice> choices;
   Exceptions unless = {};
+  std::string refusal = {};  // what it says where another functor says otherwise; "": the usual
   Position at = {};
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "analysis/named_axes.h"
@@ -129,6 +130,7 @@ class ObjectRules : TextRules {
           any = true;
           if (phase != FunctorPhase::kStepRules) check_uses(scheme, roles, names, v, rule);
           if (!said.emplace(v, attribute).second) continue;
+          if (!rule.refusal.empty()) check_agrees(scheme, roles, rule, v, value, names);
           application_.branches = branches_of(rule, *chosen, value, names);
           if (!set(scheme, v, value, names, rule.unless.yields)) continue;
           if (along) place_on_mesh(scheme[v], *std::move(along));
@@ -300,6 +302,69 @@ class ObjectRules : TextRules {
               ", found ", print(value.number[0]), " = ", shortest(n));
     }
     return n;
+  }
+
+  // Refuses, in the rule's own words, what another functor says otherwise of a state of the chain.
+  void check_agrees(const Scheme& scheme, const Roles& roles, const ObjectRule& rule, Value v,
+                    const AttributeValue& value, Names names) const {
+    const auto earlier = [&](Value state) -> const Application::Saying* {
+      const auto found =
+          application_.said->find({to_string(scheme[state].source), value.attribute});
+      return found == application_.said->end() ? nullptr : &found->second;
+    };
+    const Application::Saying* other = earlier(v);
+    if (!other || other->value == value.word || other->yields || rule.unless.yields) return;
+    std::vector<int> wanted, kept;  // states, by this rule and by the other functor
+    const std::vector<Value>& states = roles.chain().states;
+    for (size_t l = 0; l < states.size(); ++l) {
+      names.set(rule.index, static_cast<double>(l));
+      const auto chosen =
+          std::find_if(rule.choices.begin(), rule.choices.end(),
+                       [&](const Choice& choice) { return names.holds(choice.when); });
+      if (chosen != rule.choices.end()) wanted.push_back(static_cast<int>(l));
+      const Application::Saying* said = earlier(states[l]);
+      if (said && said->by == other->by && said->value == value.word) {
+        kept.push_back(static_cast<int>(l));
+      }
+    }
+    const int last = roles.chain().length();
+    const std::map<std::string, std::string> words = {
+        {"{other}", other->by},
+        {"{wanted}", listed(wanted)},
+        {"{kept}", listed(kept)},
+        {"{segment}", nearest_segments(wanted, kept)},
+        {"{most}", std::to_string(std::count_if(kept.begin(), kept.end(),
+                                                [&](int l) { return l > 0 && l < last; }) +
+                                  1)}};
+    std::string why = rule.refusal;
+    for (const auto& [name, word] : words) {
+      for (size_t at = why.find(name); at != why.npos; at = why.find(name)) {
+        why.replace(at, name.size(), word);
+      }
+    }
+    application_.refuse(names.filled(why));
+  }
+  static std::string listed(const std::vector<int>& states) {
+    if (states.empty()) return "none";
+    std::string text;
+    for (size_t i = 0; i < states.size(); ++i) {
+      text += i == 0 ? "" : i + 1 == states.size() ? " and " : ", ";
+      text += std::to_string(states[i]);
+    }
+    return text;
+  }
+  // The lengths of equal segments that end at every wanted state: those nearest to the length of
+  // the segments that there are.
+  static std::string nearest_segments(const std::vector<int>& wanted,
+                                      const std::vector<int>& kept) {
+    int all = 0;
+    for (const int l : wanted) all = std::gcd(all, l);
+    const int now = kept.size() > 1 ? kept[1] - kept[0] : all;
+    int shorter = std::min(now, all), longer = now;
+    while (all % shorter != 0) --shorter;
+    while (longer < all && all % longer != 0) ++longer;
+    if (longer > all || longer == shorter) return std::to_string(shorter);
+    return std::to_string(shorter) + " or " + std::to_string(longer);
   }
 
   // Whether that is what holds: a value that yields may not.
