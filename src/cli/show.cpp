@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/step_flags.h"
+#include "report/memory_states.h"
 #include "report/stack_table.h"
 
 namespace adjoint {
@@ -17,7 +18,7 @@ struct ShowFlags {
   ModelFlags model;
   std::optional<std::string> stack;
   StepOptions options;
-  bool text = false, step = false, diff = false;
+  bool text = false, step = false, diff = false, memory_states = false;
 };
 
 // The stack that has only the defaults which this one leaves on.
@@ -63,13 +64,27 @@ int show_stack(const Scheme& forward, const ShowFlags& flags) {
   return kDone;
 }
 
+// Threads change workspaces alone, which are left out.
+int show_memory_states(const Scheme& forward, const ShowFlags& flags) {
+  const Stack stack = parse_stack(flags.stack.value_or(""));
+  StepOptions options = flags.options;
+  options.stack = print(stack);
+  std::cout << memory_states_table(said_step(forward, stack, options),
+                                   build_step(forward, stack, options).scheme, PlanOptions{});
+  return kDone;
+}
+
 int run(const ShowFlags& flags) {
+  if (flags.memory_states && (flags.diff || flags.step || flags.text)) {
+    fail("--memory-states is a table of its own: leave --diff, --step and --text out");
+  }
   if (flags.diff && !flags.stack) fail("--diff: wanted --stack too: what should differ?");
   if (flags.text) {
     std::cout << find_model(flags.model.model).text;
     return kDone;
   }
   const Scheme forward = bound_model(flags.model).forward();
+  if (flags.memory_states) return show_memory_states(forward, flags);
   if (flags.stack) return show_stack(forward, flags);
   std::cout << print(flags.step ? training_step(forward, flags.options) : forward);
   return kDone;
@@ -91,11 +106,16 @@ void add_show(CLI::App& app, Action& action) {
                       "the step before and after these functors, with what they matched; '' shows "
                       "what the defaults do");
   command->add_flag("--diff", flags->diff, "with --stack: only what is new, gone or changed");
+  command->add_flag("--memory-states", flags->memory_states,
+                    "what of the step's activations is alive after each block of the chain, or of "
+                    "a pipeline after each slot, as a product with bytes");
   command->footer(
       "Examples:\n"
       "  adjoint show --model gpt2 --text\n"
       "  adjoint show --model gpt2 --set layers=1 --step\n"
-      "  adjoint show --model gpt2 --set layers=2 --stack 'lora(rank=8)' --diff");
+      "  adjoint show --model gpt2 --set layers=2 --stack 'lora(rank=8)' --diff\n"
+      "  adjoint show --model char --set layers=6 --stack 'checkpoint(every=3)' "
+      "--memory-states");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 
