@@ -34,6 +34,18 @@ TEST_F(MpiRanks, TrainWhatThreadsTrainAndSpeakOnce) {
   expect_same_save("run", "threads");
 }
 
+// Stages that are processes, with every kind of slot; one process in as many parts trains the same.
+TEST_F(MpiRanks, StagesTrainWhatOneProcessTrains) {
+  const Outcome one = run(train("one", "accumulate(4, tied=apart)") + "--threads 1");
+  ASSERT_EQ(one.code, 0) << one.text;
+  for (const char* schedule : {"1f1b", "zero_bubble"}) {
+    const std::string stack = std::string("pipeline(2, parts=4, schedule=") + schedule + ")";
+    const Outcome job = run(train("run", stack) + "--threads 1 --overwrite", mpirun("-n 2"));
+    ASSERT_EQ(job.code, 0) << job.text;
+    expect_same_save("run", "one");
+  }
+}
+
 // A save knows nothing of meshes: one process evaluates, samples, merges and converts it.
 TEST_F(MpiRanks, SaveWhatOneProcessReads) {
   const Outcome job =
