@@ -15,6 +15,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/structure.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/op_def.h"
@@ -54,6 +55,7 @@ class WholeStep {
         loop_out(scheme.objects.size(), -1) {
     for (const Carry& c : scheme.loop) loop_out[c.in] = c.out, loop_in[c.out] = c.in;
     find_work();
+    make_again_where_it_is_read();
     find_weights();
     keep_sums_together();
     find_destinations();
@@ -111,6 +113,7 @@ class WholeStep {
         if (learned[c.out] && !learned[c.in]) learned[c.in] = changed = true;
       }
     }
+    const std::vector<bool> of_data = depends_on_data(scheme);
     // What stands before the last call of the forward pass is of it: the gradients of a readout in
     // chunks, each of which is done before the next.
     size_t last_forward = 0;
@@ -134,6 +137,8 @@ class WholeStep {
       for (const std::vector<Value>* values : {&m.inputs, &m.after}) {
         for (const Value v : *values) waits = waits || late[v];
       }
+      // Made of parameters that lie on several stages, and of no data: a copy or a gathered whole.
+      if (own == 0 && !of_data[m.outputs[0]]) continue;
       if (own == 0) {  // made by a functor that says nothing: beside its operands
         for (const Value in : m.inputs) own = std::max(own, stage[in]);
         own = std::max(own, 1);
@@ -143,6 +148,23 @@ class WholeStep {
       work[i] = waits ? Work::kBackward : Work::kForward;
       chunk[i] = own - 1;
       home[i] = holder[own - 1];
+    }
+  }
+
+  // What is made again is made where it is read: of the state between two stages, say, whatever is
+  // gathered for the second one's backward pass.
+  void make_again_where_it_is_read() {
+    const std::vector<std::vector<int>> read_by = readers(scheme);
+    for (size_t i = scheme.morphisms.size(); i-- > 0;) {
+      const Morphism& m = scheme.morphisms[i];
+      if (chunk[i] < 0 || m.epoch == 0) continue;
+      std::set<int> wanted;
+      for (const Value out : m.outputs) {
+        for (const int reader : read_by[out]) wanted.insert(chunk[reader]);
+      }
+      if (wanted.size() != 1 || *wanted.begin() < 0) continue;
+      chunk[i] = *wanted.begin();
+      home[i] = holder[chunk[i]];
     }
   }
 
@@ -205,7 +227,21 @@ class WholeStep {
       if (chunk[i] < 0) continue;
       for (const Value in : scheme.morphisms[i].inputs) {
         const int from = made_by[in] >= 0 ? home[made_by[in]] : -1;
-        if (from >= 0 && from != home[i] && in_body(in)) to[in].insert(home[i]);
+        if (from < 0 || from == home[i] || !in_body(in)) continue;
+        to[in].insert(home[i]);
+        // Forward goes along the chunks and backward against them: else two slots would wait for
+        // each other.
+        const int maker = made_by[in];
+        const bool along = chunk[maker] < chunk[i];
+        const bool forward = work[maker] == Work::kForward;
+        if ((along && forward) ||
+            (!along && work[maker] == Work::kBackward && work[i] != Work::kForward)) {
+          continue;
+        }
+        fail("pipeline: ", scheme.morphisms[i].op, " at ", to_string(scheme.morphisms[i].source),
+             " reads '", to_string(scheme[in].source), "', which a ", along ? "later" : "earlier",
+             " pass of another stage makes; cut the chain elsewhere (cuts=[...]), or leave out the "
+             "functor that moved it");
       }
     }
   }
@@ -292,6 +328,7 @@ class StageStep {
       if (i + 1 < list.size()) receive_for(list[i + 1]);
       run_slot(list[i]);
     }
+    find_answers();
     run_epilogue();
     for (std::vector<Morphism>& section : sections_) {
       std::move(section.begin(), section.end(), std::back_inserter(result_.morphisms));
@@ -338,12 +375,14 @@ class StageStep {
     coming_.resize(ranks_);
     for (int from = 0; from < ranks_; ++from) {
       if (from == rank_) continue;
+      int number = 0;
       for (const Slot& slot : whole_.schedule.lists[from]) {
+        ++number;
         for (const int i : calls_of(slot)) {
           for (const Value out : scheme_.morphisms[i].outputs) {
             const auto found = whole_.to.find(out);
             if (found == whole_.to.end() || !found->second.count(rank_)) continue;
-            coming_[from].push_back({out, slot.part});
+            coming_[from].push_back({{out, slot.part}, number});
           }
         }
       }
@@ -454,6 +493,10 @@ class StageStep {
         const auto found = whole_.to.find(out);
         if (found == whole_.to.end()) continue;
         for (const int to : found->second) {
+          sent_.push_back({.to = to,
+                           .what = {out, slot.part},
+                           .slot = slot_,
+                           .call = section(Section::kBody).size()});
           send(to, {made_.at({out, slot.part})}, scheme_[out], Section::kBody);
         }
       }
@@ -519,11 +562,60 @@ class StageStep {
         if (made_.count({in, slot.part})) continue;
         while (!made_.count({in, slot.part})) {
           CHECK(!coming_[from].empty(), "sent before it is read: " + to_string(scheme_[in].source));
-          const auto [v, part] = coming_[from].front();
+          const auto [what, sent_in] = coming_[from].front();
           coming_[from].pop_front();
-          made_[{v, part}] = receive(from, {like(v, part)}, Section::kBody)[0];
+          received_.push_back(
+              {.from = from, .sent_in = sent_in, .call = section(Section::kBody).size()});
+          made_[what] = receive(from, {like(what.first, what.second)}, Section::kBody)[0];
         }
       }
+    }
+  }
+
+  // A rank that sends after the slot in which it reads a message has got it: whoever reads what it
+  // sends need not wait for the message any more. So nobody ever waits for a rank to receive, and
+  // bytes that were sent are free again when an answer is there.
+  void find_answers() {
+    std::vector<std::map<Instance, int>> read_in(ranks_);  // by others, of what this rank makes
+    for (int other = 0; other < ranks_; ++other) {
+      if (other == rank_) continue;
+      int number = 0;
+      for (const Slot& slot : whole_.schedule.lists[other]) {
+        ++number;
+        for (const int i : calls_of(slot)) {
+          for (const Value in : scheme_.morphisms[i].inputs) {
+            if (whole_.in_body(in) && whole_.home_of(in) == rank_) {
+              read_in[other].emplace(Instance{in, slot.part}, number);
+            }
+          }
+        }
+      }
+    }
+    std::vector<Morphism>& calls = section(Section::kBody);
+    std::map<Value, int> first_read;  // the slot of this rank that reads what it received
+    for (const Morphism& m : calls) {
+      for (const Value in : m.inputs) first_read.emplace(in, m.slot);
+    }
+    std::map<int, std::vector<const Received*>> from;
+    for (const Received& r : received_) from[r.from].push_back(&r);
+    int64_t number = 0;
+    for (const Sent& s : sent_) {
+      const auto read = read_in[s.to].find(s.what);
+      if (read == read_in[s.to].end()) continue;
+      // They come in the order in which they were sent.
+      const std::vector<const Received*>& all = from[s.to];
+      auto answer = std::lower_bound(all.begin(), all.end(), read->second,
+                                     [](const Received* r, int slot) { return r->sent_in < slot; });
+      const auto is_late = [&](const Received* r) {
+        const auto at = first_read.find(calls[r->call].outputs[0]);
+        return at != first_read.end() && at->second > s.slot;
+      };
+      while (answer != all.end() && !is_late(*answer)) ++answer;
+      if (answer == all.end()) continue;
+      calls[s.call].attrs["message"] = number;
+      Attr& answers = calls[(*answer)->call].attrs["answers"];
+      if (!std::holds_alternative<std::vector<int64_t>>(answers)) answers = std::vector<int64_t>{};
+      std::get<std::vector<int64_t>>(answers).push_back(number++);
     }
   }
 
@@ -643,13 +735,26 @@ class StageStep {
   Phase phase_now_ = Phase::kForward;
   Scheme result_;
   std::array<std::vector<Morphism>, 3> sections_ = {};
-  std::set<int> weights_apart_;               // chunks whose lists have weight slots
-  std::vector<std::vector<int>> calls_of_;    // per chunk and kind of slot
-  std::vector<std::deque<Instance>> coming_;  // per rank: what it sends to this one
+  std::set<int> weights_apart_;             // chunks whose lists have weight slots
+  std::vector<std::vector<int>> calls_of_;  // per chunk and kind of slot
+  // Per rank: what it sends to this one, and the number of the slot in which it does.
+  std::vector<std::deque<std::pair<Instance, int>>> coming_;
   std::map<Value, Value> inputs_, before_, after_;
   std::map<Instance, Value> made_;
   std::map<Value, Value> grown_;  // by its value before the body: an accumulator as it is now
   std::map<int, Value> last_sent_, last_received_;
+  struct Sent {
+    int to;
+    Instance what;
+    int slot;
+    size_t call;  // its place in the body
+  };
+  struct Received {
+    int from, sent_in;
+    size_t call;
+  };
+  std::vector<Sent> sent_;
+  std::vector<Received> received_;
 };
 
 }  // namespace

@@ -176,23 +176,27 @@ std::vector<int> done_before(const Scheme& scheme, const std::vector<int>& order
   for (size_t i = 0; i < order.size(); ++i) {
     ends[scheme.morphisms[order[i]].section] = static_cast<int>(i) + 1;
   }
-  // Of messages to one rank so many may be under way: the next one waits for the first.
-  constexpr size_t kMessagesAhead = 2;
-  std::map<std::string, std::vector<int>> sent;  // to whom: places
+  std::map<int64_t, int> sent;  // messages by their number: places
   for (const int at : collectives) {
     const Morphism& m = scheme.morphisms[order[at]];
     int& until = done[at];
     until = ends[m.section];
-    if (const auto to = m.attrs.find("to"); to != m.attrs.end()) {
-      std::vector<int>& places = sent[to_string(to->second)];
-      if (places.size() >= kMessagesAhead) {
-        int& earlier = done[places[places.size() - kMessagesAhead]];
-        earlier = std::min(earlier, at);
-      }
-      places.push_back(at);
-    }
     for (const Value out : m.outputs) until = uses.next_read(out, at, until);
     for (const Value in : m.inputs) until = uses.next_overwritten(in, at, until);
+    const auto number = m.attrs.find("message");
+    if (number != m.attrs.end()) sent[std::get<int64_t>(number->second)] = at;
+  }
+  // Whoever has read an answer knows that what it answers has arrived.
+  for (const int at : collectives) {
+    const Morphism& m = scheme.morphisms[order[at]];
+    const auto answers = m.attrs.find("answers");
+    if (answers == m.attrs.end()) continue;
+    for (const int64_t number : std::get<std::vector<int64_t>>(answers->second)) {
+      const auto place = sent.find(number);
+      if (place != sent.end() && place->second < done[at]) {
+        done[place->second] = std::min(done[place->second], done[at]);
+      }
+    }
   }
   return done;
 }

@@ -65,6 +65,15 @@ TEST(Stages, GoesWithOthers) {
   }
 }
 
+// What is gathered again for a backward pass is gathered by the stage that reads it.
+TEST(Stages, WhatIsGatheredAgain) {
+  Subject subject = subject_of("char", 6, 2);
+  subject.forward = test_model("odd", {{"batch", 6}, {"seq", 8}});
+  for (const char* schedule : {"1f1b", "zero_bubble"}) {
+    expect_law(subject, std::string("pipeline(2, schedule=") + schedule + ") | tensor_parallel(2)");
+  }
+}
+
 // A readout in chunks sums its gradient in several calls, all of which are of one slot.
 TEST(Stages, AReadoutInChunks) {
   const Subject subject = subject_of("char", 8, 4);
