@@ -11,6 +11,7 @@
 #include "functors/evaluation.h"
 #include "functors/evaluation_beside.h"
 #include "functors/phases.h"
+#include "functors/stage_step.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -127,6 +128,7 @@ class Pipeline {
     // Last come functors that keep bits, or only change where sums are made.
     apply(FunctorPhase::kExact);
     if (!options_.verify_each) verify(result_.scheme);
+    check_stages(result_.scheme);
     for (size_t i = 0; i < stack_.functors.size(); ++i) {
       const Functor& f = stack_.functors[i].functor;
       // An evaluation has no gradients and no optimizer, so a functor may find nothing there.

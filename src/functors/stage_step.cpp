@@ -151,13 +151,13 @@ class WholeStep {
     }
   }
 
-  // What is made again is made where it is read: of the state between two stages, say, whatever is
-  // gathered for the second one's backward pass.
+  // What is made again or fetched from another tier is so where it is read: of the state between
+  // two stages, say, whatever is gathered for the second one's backward pass.
   void make_again_where_it_is_read() {
     const std::vector<std::vector<int>> read_by = readers(scheme);
     for (size_t i = scheme.morphisms.size(); i-- > 0;) {
       const Morphism& m = scheme.morphisms[i];
-      if (chunk[i] < 0 || m.epoch == 0) continue;
+      if (chunk[i] < 0 || (m.epoch == 0 && !op_named(m.op).moves)) continue;
       std::set<int> wanted;
       for (const Value out : m.outputs) {
         for (const int reader : read_by[out]) wanted.insert(chunk[reader]);
@@ -815,6 +815,10 @@ Scheme step_of_stage(const Scheme& whole, int stage) {
   Scheme step = StageStep(WholeStep(whole), stage).run();
   verify(step);
   return step;
+}
+
+void check_stages(const Scheme& whole) {
+  if (mesh_size(whole.mesh, kAxis) > 1 && !whole.schedule.empty()) WholeStep checked(whole);
 }
 
 std::vector<Scheme> steps_of_stages(const Scheme& whole) {

@@ -12,6 +12,9 @@ namespace adjoint {
 // Refuses one that does not fit the scheme's parts, ranks and chunks.
 Schedule schedule_of(const Scheme& whole);
 
+// Refuses a finished step that stages could not run.
+void check_stages(const Scheme& whole);
+
 // Of the rank at `stage` of the mesh's axis of that name. A scheme without that axis is returned as
 // it is.
 Scheme step_of_stage(const Scheme& whole, int stage);

@@ -59,8 +59,9 @@ TEST(Stages, GoesWithOthers) {
   const Subject subject = subject_of("char", 8, 4);
   for (const char* rest :
        {"bf16", "fp16", "lora(rank=4)", "checkpoint(every=1)", "checkpoint(every=2)",
-        "accumulate(2)", "offload(optimizer)", "data_parallel(2)", "data_parallel(2) | zero(1)",
-        "data_parallel(2) | zero(3)", "tensor_parallel(2)"}) {
+        "accumulate(2)", "offload(optimizer)", "offload(activations)", "offload(parameters)",
+        "data_parallel(2)", "data_parallel(2) | zero(1)", "data_parallel(2) | zero(3)",
+        "tensor_parallel(2)"}) {
     expect_law(subject, std::string("pipeline(2, parts=2) | ") + rest);
   }
 }
