@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "device/buffer.h"
-#include "kernels/kernel.h"
+#include "kernels/cpu/halves.h"
 #include "ops/collective.h"
 
 namespace adjoint {
@@ -191,18 +191,6 @@ Room room_of_sum(const KernelCall& k) {
 bool is_alone(const KernelCall& k, const Pointers& at) {
   CHECK(at.peers || ranks_of(k.call) == 1, "a call of several ranks is run on a mesh");
   return ranks_of(k.call) == 1;
-}
-
-// Both halves of a call, or one launch of both.
-Launch halves(const Pointers& at, Launch begin, Launch end) {
-  if (!at.completion) {
-    return [begin = std::move(begin), end = std::move(end)] {
-      begin();
-      end();
-    };
-  }
-  *at.completion = std::move(end);
-  return begin;
 }
 
 Launch all_reduce(const KernelCall& k, const Pointers& at) {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "comm/communicator.h"
-#include "kernels/kernel.h"
+#include "kernels/cpu/halves.h"
 #include "ops/message.h"
 
 namespace adjoint {
@@ -21,17 +21,6 @@ bool is_alone(const KernelCall& k, const Pointers& at) {
   const bool alone = k.call.integer("ranks") == 1;
   CHECK(at.peers || alone, "a message between ranks is sent on a mesh");
   return alone;
-}
-
-Launch halves(const Pointers& at, Launch begin, Launch end) {
-  if (!at.completion) {
-    return [begin = std::move(begin), end = std::move(end)] {
-      begin();
-      end();
-    };
-  }
-  *at.completion = std::move(end);
-  return begin;
 }
 
 Launch send(const KernelCall& k, const Pointers& at) {
