@@ -58,6 +58,19 @@ std::vector<Book> books_in(const Scheme& scheme) {
   return all;
 }
 
+bool another_stage_holds(const Scheme& scheme, const Source& source) {
+  const auto is_it = [](const Object& object, const Source& wanted) {
+    return object.role == Role::kParameter &&
+           (object.source == wanted || object.source == with_facet(wanted, "codes") ||
+            object.source == with_facet(wanted, "indices"));
+  };
+  for (const Value in : scheme.inputs) {
+    if (is_it(scheme[in], source)) return false;
+  }
+  return std::any_of(scheme.of_all_stages.begin(), scheme.of_all_stages.end(),
+                     [&](const Object& object) { return is_it(object, source); });
+}
+
 namespace {
 
 int64_t numbers_of(const Run& run, const Book& book) {
@@ -222,6 +235,7 @@ void write_parameter(Run& run, const Source& source, int64_t count, const GiveVa
     if (run.on_gpu()) run.write(v, staged.data());
     return;
   }
+  if (another_stage_holds(run.scheme(), source)) return;
   fail("there is no parameter '", to_string(source), "'");
 }
 

@@ -26,6 +26,10 @@ struct Book {
 };
 std::vector<Book> books_in(const Scheme& scheme);
 
+// Whether a stage's step lacks the parameter because another stage's rank holds it: as numbers, as
+// codes, or as indices of centres.
+bool another_stage_holds(const Scheme& scheme, const Source& source);
+
 // Begins every parameter and state as the scheme says: random values keyed by seed and source path.
 // One that is held as codes gets those of the values that it would begin with. Whoever begins many
 // runs keeps the random numbers that were drawn.
@@ -34,7 +38,7 @@ void initialize(Run& run, uint64_t seed, DrawnNumbers* drawn = nullptr);
 
 // Gives a parameter these values, in logical order; one that is held as codes gets their codes.
 // Refuses a source that no parameter has, a wrong number of values, and values that are too large
-// for the dtype in which the parameter is held.
+// for the dtype in which the parameter is held. What another stage holds is left to it.
 void write_parameter(Run& run, const Source& source, std::span<const float> values);
 
 // The same of `count` values that are read where they are: `give` fills a piece of them that begins

@@ -115,6 +115,7 @@ void take_parameters(const SavedModel& saved, const Scheme& held, const Scheme& 
   for (const Value v : plain.inputs) {
     if (plain[v].role != Role::kParameter) continue;
     const Source& source = plain[v].source;
+    if (another_stage_holds(run.scheme(), source)) continue;
     const std::string name = to_string(source);
     const Encoded *const from = codes_of(theirs, source), *const to = codes_of(ours, source);
     if (from && to && to->format == from->format) {

@@ -131,6 +131,20 @@ TEST_F(RankFolder, StagesTrainWhatOneRankTrainsInParts) {
   EXPECT_NEAR(*many.loss, *one.loss, 1e-4);
 }
 
+// Every stage takes its own parameters of a base, as numbers or as codes.
+TEST_F(RankFolder, StagesBeginWithABase) {
+  train(ranked("base", "", {{"steps", 2}, {"seed", 5}}));
+  const json from = {{"init", out("base").string()}, {"overwrite", true}};
+  for (const char* more :
+       {"", " | lora(rank=2)", " | lora(rank=2) | quantize(int8, group=32)", " | codebook(k=8)"}) {
+    const std::string beside = more;
+    const TrainResult one = train(ranked("one", "accumulate(3, tied=apart)" + beside, from));
+    const TrainResult two = train_on(2, ranked("two", "pipeline(2, parts=3)" + beside, from));
+    EXPECT_EQ(two.loss, one.loss) << more;
+    expect_same_save("two", "one");
+  }
+}
+
 TEST_F(RankFolder, AMeshHasAsManyRanksAsTheRun) {
   const std::string two = "the mesh of the stack (data=2) has 2 ranks, and this run has ";
   EXPECT_EQ(error_of(ranked("run", "data_parallel(2)")),
