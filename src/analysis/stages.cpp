@@ -228,6 +228,19 @@ class StageSpread {
 
 }  // namespace
 
+std::vector<bool> parameter_gradients(const Scheme& scheme) {
+  std::set<std::string> parameters;
+  for (const Value in : scheme.inputs) {
+    if (scheme[in].role == Role::kParameter) parameters.insert(scheme[in].source.path);
+  }
+  std::vector<bool> is_gradient;
+  for (const Object& object : scheme.objects) {
+    is_gradient.push_back(object.source.facet.starts_with("grad") &&
+                          parameters.count(object.source.path));
+  }
+  return is_gradient;
+}
+
 Scheme spread_stages(Scheme scheme) { return StageSpread(std::move(scheme)).run(); }
 
 }  // namespace adjoint

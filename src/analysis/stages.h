@@ -26,4 +26,7 @@ std::vector<int> balanced_cuts(const ChainCosts& costs, int pieces);
 // whole step (the norm, the rate) are made by all.
 Scheme spread_stages(Scheme scheme);
 
+// Per object: whether it is the gradient of a parameter, or a part or a sum of it.
+std::vector<bool> parameter_gradients(const Scheme& scheme);
+
 }  // namespace adjoint

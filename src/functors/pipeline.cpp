@@ -11,7 +11,7 @@
 #include "functors/evaluation.h"
 #include "functors/evaluation_beside.h"
 #include "functors/phases.h"
-#include "functors/stage_step.h"
+#include "functors/stage_work.h"
 #include "ops/op_def.h"
 
 namespace adjoint {

@@ -1,12 +1,12 @@
 // A pipelined step is one flat scheme per rank. The prologue is what the rank needs of it. The body
 // is instantiated once per slot of the rank's list: a forward slot has the calls that wait for no
 // gradient, a backward slot the others, and a weight slot those of them that give nothing but
-// gradients of parameters. What another rank makes is received, one message per object, and what
-// another rank reads is sent; messages between two ranks are received in the order in which they
-// are sent, each a slot before it is read, so that it travels beside the work. Accumulators pass
-// from part to part in the order of the list. In the epilogue what belongs to a stage is made
-// there, and what belongs to none by every rank that needs it; numbers that cross are sent in
-// rounds.
+// gradients of parameters (stage_work.h). What another rank makes is received, one message per
+// object, and what another rank reads is sent; messages between two ranks are received in the order
+// in which they are sent, each a slot before it is read, so that it travels beside the work.
+// Accumulators pass from part to part in the order of the list. In the epilogue what belongs to a
+// stage is made there, and what belongs to none by every rank that needs it (stage_needs.h);
+// numbers that cross are sent in rounds.
 #include "functors/stage_step.h"
 
 #include <algorithm>
@@ -15,300 +15,21 @@
 #include <map>
 #include <set>
 
-#include "analysis/structure.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/op_def.h"
-#include "schedules/automatic.h"
+#include "functors/stage_needs.h"
+#include "functors/stage_schedule.h"
+#include "scheme/shards.h"
 
 namespace adjoint {
 
 namespace {
 
-constexpr std::string_view kAxis = "stage";
-
-// What a call of the step is to a pipeline.
-enum class Work : uint8_t {
-  kAnywhere,  // depends on no parameter, or lies in the prologue: made by whoever needs it
-  kForward,
-  kBackward,
-  kWeight,
-  kAfter,  // in the epilogue
-};
-
-bool trains(const Scheme& scheme) {
-  return std::any_of(scheme.morphisms.begin(), scheme.morphisms.end(),
-                     [](const Morphism& m) { return m.phase == Phase::kBackward; });
-}
-
-// All that is the same for every rank.
-class WholeStep {
- public:
-  explicit WholeStep(const Scheme& scheme)
-      : scheme(scheme),
-        schedule(schedule_of(scheme)),
-        holder(holder_of(schedule)),
-        made_by(producers(scheme)),
-        work(scheme.morphisms.size(), Work::kAnywhere),
-        home(scheme.morphisms.size(), -1),
-        loop_in(scheme.objects.size(), -1),
-        loop_out(scheme.objects.size(), -1) {
-    for (const Carry& c : scheme.loop) loop_out[c.in] = c.out, loop_in[c.out] = c.in;
-    find_work();
-    make_again_where_it_is_read();
-    find_weights();
-    keep_sums_together();
-    find_destinations();
-    for (int rank = 0; rank < schedule.ranks; ++rank) find_needs(rank);
-    find_levels();
-  }
-
-  const Scheme& scheme;
-  Schedule schedule;
-  std::vector<int> holder;   // per chunk
-  std::vector<int> made_by;  // per object
-  std::vector<Work> work;    // per call
-  std::vector<int> home;     // per call: the rank that makes it; -1: whoever needs it
-  std::vector<int> chunk = {};
-  std::vector<Value> loop_in, loop_out;  // per object: the other end of what crosses iterations
-  // Per object of the body that other ranks read: those ranks.
-  std::map<Value, std::set<int>> to;
-  struct Needs {
-    std::vector<bool> calls;      // that the rank makes, of any section
-    std::set<Value> from_others;  // in the epilogue
-  };
-  std::vector<Needs> needs = {};           // per rank
-  std::map<Value, int> first_holder = {};  // per input
-  std::vector<int> level = {};             // per object of the epilogue: messages on the way to it
-
-  int home_of(Value v) const { return made_by[v] < 0 ? -1 : home[made_by[v]]; }
-  bool in_body(Value v) const {
-    return made_by[v] >= 0 && scheme.morphisms[made_by[v]].section == Section::kBody;
-  }
-
- private:
-  int stage_of(const Morphism& m) const {
-    int stage = 0;
-    for (const Value out : m.outputs) stage = std::max(stage, scheme[out].attributes.stage);
-    return stage;
-  }
-
-  void find_work() {
-    chunk.assign(scheme.morphisms.size(), -1);
-    std::vector<bool> learned(scheme.objects.size(), false), late = learned;
-    std::vector<int> stage(scheme.objects.size(), 0);
-    for (const Value in : scheme.inputs) learned[in] = scheme[in].role == Role::kParameter;
-    for (const Carry& c : scheme.loop) learned[c.in] = false;
-    // An accumulator that grows with what depends on parameters does so itself.
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const Morphism& m : scheme.morphisms) {
-        bool any = false;
-        for (const Value in : m.inputs) any = any || learned[in];
-        for (const Value out : m.outputs) {
-          if (any && !learned[out]) learned[out] = changed = true;
-        }
-      }
-      for (const Carry& c : scheme.loop) {
-        if (learned[c.out] && !learned[c.in]) learned[c.in] = changed = true;
-      }
-    }
-    const std::vector<bool> of_data = depends_on_data(scheme);
-    // What stands before the last call of the forward pass is of it: the gradients of a readout in
-    // chunks, each of which is done before the next.
-    size_t last_forward = 0;
-    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-      const Morphism& m = scheme.morphisms[i];
-      const bool is_bound = m.section == Section::kBody && learned[m.outputs[0]];
-      if (is_bound && m.phase == Phase::kForward && m.epoch == 0) last_forward = i;
-    }
-    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-      const Morphism& m = scheme.morphisms[i];
-      int own = stage_of(m);
-      if (m.section == Section::kEpilogue) {
-        work[i] = Work::kAfter;
-        if (own > 0) home[i] = holder[own - 1];
-        continue;
-      }
-      const bool any =
-          std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) { return learned[v]; });
-      if (m.section == Section::kPrologue || !any) continue;
-      bool waits = (m.phase == Phase::kBackward && i > last_forward) || m.epoch > 0;
-      for (const std::vector<Value>* values : {&m.inputs, &m.after}) {
-        for (const Value v : *values) waits = waits || late[v];
-      }
-      // Made of parameters that lie on several stages, and of no data: a copy or a gathered whole.
-      if (own == 0 && !of_data[m.outputs[0]]) continue;
-      if (own == 0) {  // made by a functor that says nothing: beside its operands
-        for (const Value in : m.inputs) own = std::max(own, stage[in]);
-        own = std::max(own, 1);
-      }
-      CHECK(own <= schedule.chunks, "a stage of the pipeline: " + to_string(m.source));
-      for (const Value out : m.outputs) late[out] = waits, stage[out] = own;
-      work[i] = waits ? Work::kBackward : Work::kForward;
-      chunk[i] = own - 1;
-      home[i] = holder[own - 1];
-    }
-  }
-
-  // What is made again or fetched from another tier is so where it is read: of the state between
-  // two stages, say, whatever is gathered for the second one's backward pass.
-  void make_again_where_it_is_read() {
-    const std::vector<std::vector<int>> read_by = readers(scheme);
-    for (size_t i = scheme.morphisms.size(); i-- > 0;) {
-      const Morphism& m = scheme.morphisms[i];
-      if (chunk[i] < 0 || (m.epoch == 0 && !op_named(m.op).moves)) continue;
-      std::set<int> wanted;
-      for (const Value out : m.outputs) {
-        for (const int reader : read_by[out]) wanted.insert(chunk[reader]);
-      }
-      if (wanted.size() != 1 || *wanted.begin() < 0) continue;
-      chunk[i] = *wanted.begin();
-      home[i] = holder[chunk[i]];
-    }
-  }
-
-  // Calls of the backward pass that give gradients of parameters and nothing else.
-  void find_weights() {
-    std::set<std::string> parameters;
-    for (const Value in : scheme.inputs) {
-      if (scheme[in].role == Role::kParameter) parameters.insert(scheme[in].source.path);
-    }
-    std::vector<bool> read_before(scheme.objects.size(), false);  // by a call that is not one
-    for (size_t i = scheme.morphisms.size(); i-- > 0;) {
-      const Morphism& m = scheme.morphisms[i];
-      if (work[i] == Work::kBackward) {
-        const bool weights = std::all_of(m.outputs.begin(), m.outputs.end(), [&](Value v) {
-          return !read_before[v] && parameters.count(scheme[v].source.path) &&
-                 scheme[v].source.facet.starts_with("grad");
-        });
-        if (weights) work[i] = Work::kWeight;
-      }
-      if (work[i] == Work::kWeight || m.section != Section::kBody) continue;
-      for (const Value in : m.inputs) read_before[in] = true;
-    }
-  }
-
-  // Calls through which an accumulator passes on its way through one part, from its last one back.
-  bool find_way(Value v, const Carry& c, std::vector<int>& way) const {
-    if (v == c.in) return true;
-    const int maker = made_by[v];
-    if (maker < 0 || scheme.morphisms[maker].section != Section::kBody) return false;
-    way.push_back(maker);
-    for (const Value in : scheme.morphisms[maker].inputs) {
-      if (scheme[in].type == scheme[c.in].type && find_way(in, c, way)) return true;
-    }
-    way.pop_back();
-    return false;
-  }
-  // All of them are in one slot: between two, another part would find the sum half made.
-  void keep_sums_together() {
-    for (const Carry& c : scheme.loop) {
-      std::vector<int> way;
-      if (made_by[c.out] < 0 || chunk[made_by[c.out]] < 0 || !find_way(c.out, c, way)) continue;
-      const auto any = [&](Work kind) {
-        return std::any_of(way.begin(), way.end(), [&](int i) { return work[i] == kind; });
-      };
-      const bool apart = any(Work::kWeight) && (any(Work::kBackward) || any(Work::kForward));
-      for (const int i : way) {
-        CHECK(chunk[i] == chunk[way[0]],
-              "an accumulator is of one stage: " + to_string(scheme[c.out].source));
-        if (apart && work[i] == Work::kWeight) work[i] = Work::kBackward;
-      }
-      if (!any(Work::kForward) || !any(Work::kBackward)) continue;
-      fail("pipeline: '", to_string(scheme[c.out].source),
-           "' is summed partly on the way forward and partly on the way back, which stages cannot; "
-           "switch off the functor that does so");
-    }
-  }
-
-  void find_destinations() {
-    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-      if (chunk[i] < 0) continue;
-      for (const Value in : scheme.morphisms[i].inputs) {
-        const int from = made_by[in] >= 0 ? home[made_by[in]] : -1;
-        if (from < 0 || from == home[i] || !in_body(in)) continue;
-        to[in].insert(home[i]);
-        // Forward goes along the chunks and backward against them: else two slots would wait for
-        // each other.
-        const int maker = made_by[in];
-        const bool along = chunk[maker] < chunk[i];
-        const bool forward = work[maker] == Work::kForward;
-        if ((along && forward) ||
-            (!along && work[maker] == Work::kBackward && work[i] != Work::kForward)) {
-          continue;
-        }
-        fail("pipeline: ", scheme.morphisms[i].op, " at ", to_string(scheme.morphisms[i].source),
-             " reads '", to_string(scheme[in].source), "', which a ", along ? "later" : "earlier",
-             " pass of another stage makes; cut the chain elsewhere (cuts=[...]), or leave out the "
-             "functor that moved it");
-      }
-    }
-  }
-
-  // The calls that a rank makes: those of its chunks, and all that these, its states and the step's
-  // results need.
-  void find_needs(int rank) {
-    Needs all{.calls = std::vector<bool>(scheme.morphisms.size(), false), .from_others = {}};
-    std::vector<bool> wanted(scheme.objects.size(), false);
-    const auto want = [&](Value v) { wanted[v] = true; };
-    for (const Value out : scheme.outputs) want(out);
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (size_t i = scheme.morphisms.size(); i-- > 0;) {
-        if (all.calls[i]) continue;
-        const Morphism& m = scheme.morphisms[i];
-        const bool is_wanted =
-            std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) { return wanted[v]; });
-        if (home[i] >= 0 ? home[i] != rank : !is_wanted) continue;
-        all.calls[i] = changed = true;
-        for (const Value in : m.inputs) want(in);
-      }
-      for (const Carry& c : scheme.loop) {
-        if (wanted[c.out] && !wanted[c.in]) wanted[c.in] = changed = true;
-        if (wanted[c.in] && !wanted[c.out]) wanted[c.out] = changed = true;
-      }
-      for (const Carry& c : scheme.carries) {
-        if (wanted[c.in] && !wanted[c.out]) wanted[c.out] = changed = true;
-      }
-    }
-    const auto note = [&](Value v) {
-      const int from = home_of(v);
-      if (from >= 0 && from != rank) all.from_others.insert(v);
-    };
-    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-      if (!all.calls[i] || work[i] != Work::kAfter) continue;
-      for (const Value in : scheme.morphisms[i].inputs) note(in);
-    }
-    for (const Value out : scheme.outputs) note(out);
-    for (const Carry& c : scheme.carries) {
-      if (wanted[c.in]) note(c.out);
-    }
-    for (const Value in : scheme.inputs) {
-      if (wanted[in]) first_holder.emplace(in, rank);
-    }
-    needs.push_back(std::move(all));
-  }
-
-  void find_levels() {
-    level.assign(scheme.objects.size(), 0);
-    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-      const Morphism& m = scheme.morphisms[i];
-      if (work[i] != Work::kAfter) continue;
-      int most = 0;
-      for (const Value in : m.inputs) {
-        const bool crosses = home_of(in) >= 0 && home_of(in) != home[i];
-        most = std::max(most, level[in] + (crosses ? 1 : 0));
-      }
-      for (const Value out : m.outputs) level[out] = most;
-    }
-  }
-};
-
 class StageStep {
  public:
-  StageStep(const WholeStep& whole, int rank)
+  StageStep(const StageWork& whole, const StageNeeds& needs, int rank)
       : whole_(whole),
+        needs_(needs),
         scheme_(whole.scheme),
         rank_(rank),
         ranks_(whole.schedule.ranks),
@@ -411,8 +132,8 @@ class StageStep {
   Object held(Value v) const {
     Object object = scheme_[v];
     object.attributes.parts = 1;
-    const auto first = whole_.first_holder.find(v);
-    object.attributes.stage = first == whole_.first_holder.end() ? 1 : first->second + 1;
+    const auto first = needs_.first_holder.find(v);
+    object.attributes.stage = first == needs_.first_holder.end() ? 1 : first->second + 1;
     return object;
   }
 
@@ -506,7 +227,7 @@ class StageStep {
   // ---- messages ----
 
   Attrs message(const char* direction, int other) const {
-    return {{"mesh", std::string(kAxis)},
+    return {{"mesh", std::string(kStageAxis)},
             {"ranks", static_cast<int64_t>(ranks_)},
             {direction, static_cast<int64_t>(other)}};
   }
@@ -637,20 +358,20 @@ class StageStep {
 
   void run_epilogue() {
     // What may be made anywhere and ends in the epilogue is made in the last slot.
-    const WholeStep::Needs& needs = whole_.needs[rank_];
+    const std::vector<bool>& makes = needs_.of_rank[rank_].calls;
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
-      if (!needs.calls[i] || whole_.work[i] != Work::kAfter) continue;
+      if (!makes[i] || whole_.work[i] != Work::kAfter) continue;
       for (const Value in : scheme_.morphisms[i].inputs) {
         if (is_anywhere(in)) in_part(in, parts() - 1);
       }
     }
     int levels = 0;
-    for (const int level : whole_.level) levels = std::max(levels, level + 1);
+    for (const int level : needs_.level) levels = std::max(levels, level + 1);
     for (int level = 0; level < levels; ++level) {
       slot_ = 2 * level;
       for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
-        if (!needs.calls[i] || whole_.work[i] != Work::kAfter) continue;
-        if (whole_.level[scheme_.morphisms[i].outputs[0]] == level) add_after(static_cast<int>(i));
+        if (!makes[i] || whole_.work[i] != Work::kAfter) continue;
+        if (needs_.level[scheme_.morphisms[i].outputs[0]] == level) add_after(static_cast<int>(i));
       }
       slot_ = 2 * level + 1;
       exchange(level);
@@ -681,8 +402,8 @@ class StageStep {
   std::vector<std::vector<Value>> bundles(int from, int to, int level) const {
     std::vector<std::vector<Value>> all;
     std::map<std::pair<Dtype, std::vector<int64_t>>, size_t> of_type;
-    for (const Value v : whole_.needs[to].from_others) {
-      if (whole_.home_of(v) != from || whole_.level[v] != level) continue;
+    for (const Value v : needs_.of_rank[to].from_others) {
+      if (whole_.home_of(v) != from || needs_.level[v] != level) continue;
       std::vector<int64_t> shape;
       for (const Axis& axis : scheme_[v].type.axes) shape.push_back(axis.size);
       const bool number = shape.empty();
@@ -729,7 +450,8 @@ class StageStep {
     }
   }
 
-  const WholeStep& whole_;
+  const StageWork& whole_;
+  const StageNeeds& needs_;
   const Scheme& scheme_;
   int rank_, ranks_, slot_ = 0;
   Phase phase_now_ = Phase::kForward;
@@ -759,74 +481,21 @@ class StageStep {
 
 }  // namespace
 
-namespace {
-
-// What a search for a schedule goes by: operations of each chunk, which every rank reckons alike,
-// and nothing for messages.
-SlotTimes reckoned_times(const Scheme& whole) {
-  const int chunks = mesh_size(whole.mesh, kAxis) * whole.chunks;
-  SlotTimes times = equal_times(chunks, 0, 0, 0);
-  std::set<std::string> parameters;
-  for (const Value in : whole.inputs) {
-    if (whole[in].role == Role::kParameter) parameters.insert(whole[in].source.path);
-  }
-  for (const Morphism& m : whole.morphisms) {
-    const int stage = whole[m.outputs[0]].attributes.stage;
-    if (m.section != Section::kBody || stage == 0) continue;
-    const bool weights = std::all_of(m.outputs.begin(), m.outputs.end(), [&](Value v) {
-      return parameters.count(whole[v].source.path) && whole[v].source.facet.starts_with("grad");
-    });
-    const bool forward = m.phase == Phase::kForward && m.epoch == 0;
-    std::vector<double>& kind = forward ? times.forward : weights ? times.weight : times.backward;
-    kind[stage - 1] += 1e-12 * static_cast<double>(count_flops(call_of(whole, m)));
-  }
-  return times;
-}
-
-}  // namespace
-
-Schedule schedule_of(const Scheme& whole) {
-  const int ranks = mesh_size(whole.mesh, kAxis);
-  const bool is_text = whole.schedule.find('\n') != std::string::npos;
-  const bool once = whole.schedule == "zb_1p", twice = whole.schedule == "zb_2p";
-  Schedule schedule;
-  if (is_text) {
-    schedule = parse_schedule(whole.schedule, "schedule");
-  } else if (once || twice) {
-    if (whole.chunks > 1) fail("pipeline: ", whole.schedule, " is searched for one chunk a rank");
-    schedule =
-        automatic_zero_bubble(ranks, whole.parts, reckoned_times(whole), once ? ranks : 2 * ranks);
-    schedule.name = whole.schedule;
-  } else {
-    schedule = make_schedule(whole.schedule, ranks, whole.parts, whole.chunks);
-  }
-  if (schedule.ranks != ranks || schedule.parts != whole.parts ||
-      schedule.chunks != ranks * whole.chunks) {
-    fail("pipeline: the schedule '", schedule.name, "' is for ", schedule.ranks, " stages, ",
-         schedule.parts, " parts and ", schedule.chunks, " chunks, and the step has ", ranks, ", ",
-         whole.parts, " and ", ranks * whole.chunks);
-  }
-  check_schedule(schedule);
-  return trains(whole) ? schedule : forward_only(schedule);
-}
-
 Scheme step_of_stage(const Scheme& whole, int stage) {
-  if (mesh_size(whole.mesh, kAxis) == 1 || whole.schedule.empty()) return whole;
-  Scheme step = StageStep(WholeStep(whole), stage).run();
+  if (!has_stages(whole)) return whole;
+  const StageWork work(whole);
+  Scheme step = StageStep(work, StageNeeds(work), stage).run();
   verify(step);
   return step;
 }
 
-void check_stages(const Scheme& whole) {
-  if (mesh_size(whole.mesh, kAxis) > 1 && !whole.schedule.empty()) WholeStep checked(whole);
-}
-
 std::vector<Scheme> steps_of_stages(const Scheme& whole) {
+  if (!has_stages(whole)) return {whole};
   std::vector<Scheme> steps;
-  if (mesh_size(whole.mesh, kAxis) == 1 || whole.schedule.empty()) return {whole};
-  const WholeStep all(whole);
-  for (int stage = 0; stage < all.schedule.ranks; ++stage) {
-    steps.push_back(StageStep(all, stage).run());
+  const StageWork work(whole);
+  const StageNeeds needs(work);
+  for (int stage = 0; stage < work.schedule.ranks; ++stage) {
+    steps.push_back(StageStep(work, needs, stage).run());
     verify(steps.back());
   }
   return steps;

@@ -14,6 +14,7 @@
 #include "functors/text_rules.h"
 #include "models/settings.h"
 #include "schedules/schedule.h"
+#include "scheme/shards.h"
 
 namespace adjoint {
 
@@ -182,7 +183,7 @@ class ObjectRules : TextRules {
 
   // A mesh of one stage has no order but that of the parts.
   void say_order(Scheme& scheme, const Names& names) const {
-    if (mesh_size(scheme.mesh, "stage") == 1) return;
+    if (mesh_size(scheme.mesh, kStageAxis) == 1) return;
     const OrderRule& order = *text_.order;
     const Term* told = names.is_param(order.word) ? &application_.args.term(order.word) : nullptr;
     scheme.schedule = told ? told->word : order.word;

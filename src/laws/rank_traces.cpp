@@ -78,9 +78,9 @@ Numbers assembled(const Object& object, const std::vector<MeshAxis>& mesh,
 Tracer::Tracer(const Scheme& step, const InputRanges& ranges, const TraceOptions& options,
                DrawnNumbers* drawn)
     : mesh_(step.mesh), ranges_(ranges) {
-  const int stages = step.schedule.empty() ? 1 : mesh_size(step.mesh, "stage");
+  const int stages = step.schedule.empty() ? 1 : mesh_size(step.mesh, kStageAxis);
   for (const MeshAxis& axis : mesh_) {
-    if (stages == 1 || axis.name != "stage") mesh_of_stage_.push_back(axis);
+    if (stages == 1 || axis.name != kStageAxis) mesh_of_stage_.push_back(axis);
   }
   steps_ = steps_of_stages(step);
   for (const Scheme& each : steps_) {
@@ -106,7 +106,7 @@ Trace Tracer::trace_on_mesh(const TraceOptions& options) const {
             [&](Communicator world) {
               const LibraryThreads as_planned(num_threads());
               Seat seat(world, mesh_);
-              const size_t stage = stages > 1 ? seat.coordinates().at("stage") : 0;
+              const size_t stage = stages > 1 ? seat.coordinates().at(kStageAxis) : 0;
               int among = 0;  // those of its stage
               for (const MeshAxis& axis : mesh_of_stage_) {
                 among = among * axis.size + static_cast<int>(seat.coordinates().at(axis.name));

@@ -4,6 +4,7 @@
 #include "ops/builder.h"
 #include "ops/samples.h"
 #include "ops/shape_attr.h"
+#include "scheme/shards.h"
 
 namespace adjoint {
 
@@ -45,7 +46,8 @@ std::vector<Type> infer_receive(const OpCall& call) {
 }
 
 Attrs attrs(std::string_view other) {
-  return {{"mesh", std::string("stage")}, {"ranks", int64_t{1}}, {std::string(other), int64_t{0}}};
+  return {
+      {"mesh", std::string(kStageAxis)}, {"ranks", int64_t{1}}, {std::string(other), int64_t{0}}};
 }
 Attrs receive_attrs(std::vector<int64_t> shape, int64_t count) {
   Attrs all = attrs("from");

@@ -11,6 +11,7 @@
 #include "analysis/structure.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "functors/stage_schedule.h"
 #include "functors/stage_step.h"
 #include "ops/op_def.h"
 

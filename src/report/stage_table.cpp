@@ -9,6 +9,7 @@
 #include "analysis/totals.h"
 #include "base/text.h"
 #include "cost/collective.h"
+#include "functors/stage_schedule.h"
 #include "functors/stage_step.h"
 #include "ops/op_def.h"
 

@@ -225,4 +225,38 @@ Schedule automatic_zero_bubble(int ranks, int parts, const SlotTimes& times, dou
   return best;
 }
 
+namespace {
+
+struct SearchedEntry {
+  std::string_view name;
+  int parts_per_rank;  // that a rank has room for, times the number of ranks
+};
+constexpr SearchedEntry kSearched[] = {{"zb_1p", 1}, {"zb_2p", 2}};
+
+const SearchedEntry* find_searched(std::string_view name) {
+  const auto* entry = std::find_if(std::begin(kSearched), std::end(kSearched),
+                                   [&](const SearchedEntry& each) { return each.name == name; });
+  return entry == std::end(kSearched) ? nullptr : entry;
+}
+
+}  // namespace
+
+bool is_searched(std::string_view name) { return find_searched(name) != nullptr; }
+
+std::vector<std::string> searched_names() {
+  std::vector<std::string> names;
+  for (const SearchedEntry& entry : kSearched) names.emplace_back(entry.name);
+  return names;
+}
+
+Schedule search_schedule(std::string_view name, int ranks, int parts, int per_rank,
+                         const SlotTimes& times) {
+  const SearchedEntry* entry = find_searched(name);
+  CHECK(entry, "a schedule that is searched for: " + std::string(name));
+  if (per_rank > 1) fail("schedule ", name, " is searched for one chunk a rank");
+  Schedule schedule = automatic_zero_bubble(ranks, parts, times, entry->parts_per_rank * ranks);
+  schedule.name = name;
+  return schedule;
+}
+
 }  // namespace adjoint

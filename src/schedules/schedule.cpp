@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "schedules/automatic.h"
 #include "schedules/table.h"
 
 namespace adjoint {
@@ -25,11 +26,12 @@ Schedule make_schedule(std::string_view name, int ranks, int parts, int per_rank
   const auto* entry =
       std::find_if(std::begin(kSchedules), std::end(kSchedules),
                    [&](const ScheduleEntry& candidate) { return candidate.name == name; });
-  if (name == "zb_auto") {
-    fail("schedule zb_auto is searched for with times and a limit on memory, and here are none");
+  if (name == "zb_auto" || is_searched(name)) {
+    fail("schedule ", name, " is searched for with times and a limit on memory, and here are none");
   }
   if (entry == std::end(kSchedules)) {
-    fail("there is no schedule '", name, "'; there are ", join(schedule_names(), ", "));
+    fail("there is no schedule '", name, "'; there are ", join(schedule_names(), ", "), ", ",
+         join(searched_names(), ", "));
   }
   if (ranks < 1 || parts < 1 || per_rank < 1) {
     fail("schedule ", name, " wants at least one rank, one part and one chunk per rank, found ",

@@ -12,6 +12,9 @@ namespace adjoint {
 
 using Coordinates = std::map<std::string, int, std::less<>>;  // by axis of the mesh
 
+// Along this axis lie the stages of a pipeline, whose ranks run different steps.
+constexpr char kStageAxis[] = "stage";
+
 // The coordinates of a rank: the last axis of the mesh is the fastest.
 Coordinates coordinates_of(int rank, const std::vector<MeshAxis>& mesh);
 // The control tensor of a scheme that says where along an axis of the mesh its rank is.

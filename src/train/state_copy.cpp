@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "comm/texts.h"
+#include "scheme/shards.h"
 #include "train/checksum.h"
 #include "train/save.h"
 #include "train/saved_tensors.h"
@@ -32,7 +33,7 @@ std::vector<ShardRun> saved_runs(const Object& object, const std::vector<MeshAxi
   int64_t holders = 1, mine = 0;
   for (const MeshAxis& axis : mesh) {
     // Of the stages that hold an object one saves it (functors/stage_step.h).
-    if (axis.name == "stage") {
+    if (axis.name == kStageAxis) {
       if (object.attributes.stage != at.at(axis.name) + 1) return {};
       continue;
     }

@@ -24,6 +24,7 @@
 #include "run/machine.h"
 #include "run/parameters.h"
 #include "run/random_steps.h"
+#include "scheme/shards.h"
 #include "train/gpu_ranks.h"
 #include "train/job.h"
 #include "train/late_progress.h"
@@ -234,7 +235,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   }
   share_batches(built.scheme);
   const auto here = [&](const Scheme& whole) {
-    return staged ? step_of_stage(whole, seat_->coordinates().at("stage")) : whole;
+    return staged ? step_of_stage(whole, seat_->coordinates().at(kStageAxis)) : whole;
   };
   const Scheme step = here(built.scheme);
   const Plan plan = make_plan(step, planned);

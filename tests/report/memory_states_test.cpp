@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "functors/pipeline.h"
+#include "functors/stage_schedule.h"
 #include "functors/stage_step.h"
 #include "models/small_models.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "schedules/automatic.h"
 
 namespace adjoint {
 namespace {
@@ -126,9 +127,13 @@ TEST(Schedules, ListsOfSmallPipelines) {
 TEST(Schedules, WhatAScheduleCannotBe) {
   EXPECT_EQ(refusal([] { make_schedule("1f1c", 2, 2, 1); }),
             "there is no schedule '1f1c'; there are gpipe, 1f1b, "
-            "interleaved, zero_bubble, zb_h2");
+            "interleaved, zero_bubble, zb_h2, zb_1p, zb_2p");
   EXPECT_EQ(refusal([] { make_schedule("zb_auto", 2, 2, 1); }),
             "schedule zb_auto is searched for with times and a limit on memory, and here are none");
+  EXPECT_EQ(refusal([] { make_schedule("zb_2p", 2, 2, 1); }),
+            "schedule zb_2p is searched for with times and a limit on memory, and here are none");
+  EXPECT_EQ(refusal([] { search_schedule("zb_2p", 2, 2, 2, equal_times(4, 1, 1, 1)); }),
+            "schedule zb_2p is searched for one chunk a rank");
   EXPECT_EQ(refusal([] { make_schedule("interleaved", 4, 6, 2); }),
             "schedule interleaved wants a number of parts that the ranks divide, found 6 parts "
             "for 4 ranks");

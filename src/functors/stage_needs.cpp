@@ -1,0 +1,74 @@
+// What a rank needs is found backward from what it must give: the calls of its chunks, the next
+// values of its states, and the step's results.
+#include "functors/stage_needs.h"
+
+#include <algorithm>
+
+namespace adjoint {
+
+StageNeeds::StageNeeds(const StageWork& work) : work_(work) {
+  for (int rank = 0; rank < work.schedule.ranks; ++rank) find_calls(rank);
+  find_levels();
+}
+
+// The calls that a rank makes: those of its chunks, and all that these, its states and the step's
+// results need.
+void StageNeeds::find_calls(int rank) {
+  const Scheme& scheme = work_.scheme;
+  OfRank all{.calls = std::vector<bool>(scheme.morphisms.size(), false), .from_others = {}};
+  std::vector<bool> wanted(scheme.objects.size(), false);
+  const auto want = [&](Value v) { wanted[v] = true; };
+  for (const Value out : scheme.outputs) want(out);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = scheme.morphisms.size(); i-- > 0;) {
+      if (all.calls[i]) continue;
+      const Morphism& m = scheme.morphisms[i];
+      const bool is_wanted =
+          std::any_of(m.outputs.begin(), m.outputs.end(), [&](Value v) { return wanted[v]; });
+      if (work_.home[i] >= 0 ? work_.home[i] != rank : !is_wanted) continue;
+      all.calls[i] = changed = true;
+      for (const Value in : m.inputs) want(in);
+    }
+    for (const Carry& c : scheme.loop) {
+      if (wanted[c.out] && !wanted[c.in]) wanted[c.in] = changed = true;
+      if (wanted[c.in] && !wanted[c.out]) wanted[c.out] = changed = true;
+    }
+    for (const Carry& c : scheme.carries) {
+      if (wanted[c.in] && !wanted[c.out]) wanted[c.out] = changed = true;
+    }
+  }
+  const auto note = [&](Value v) {
+    const int from = work_.home_of(v);
+    if (from >= 0 && from != rank) all.from_others.insert(v);
+  };
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    if (!all.calls[i] || work_.work[i] != Work::kAfter) continue;
+    for (const Value in : scheme.morphisms[i].inputs) note(in);
+  }
+  for (const Value out : scheme.outputs) note(out);
+  for (const Carry& c : scheme.carries) {
+    if (wanted[c.in]) note(c.out);
+  }
+  for (const Value in : scheme.inputs) {
+    if (wanted[in]) first_holder.emplace(in, rank);
+  }
+  of_rank.push_back(std::move(all));
+}
+
+void StageNeeds::find_levels() {
+  const Scheme& scheme = work_.scheme;
+  level.assign(scheme.objects.size(), 0);
+  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+    const Morphism& m = scheme.morphisms[i];
+    if (work_.work[i] != Work::kAfter) continue;
+    int most = 0;
+    for (const Value in : m.inputs) {
+      const bool crosses = work_.home_of(in) >= 0 && work_.home_of(in) != work_.home[i];
+      most = std::max(most, level[in] + (crosses ? 1 : 0));
+    }
+    for (const Value out : m.outputs) level[out] = most;
+  }
+}
+
+}  // namespace adjoint
