@@ -23,7 +23,8 @@ struct Parts {
   bool padded() const { return count * size != samples; }
 };
 
-Parts parts_of(const Scheme& scheme, std::string_view who) {
+// `wanted`: also where the batch is one part, which then is the whole of it.
+Parts parts_of(const Scheme& scheme, std::string_view who, bool wanted) {
   Parts parts;
   const Object* first = nullptr;
   for (const Value in : scheme.inputs) {
@@ -36,7 +37,7 @@ Parts parts_of(const Scheme& scheme, std::string_view who) {
       fail(who, ": '", to_string(first->source), "' comes in ", parts.count, " parts and '",
            to_string(data.source), "' in ", data.attributes.parts, "; a batch has one number");
     }
-    if (parts.count == 1) continue;
+    if (parts.count == 1 && !wanted) continue;
     const int64_t samples = data.type.rank() ? data.type.dim(0) : 0;
     if (first == &data) parts.samples = samples;
     if (samples < 1 || samples != parts.samples) {
@@ -375,11 +376,12 @@ class Realization {
 }  // namespace
 
 Scheme realize_time(const Scheme& scheme, std::string_view who) {
-  const Parts parts = parts_of(scheme, who);
   // Stages want a prologue, a body and an epilogue also of one part, and so do sums use by use.
   const bool by_use = std::any_of(scheme.objects.begin(), scheme.objects.end(),
                                   [](const Object& o) { return o.attributes.use_by_use; });
-  if (parts.count == 1 && scheme.schedule.empty() && !by_use) return scheme;
+  const bool wanted = by_use || !scheme.schedule.empty();
+  const Parts parts = parts_of(scheme, who, wanted);
+  if (parts.count == 1 && !wanted) return scheme;
   CHECK(scheme.parts == 1 && scheme.loop.empty(), "a step is split in time once");
   return Realization(scheme, parts, who).run();
 }

@@ -52,7 +52,14 @@ TEST(Stages, UntiedAndOddModels) {
   expect_law(subject_of("llama-tiny", 6, 3), "pipeline(3, parts=3)");
   expect_law(subject_of("llama-tiny", 5, 3), "pipeline(2, parts=2)");
   expect_law(subject_of("char", 7, 5), "pipeline(3, parts=4)");
-  expect_law(subject_of("char", 4, 4), "pipeline(2, parts=1)");
+}
+
+// What stages are held to is itself held to the plain step: one part is all of the batch.
+TEST(Stages, OnePart) {
+  const Subject subject = subject_of("char", 4, 4);
+  expect_law(subject, "pipeline(2, parts=1)");
+  expect_law(subject, "accumulate(1, tied=apart)", "accumulate");
+  expect_law(subject, "accumulate(4, tied=apart)", "accumulate");
 }
 
 TEST(Stages, GoesWithOthers) {

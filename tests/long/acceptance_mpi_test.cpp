@@ -91,10 +91,12 @@ TEST_F(AcceptanceOnMpi, T1_RaggedCountsGiveTheSameStepsUnderEverySplit) {
     for (const std::string parts : {"1", "2", "4"}) {
       for (const auto& [ranks, mesh] :
            {std::pair{2, "data_parallel"}, std::pair{3, "data_parallel"},
-            std::pair{2, "tensor_parallel(2)"},
-            std::pair{4, "data_parallel | tensor_parallel(2)"}}) {
+            std::pair{2, "tensor_parallel(2)"}, std::pair{4, "data_parallel | tensor_parallel(2)"},
+            std::pair{2, "pipeline(2, parts=2)"},
+            std::pair{4, "pipeline(2, parts=1, schedule=zero_bubble) | data_parallel"}}) {
         const std::string stack = "accumulate(" + parts + ") | " + mesh;
-        const std::string out = "out" + batch + "_" + parts + "_" + std::to_string(ranks) + mesh[0];
+        const std::string out =
+            "out" + batch + "_" + parts + "_" + std::to_string(ranks) + mesh[0] + mesh[1];
         SCOPED_TRACE(batch + " samples, " + std::to_string(ranks) + " ranks, " + stack);
         run_on(ranks, of(batch, asked(out, stack)));
         expect_same_steps(out, "plain" + batch);
@@ -139,7 +141,9 @@ TEST_F(AcceptanceOnMpi, T8_TiedTablesStayTied) {
   for (const auto& [ranks, stack] :
        {std::pair{2, "data_parallel | zero(3)"}, std::pair{3, "data_parallel | zero(3)"},
         std::pair{2, "tensor_parallel(2)"},
-        std::pair{4, "data_parallel | zero(3) | tensor_parallel(2)"}}) {
+        std::pair{4, "data_parallel | zero(3) | tensor_parallel(2)"},
+        std::pair{2, "pipeline(2, parts=2)"},
+        std::pair{4, "data_parallel | zero(3) | pipeline(2, parts=2)"}}) {
     SCOPED_TRACE(stack);
     const std::string out = "run" + std::to_string(++number);
     run_on(ranks, usual(out, stack) + decay);
@@ -156,16 +160,42 @@ TEST_F(AcceptanceOnMpi, T10_StopsUnderZeroAndGoesOnUnderAnotherMesh) {
     return "train --resume --out " + (folder_ / out).string() + " ";
   };
   run_on(4, usual("whole", stack));
-  for (const std::string out : {"same", "tensors", "two", "alone"}) {
+  for (const std::string out : {"same", "tensors", "two", "alone", "stages", "all"}) {
     run_on(4, usual(out, stack) + "--stop-after 2 ");
     if (out == "same") run_on(4, resume(out));
     if (out == "tensors") run_on(4, resume(out) + "--stack 'data_parallel | tensor_parallel(2)' ");
     if (out == "two") run_on(2, resume(out));
     if (out == "alone") run_here(resume(out) + "--stack '' --ranks 1 ");
+    if (out == "stages") run_on(2, resume(out) + "--stack 'pipeline(2, parts=2)' ");
+    if (out == "all") {
+      run_on(4, resume(out) + "--stack 'pipeline(2, parts=2) | tensor_parallel(2)' ");
+    }
     SCOPED_TRACE(out);
     expect_same_steps(out, "whole");
   }
   expect_same_save("same", "whole");
+}
+
+// The other way round: stopped under stages.
+TEST_F(AcceptanceOnMpi, T10_StopsUnderStagesAndGoesOnUnderAnotherMesh) {
+  const std::string stack = "data_parallel | pipeline(2, parts=2, schedule=zero_bubble)";
+  const auto resume = [&](const std::string& out) {
+    return "train --resume --out " + (folder_ / out).string() + " ";
+  };
+  run_on(4, usual("whole", stack));
+  for (const std::string out : {"same", "zero", "schedule", "alone"}) {
+    run_on(4, usual(out, stack) + "--stop-after 2 ");
+    if (out == "same") run_on(4, resume(out));
+    if (out == "zero") run_on(4, resume(out) + "--stack 'data_parallel | zero(3)' ");
+    if (out == "schedule") {
+      run_on(4, resume(out) + "--stack 'data_parallel | pipeline(2, parts=2, schedule=gpipe)' ");
+    }
+    if (out == "alone") run_here(resume(out) + "--stack '' --ranks 1 ");
+    SCOPED_TRACE(out);
+    expect_same_steps(out, "whole");
+  }
+  expect_same_save("same", "whole");
+  expect_same_save("schedule", "whole");  // the same parts in the same order
 }
 
 TEST_F(AcceptanceOnMpi, T11_AdaptersAndCodesWithEverySharding) {
@@ -174,20 +204,23 @@ TEST_F(AcceptanceOnMpi, T11_AdaptersAndCodesWithEverySharding) {
        {"lora(rank=4)", "quantize(int8, group=8) | lora(rank=4) | checkpoint(every=1)",
         "qlora(rank=4, group=8) | accumulate(2)"}) {
     const std::string plain = "plain" + std::to_string(++number);
-    run_here(usual(plain, rest));
+    run_here(of("8", usual(plain, rest)));
     // qlora computes in bf16, and another order of sums is another rounding there.
     const double share = rest.starts_with("qlora") ? 2e-3 : 2e-5;
     for (const auto& [ranks, sharding] :
          {std::pair{2, "data_parallel"}, std::pair{2, "data_parallel | zero(1)"},
           std::pair{2, "data_parallel | zero(2)"}, std::pair{3, "data_parallel | zero(3)"},
           std::pair{2, "tensor_parallel(2)"}, std::pair{2, "tensor_parallel(2, sequence=yes)"},
-          std::pair{4, "data_parallel | tensor_parallel(2) | zero(3)"}}) {
+          std::pair{4, "data_parallel | tensor_parallel(2) | zero(3)"},
+          std::pair{2, "pipeline(2, parts=2)"},
+          std::pair{4, "data_parallel | zero(2) | pipeline(2, parts=2)"},
+          std::pair{4, "data_parallel | zero(3) | pipeline(2, parts=2)"}}) {
       const std::string stack = std::string(sharding) + " | " + rest;
       SCOPED_TRACE(stack);
       const std::string out = "run" + std::to_string(++number);
-      run_on(ranks, usual(out, stack));
+      run_on(ranks, of("8", usual(out, stack)));
       expect_same_steps(out, plain, share);
-      run_here(usual(out + "_threads", stack) + "--ranks " + std::to_string(ranks));
+      run_here(of("8", usual(out + "_threads", stack)) + "--ranks " + std::to_string(ranks));
       expect_same_save(out + "_threads", out);
     }
   }

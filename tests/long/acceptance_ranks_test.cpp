@@ -49,8 +49,11 @@ TEST(AcceptanceOnRanks, T1_RaggedCountsGiveTheSameGradientsUnderEverySplit) {
       };
       const Trace plain = traced("");
       for (const char* parts : {"1", "2", "4"}) {
-        for (const char* ranks : {"data_parallel(1)", "data_parallel(2)", "data_parallel(3)",
-                                  "tensor_parallel(2)", "data_parallel(2) | tensor_parallel(2)"}) {
+        for (const char* ranks :
+             {"data_parallel(1)", "data_parallel(2)", "data_parallel(3)", "tensor_parallel(2)",
+              "data_parallel(2) | tensor_parallel(2)", "pipeline(1, parts=2)",
+              "pipeline(2, parts=3)", "pipeline(2, parts=2, schedule=zero_bubble)",
+              "data_parallel(2) | pipeline(2, parts=1)"}) {
           const std::string stack = std::string("accumulate(") + parts + ") | " + ranks;
           int compared = 0;
           for (const auto& [key, error] : errors_against(traced(stack), plain)) {
@@ -90,7 +93,10 @@ TEST(AcceptanceOnRanks, T8_TiedTablesStayTied) {
                                            "data_parallel(2) | zero(3) | accumulate(2)",
                                            "tensor_parallel(2)",
                                            "tensor_parallel(2, sequence=yes)",
-                                           "data_parallel(2) | zero(3) | tensor_parallel(2)"};
+                                           "data_parallel(2) | zero(3) | tensor_parallel(2)",
+                                           "pipeline(2, parts=3)",
+                                           "pipeline(2, parts=2) | tensor_parallel(2)",
+                                           "data_parallel(2) | zero(3) | pipeline(2, parts=2)"};
   for (const Subject& subject :
        {subject_of("char", 6), subject_of("llama-tiny", 6, {{"tied", 1}})}) {
     const auto plain = parameters(step_of(subject, ""));
@@ -102,7 +108,7 @@ TEST(AcceptanceOnRanks, T8_TiedTablesStayTied) {
 }
 
 TEST(AcceptanceOnRanks, T11_AdaptersAndCodesWithEverySharding) {
-  const Subject subject = subject_of("char", 6);
+  const Subject subject = subject_of("char", 8);
   const std::vector<std::string> shardings = {"data_parallel(2)",
                                               "data_parallel(2) | zero(1)",
                                               "data_parallel(2) | zero(2)",
@@ -111,7 +117,12 @@ TEST(AcceptanceOnRanks, T11_AdaptersAndCodesWithEverySharding) {
                                               "tensor_parallel(2)",
                                               "tensor_parallel(2, sequence=yes)",
                                               "tensor_parallel(2, sequence=shards)",
-                                              "data_parallel(2) | tensor_parallel(2) | zero(3)"};
+                                              "data_parallel(2) | tensor_parallel(2) | zero(3)",
+                                              "pipeline(2, parts=2)",
+                                              "data_parallel(2) | zero(1) | pipeline(2, parts=2)",
+                                              "data_parallel(2) | zero(2) | pipeline(2, parts=2)",
+                                              "data_parallel(2) | zero(3) | pipeline(2, parts=2)",
+                                              "tensor_parallel(2) | pipeline(2, parts=3)"};
   for (const std::string& sharding : shardings) {
     for (const char* rest :
          {"lora(rank=4)", "quantize(int8, group=8) | lora(rank=4) | checkpoint(every=1)",
