@@ -67,15 +67,17 @@ RankBench bench_ranks(const Communicator& world, const std::string& engine, cons
                       const RankBenchOptions& options) {
   CHECK(num_ranks(which.together.mesh) == world.size(), "a mesh of all ranks");
   const LibraryThreads as_planned(which.step.threads);
+  Seat seat(world, which.together.mesh);
+  const auto stage = which.stages ? static_cast<size_t>(seat.coordinates().at(kStageAxis)) : 0;
+  const Scheme& own = which.stages ? which.stages->steps[stage] : which.together;
+  const Plan& own_plan = which.stages ? which.stages->plans[stage] : which.together_plan;
   RankBench bench{.step = which.step,
                   .engine = engine,
                   .ranks = world.size(),
                   .alone_batch = which.alone_batch,
-                  .planned = which.together_plan.arena + which.together_plan.host.size,
+                  .planned = own_plan.arena + own_plan.host.size,
                   .planned_alone = which.alone_plan.arena + which.alone_plan.host.size};
-  Seat seat(world, which.together.mesh);
-  Run together(which.together, which.together_plan,
-               {.reference = false, .poison = false, .seat = &seat});
+  Run together(own, own_plan, {.reference = false, .poison = false, .seat = &seat});
   Run alone(which.alone, which.alone_plan, {.reference = false, .poison = false});
   RandomSteps of_all(together, kRankSeed), of_one(alone, kRankSeed);
   of_all.begin();
@@ -89,11 +91,20 @@ RankBench bench_ranks(const Communicator& world, const std::string& engine, cons
     time_steps(world, of_all, options.steps, processes, bench.together, bench.together_cpu);
   }
   std::vector<double> calls;
-  of_all.feed();
-  world.barrier().wait();
-  of_all.timed_step(calls);
+  if (which.stages) {
+    MeasuredStages measured = measure_stages(together, of_all, seat,
+                                             {.steps = options.rounds * options.steps,
+                                              .slots = which.stages->schedule.lists[stage].size(),
+                                              .rounds = rounds_of(which.stages->steps)});
+    for (const std::vector<double>& seconds : measured.own_calls) calls.push_back(median(seconds));
+    bench.stages.emplace(*which.stages, std::move(measured));
+  } else {
+    of_all.feed();
+    world.barrier().wait();
+    of_all.timed_step(calls);
+  }
   for (size_t at = 0; at < calls.size(); ++at) {
-    const Morphism& m = which.together.morphisms[which.together_plan.calls[at].morphism];
+    const Morphism& m = own.morphisms[own_plan.calls[at].morphism];
     (lane_of(m) == Lane::kRanks ? bench.collectives : bench.work) += calls[at];
   }
   rusage usage = {};
@@ -103,27 +114,29 @@ RankBench bench_ranks(const Communicator& world, const std::string& engine, cons
 }
 
 nlohmann::json rank_bench_json(const RankBench& b) {
-  return {{"model", b.step.model},
-          {"stack", b.step.stack},
-          {"batch", b.step.batch},
-          {"context", b.step.context},
-          {"threads", b.step.threads},
-          {"engine", b.engine},
-          {"ranks", b.ranks},
-          {"step_s", b.median_together()},
-          {"steps_s", b.together},
-          {"alone_batch", b.alone_batch},
-          {"alone_step_s", b.median_alone()},
-          {"alone_steps_s", b.alone},
-          {"share", b.share()},
-          {"cpu_s", median(b.together_cpu)},
-          {"alone_cpu_s", median(b.alone_cpu)},
-          {"cpu_share", b.cpu_share()},
-          {"work_s", b.work},
-          {"collectives_s", b.collectives},
-          {"planned_bytes", b.planned.count},
-          {"alone_planned_bytes", b.planned_alone.count},
-          {"peak_resident_bytes", b.resident.count}};
+  nlohmann::json out = {{"model", b.step.model},
+                        {"stack", b.step.stack},
+                        {"batch", b.step.batch},
+                        {"context", b.step.context},
+                        {"threads", b.step.threads},
+                        {"engine", b.engine},
+                        {"ranks", b.ranks},
+                        {"step_s", b.median_together()},
+                        {"steps_s", b.together},
+                        {"alone_batch", b.alone_batch},
+                        {"alone_step_s", b.median_alone()},
+                        {"alone_steps_s", b.alone},
+                        {"share", b.share()},
+                        {"cpu_s", median(b.together_cpu)},
+                        {"alone_cpu_s", median(b.alone_cpu)},
+                        {"cpu_share", b.cpu_share()},
+                        {"work_s", b.work},
+                        {"collectives_s", b.collectives},
+                        {"planned_bytes", b.planned.count},
+                        {"alone_planned_bytes", b.planned_alone.count},
+                        {"peak_resident_bytes", b.resident.count}};
+  if (b.stages) out["pipeline"] = measured_stages_json(*b.stages);
+  return out;
 }
 
 std::string rank_bench_table(const RankBench& b) {
@@ -149,6 +162,7 @@ std::string rank_bench_table(const RankBench& b) {
        fmt::format("of that {} of collectives", milliseconds(b.collectives)));
   line("planned bytes a rank", with_commas(b.planned.count),
        fmt::format("alone {}", with_commas(b.planned_alone.count)));
+  if (b.stages) out += "\n" + measured_stage_table(*b.stages);
   return out;
 }
 

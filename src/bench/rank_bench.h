@@ -1,12 +1,15 @@
 // Times a step that several ranks run together beside the same ranks at work each for itself, on
-// the same cores, in turns: what speaking to each other costs.
+// the same cores, in turns: what speaking to each other costs. Of a pipeline also each stage by
+// itself, from which its schedule's step is simulated.
 #pragma once
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/step_bench.h"
 #include "comm/communicator.h"
+#include "report/stage_table.h"
 
 namespace adjoint {
 
@@ -23,6 +26,8 @@ struct RankedStep {
   Scheme together = {}, alone = {};
   Plan together_plan = {}, alone_plan = {};
   int64_t alone_batch = 1;  // samples of a rank that works for itself
+  // Of a pipeline: every stage's step and plan, in place of those together.
+  std::optional<PlannedStages> stages = {};
 };
 
 struct RankBench {
@@ -37,6 +42,7 @@ struct RankBench {
   double work = 0, collectives = 0;  // of one step whose calls run one by one, on the first rank
   Bytes planned = {0}, planned_alone = {0};  // of a rank
   Bytes resident = {0};                      // of the first rank's process, both steps together
+  std::optional<StagesAtWork> stages = {};   // of a pipeline
 
   double median_together() const;
   double median_alone() const;
@@ -46,7 +52,7 @@ struct RankBench {
   double cpu_share() const;
 };
 
-// All ranks of `world` call it.
+// All ranks of `world` call it. The answer refers to the stages of `which`.
 RankBench bench_ranks(const Communicator& world, const std::string& engine, const RankedStep& which,
                       const RankBenchOptions& options);
 

@@ -6,11 +6,14 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "bench/rank_bench.h"
 #include "cli/step_flags.h"
 #include "comm/mpi.h"
 #include "comm/threads.h"
 #include "device/parallel.h"
+#include "report/schedule_chart.h"
+#include "run/machine.h"
 
 namespace adjoint {
 
@@ -23,6 +26,7 @@ struct RanksFlags {
   int64_t steps = 5, rounds = 3;
   bool in_order = false;
   bool json = false;
+  std::string chart;  // of a pipeline's schedule
 
   RanksFlags() {
     step.model.model = "ref";
@@ -54,7 +58,13 @@ RankedStep ranked_step(const RanksFlags& flags) {
   PlanOptions options = flags.step.device.plan_options();
   ranked.alone_plan = make_plan(ranked.alone, options);
   options.overlap = !flags.in_order;
-  ranked.together_plan = make_plan(ranked.together, options);
+  if (ranked.together.schedule.empty()) {
+    if (!flags.chart.empty()) fail("--chart draws a pipeline's schedule, and --stack has none");
+    ranked.together_plan = make_plan(ranked.together, options);
+  } else {
+    ranked.stages = plan_stages(ranked.together, options,
+                                {.sheet = sheet_here(Target::kCpu), .threads = num_threads()});
+  }
   ranked.step = {.model = model.name(),
                  .stack = flags.step.step.stack,
                  .title = fmt::format("{}, {}, {} threads a rank", flags.step.describe(model),
@@ -72,6 +82,10 @@ int run_rank_bench(const RanksFlags& flags) {
       fail(name, ": wanted 1 to ", kMostRankSteps, ", found ", value);
     }
   }
+  const auto launch = find_launch();
+  if (!flags.chart.empty() && (!launch || launch->rank == 0)) {
+    AtomicFile probe(flags.chart);  // refused now, not after the run
+  }
   const RankedStep step = ranked_step(flags);
   const int ranks = num_ranks(step.together.mesh);
   const auto bench = [&](const Communicator& world, const std::string& engine, int processes) {
@@ -80,13 +94,16 @@ int run_rank_bench(const RanksFlags& flags) {
                                          .steps = static_cast<int>(flags.steps),
                                          .processes = processes});
     if (world.rank() > 0) return;
+    if (!flags.chart.empty()) {
+      write_file_atomically(flags.chart, schedule_chart(*found.stages, step.step.title, engine));
+    }
     if (flags.json) {
       std::cout << rank_bench_json(found).dump(2) << "\n";
     } else {
       std::cout << step.step.title << ", " << engine << "\n\n" << rank_bench_table(found);
     }
   };
-  if (const auto launch = find_launch()) {
+  if (launch) {
     if (launch->ranks != ranks) {
       fail("--stack: its mesh has ", ranks, " ranks, and the launcher started ", launch->ranks);
     }
@@ -110,14 +127,19 @@ void add_bench_ranks(CLI::App& bench, Action& action) {
       ->capture_default_str();
   ranks->add_flag("--in-order", flags->in_order,
                   "leave collectives where their readers are, to see what hiding them gains");
+  ranks->add_option("--chart", flags->chart,
+                    "an SVG file of a pipeline's schedule, measured and simulated");
   ranks->add_flag("--json", flags->json, "as JSON");
   ranks->callback([flags, &action] { action = [flags] { return run_rank_bench(*flags); }; });
   ranks->footer(
       "--threads is per rank, and --batch is of all ranks together. Without a launcher ranks are\n"
-      "threads of this process.\n"
+      "threads of this process. Of a pipeline the step's seconds are compared with the "
+      "simulator's,\n"
+      "which goes by the slots of every rank alone.\n"
       "Examples:\n"
       "  mpirun -n 2 --bind-to core adjoint bench ranks --batch 16 --stack 'data_parallel(2)'\n"
-      "  adjoint bench ranks --stack 'data_parallel(2) | zero(3)' --threads 1 --json");
+      "  adjoint bench ranks --stack 'data_parallel(2) | zero(3)' --threads 1 --json\n"
+      "  mpirun -n 4 adjoint bench ranks --threads 2 --stack 'pipeline(4, parts=8)' --chart s.svg");
 }
 
 }  // namespace adjoint

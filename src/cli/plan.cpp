@@ -1,12 +1,14 @@
 // adjoint plan: what a step of training would need, without running it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "analysis/totals.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/fit_flags.h"
 #include "cli/pictures.h"
@@ -17,6 +19,7 @@
 #include "report/model_states.h"
 #include "report/rank_table.h"
 #include "report/schedule_chart.h"
+#include "report/schedule_search.h"
 #include "report/stack_table.h"
 #include "report/stage_table.h"
 #include "report/timeline.h"
@@ -31,6 +34,17 @@ struct PlanFlags {
   FitFlags fit;
   ParetoFlags pareto;
   bool json = false, measure = false;
+  std::string write_schedule, schedule_memory;
+
+  std::optional<Bytes> most_of_a_stage() const {
+    if (schedule_memory.empty()) return std::nullopt;
+    const auto bytes = parse_bytes(schedule_memory);
+    if (!bytes || bytes->count < 1) {
+      fail("--schedule-memory: wanted a number of bytes such as 8GB or 512MiB, found '",
+           schedule_memory, "'");
+    }
+    return bytes;
+  }
 };
 
 // One stack's step, planned and timed.
@@ -44,6 +58,8 @@ struct PlannedStep {
   Bytes memory = {0};      // of that device; 0: unknown
   // Of a pipeline: all its stages. The step and the plan are then those of the largest one.
   std::optional<PlannedStages> stages = {};
+  Scheme whole = {};  // and the step of all of them
+  Costs costs = {};
 
   bool fits() const { return memory.count == 0 || plan.arena <= memory; }
 };
@@ -73,11 +89,13 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
     step.time = predict_time(step.built.scheme, step.plan, costs);
   } else {
     step.stages = plan_stages(step.built.scheme, planned, costs);
+    step.whole = std::move(step.built.scheme);
     const size_t largest = step.stages->largest();
     step.built.scheme = step.stages->steps[largest];
     step.plan = step.stages->plans[largest];
     step.time = step.stages->times[largest];
   }
+  step.costs = costs;
   step.memory = costs.sheet.memory;
   step.fabric = costs.sheet.fabric;
   step.clock = costs.sheet.name;
@@ -95,13 +113,16 @@ ChartedStep charted(const PlannedStep& step) {
 }
 
 void draw(const PlanFlags& flags, const std::string& title, const PlannedStep& first,
-          const std::optional<PlannedStep>& second) {
+          const std::optional<PlannedStep>& second, const StagesAtWork* at_work) {
   if (flags.pictures.chart.empty() && flags.pictures.trace.empty()) return;
   if (first.stages) {
     if (!flags.pictures.trace.empty()) fail("--trace: a pipeline is drawn with --chart alone yet");
-    write_file_atomically(flags.pictures.chart,
-                          schedule_chart(first.stages->schedule, first.stages->simulated, title,
-                                         "ranks over one step, predicted for " + first.clock));
+    const std::string picture =
+        at_work ? schedule_chart(*at_work, title,
+                                 fmt::format("{} threads a rank, one process", num_threads()))
+                : schedule_chart(first.stages->schedule, first.stages->simulated, title,
+                                 "ranks over one step, predicted for " + first.clock);
+    write_file_atomically(flags.pictures.chart, picture);
     return;
   }
   std::vector<ChartedStep> steps = {charted(first)};
@@ -160,7 +181,51 @@ std::string told_of_messages(const PlannedStep& step, const std::string& title) 
                      1e3 * step.time.ranks_waited);
 }
 
+std::string in_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+// Searches for a schedule with the times at hand, and writes it as the text that `schedule=` reads.
+FoundSchedule write_found_schedule(const PlanFlags& flags, const PlannedStep& step,
+                                   const StagesAtWork* at_work) {
+  const PlannedStages& stages = *step.stages;
+  const bool once = step.whole.schedule == "zb_1p";
+  const FoundSchedule found =
+      search_schedule(step.whole, stages, at_work ? at_work->slots : stages.slots,
+                      plan_options(step.costs), step.costs,
+                      {.most_parts = static_cast<double>((once ? 1 : 2) * stages.schedule.ranks),
+                       .most = flags.most_of_a_stage()});
+  write_file_atomically(
+      flags.write_schedule,
+      fmt::format(
+          "# Zero bubble, searched for with the times of {}, batch {}, stack {},\n# {}.\n{}",
+          flags.step.model.model, flags.step.model.batch, in_one_line(flags.step.step.stack),
+          at_work ? fmt::format("measured with {} threads a rank", num_threads())
+                  : "predicted for " + step.clock,
+          print(found.schedule)));
+  return found;
+}
+
+std::string told_of_schedule(const std::string& file, const std::string& asked,
+                             const FoundSchedule& found) {
+  return fmt::format(
+      "\n{}: a schedule for a step of {:.2f} ms, {:.1f}% of it bubbles ({} by the same times: "
+      "{:.2f} "
+      "ms, {:.1f}%), with at most {} parts in flight and {} bytes planned for a rank\n",
+      file, 1e3 * found.simulated.seconds, 100 * found.simulated.bubble, asked,
+      1e3 * found.asked.seconds, 100 * found.asked.bubble, found.parts,
+      with_commas(found.most.count));
+}
+
 int run(const PlanFlags& flags) {
+  if (flags.write_schedule.empty() && !flags.schedule_memory.empty()) {
+    fail("--schedule-memory goes with --write-schedule");
+  }
+  if (!flags.write_schedule.empty()) {
+    flags.most_of_a_stage();
+    AtomicFile probe(flags.write_schedule);  // refused now, not after the search
+  }
   if (flags.pareto.wanted() && flags.fit.wanted()) {
     fail("--fit and --pareto contradict each other: the curve is all budgets");
   }
@@ -179,7 +244,14 @@ int run(const PlanFlags& flags) {
   std::optional<Chosen> chosen;
   if (flags.fit.wanted()) chosen = flags.fit.choose(model, flags.step.step);
   const std::string stack = chosen ? chosen->point.stack : flags.step.step.stack;
+  if (flags.measure && flags.step.threads == 0) {
+    const Scheme built = flags.step.built(model).scheme;
+    if (!built.schedule.empty()) share_cores(0, num_ranks(built.mesh));
+  }
   const PlannedStep first = planned_step(flags, model, stack);
+  if (!first.stages && !flags.write_schedule.empty()) {
+    fail("--write-schedule: '", stack, "' has no pipeline");
+  }
   CHECK(!chosen || first.plan.arena + (chosen->one_memory ? first.plan.host.size : Bytes{0}) ==
                        chosen->point.peak,
         "the plan that is shown is the one that was chosen");
@@ -190,18 +262,32 @@ int run(const PlanFlags& flags) {
   const Scheme& step = first.built.scheme;
   const Plan& plan = first.plan;
   std::vector<Measured> ranks;  // each of them
+  std::optional<StagesAtWork> at_work;
   if (flags.measure && first.stages) {
-    fail("--measure: a pipeline's stages are not measured yet; leave it out");
+    const PlannedStages& stages = *first.stages;
+    MeasuredPipeline found = measure_pipeline(stages.schedule, stages.steps, stages.plans);
+    ranks = std::move(found.ranks);
+    at_work.emplace(stages, std::move(found.stages));
+  } else if (flags.measure) {
+    ranks = measure_ranks(step, plan);
   }
-  if (flags.measure) ranks = measure_ranks(step, plan);
-  const std::optional<Measured> measured =
-      ranks.empty() ? std::nullopt : std::optional(most_touched(ranks));
+  std::optional<Measured> measured;
+  if (at_work) {
+    measured = ranks[rank_of_stage(step.mesh, first.stages->largest())];
+    measured->step_seconds = at_work->measured.step_seconds();
+  } else if (!ranks.empty()) {
+    measured = most_touched(ranks);
+  }
+  std::optional<FoundSchedule> found;
+  if (!flags.write_schedule.empty()) {
+    found = write_found_schedule(flags, first, at_work ? &*at_work : nullptr);
+  }
   const int64_t tokens = model.batch() * model.context();
   const auto flops = flops_by_phase(step);
   draw(flags,
        fmt::format("{}, batch {} x {} tokens, {}", model.name(), model.batch(), model.context(),
                    flags.step.step.optimizer),
-       first, second);
+       first, second, at_work ? &*at_work : nullptr);
   if (flags.json) {
     nlohmann::json out = memory_json(plan);
     const By by = by_named(flags.pictures.by);
@@ -232,6 +318,13 @@ int run(const PlanFlags& flags) {
       out["mesh"]["waited_s"] = first.time.ranks_waited;
     }
     if (first.stages) out["pipeline"] = stages_json(*first.stages);
+    if (at_work) out["pipeline"]["measured"] = measured_stages_json(*at_work);
+    if (found) {
+      out["pipeline"]["written"] = {
+          {"file", flags.write_schedule},      {"seconds", found->simulated.seconds},
+          {"bubble", found->simulated.bubble}, {"asked_seconds", found->asked.seconds},
+          {"parts_in_flight", found->parts},   {"bytes", found->most.count}};
+    }
     out["stack"] = stack;
     out["device"] = first.clock;
     out["step_s"] = first.time.step;
@@ -240,7 +333,11 @@ int run(const PlanFlags& flags) {
     if (measured) {
       out["measured_peak_bytes"] = measured->touched.count;
       out["measured_step_s"] = measured->step_seconds;
-      if (ranks.size() > 1) out["measured_ranks"] = measured_ranks_json(step, plan, ranks);
+      if (at_work) {
+        out["measured_ranks"] = ranks_of_stages_json(*at_work, ranks);
+      } else if (ranks.size() > 1) {
+        out["measured_ranks"] = measured_ranks_json(step, plan, ranks);
+      }
     }
     std::cout << out.dump(2) << "\n";
     return kDone;
@@ -270,6 +367,10 @@ int run(const PlanFlags& flags) {
                              "B's step", 1e3 * second->time.step, second->clock,
                              second->time.recomputed_flops);
   }
+  if (at_work) std::cout << "\n" << measured_stage_table(*at_work, ranks);
+  if (found)
+    std::cout << told_of_schedule(flags.write_schedule, first.stages->schedule.name, *found);
+  if (at_work) return kDone;
   if (ranks.size() > 1) {
     std::cout << "\n" << measured_ranks_table(step, plan, ranks);
     return kDone;
@@ -293,6 +394,11 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_flag("--measure", flags->measure,
                     "run a few steps on random tokens, on all ranks of a mesh as threads, and say "
                     "what they really touched");
+  command->add_option("--write-schedule", flags->write_schedule,
+                      "search a zero-bubble schedule for a pipeline with these times (with "
+                      "--measure: this machine's), and write it into this file");
+  command->add_option("--schedule-memory", flags->schedule_memory,
+                      "what the plan of any stage may have under that schedule, such as 8GB");
   flags->pictures.add_to(*command);
   flags->fit.add_to(*command);
   command
@@ -308,7 +414,9 @@ void add_plan(CLI::App& app, Action& action) {
       "  adjoint plan --model gpt2 --batch 8 --by tensor --top 10\n"
       "  adjoint plan --model gpt2 --batch 32 --compare 'checkpoint(block)' --chart memory.svg\n"
       "  adjoint plan --model gpt2 --batch 32 --fit 8GB --device rtx4090\n"
-      "  adjoint plan --model gpt2 --batch 8 --pareto");
+      "  adjoint plan --model gpt2 --batch 8 --pareto\n"
+      "  adjoint plan --model ref --batch 16 --stack 'pipeline(2, schedule=zb_2p, parts=8)' \\\n"
+      "    --measure --write-schedule my.schedule");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

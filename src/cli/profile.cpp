@@ -3,20 +3,25 @@
 
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/fit_flags.h"
 #include "cli/pictures.h"
 #include "cli/step_flags.h"
+#include "comm/mpi.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
 #include "kernels/cuda/cublaslt/product_table.h"
 #include "plan/timing.h"
 #include "report/profile_folder.h"
 #include "report/profile_page.h"
+#include "report/schedule_chart.h"
+#include "report/stage_table.h"
 #include "report/trace.h"
 #include "run/machine.h"
+#include "train/job.h"
 #include "train/late_progress.h"
 #include "train/save.h"
 
@@ -34,16 +39,62 @@ struct ProfileFlags {
   bool json = false;
 };
 
-int run(ProfileFlags flags) {
-  if (flags.steps < 1 || flags.steps > kMostSteps) {
-    fail("--steps: wanted 1 to ", kMostSteps, ", found ", flags.steps);
+// A step, its plan and what was measured of it; of a pipeline those of its largest stage, beside
+// all of them.
+struct ProfiledRun {
+  Scheme step;
+  Plan plan;
+  Measured measured = {};
+  std::vector<Measured> ranks = {};  // each of them
+  Bytes of_process = {0};            // planned for all ranks of this process
+  double predicted_seconds = 0;
+  std::optional<PlannedStages> stages = {};
+  std::optional<StagesAtWork> at_work = {};
+};
+
+ProfiledRun profiled_pipeline(const Scheme& whole, const PlanOptions& options, int steps,
+                              const Communicator* world) {
+  ProfiledRun run;
+  run.stages = plan_stages(whole, options,
+                           {.sheet = sheet_here(options.target), .threads = options.threads});
+  const PlannedStages& stages = *run.stages;
+  LateProgress progress;
+  const MeasureOptions wanted{.steps = steps, .told = progress.told()};
+  MeasuredPipeline found =
+      world ? measure_pipeline(*world, stages.schedule, stages.steps, stages.plans, wanted)
+            : measure_pipeline(stages.schedule, stages.steps, stages.plans, wanted);
+  run.step = stages.steps[stages.largest()];
+  run.plan = stages.plans[stages.largest()];
+  run.of_process = run.plan.arena + run.plan.host.size;
+  if (!world) {
+    const auto of_each = static_cast<int64_t>(found.ranks.size() / stages.plans.size());
+    run.of_process = {0};
+    for (const Plan& plan : stages.plans) run.of_process += of_each * (plan.arena + plan.host.size);
   }
-  flags.fit.check(flags.fit.wanted());
-  if (!flags.fit.wanted() && !flags.fit.wish.profile.empty()) {
-    fail("--profile goes with --fit: nothing else here is predicted by it");
-  }
-  check_profile_folder(flags.out);
-  const BoundModel model = flags.step.bound();
+  run.measured = found.ranks[rank_of_stage(whole.mesh, stages.largest())];
+  run.ranks = std::move(found.ranks);
+  run.at_work.emplace(stages, std::move(found.stages));
+  run.measured.step_seconds = run.at_work->measured.step_seconds();
+  return run;
+}
+
+ProfiledRun profiled_run(const Scheme& step, const PlanOptions& options, int steps,
+                         const Communicator* world) {
+  if (!step.schedule.empty()) return profiled_pipeline(step, options, steps, world);
+  ProfiledRun run{.step = step, .plan = make_plan(step, options)};
+  LateProgress progress;
+  const MeasureOptions wanted{.steps = steps, .told = progress.told()};
+  run.ranks =
+      world ? measure_ranks(*world, step, run.plan, wanted) : measure_ranks(step, run.plan, wanted);
+  run.of_process = (world ? 1 : num_ranks(step.mesh)) * (run.plan.arena + run.plan.host.size);
+  run.measured = most_touched(run.ranks);
+  return run;
+}
+
+// `world`: the ranks that a launcher started; none: ranks are threads of this process.
+void profile(ProfileFlags flags, const Communicator* world) {
+  if (!world || world->rank() == 0) check_profile_folder(flags.out);
+  BoundModel model = flags.step.bound();
   std::string why;
   if (flags.fit.wanted()) {
     // What is chosen is for the device that it runs on, and for the kernels that it runs with.
@@ -57,17 +108,23 @@ int run(ProfileFlags flags) {
     why = chosen.why;
   }
   const BuiltStep built = flags.step.built(model);
-  const Scheme& step = built.scheme;
-  const Plan plan = make_plan(step, flags.step.device.plan_options());
-  std::vector<Measured> ranks;
-  {
-    LateProgress progress;
-    ranks = measure_ranks(step, plan,
-                          {.steps = static_cast<int>(flags.steps), .told = progress.told()});
-  }
+  const bool staged = !built.scheme.schedule.empty();
+  if (world) check_mesh(built.scheme.mesh, world->size());
+  if (!world && staged) share_cores(flags.step.threads, num_ranks(built.scheme.mesh));
+  ProfiledRun run = profiled_run(built.scheme, flags.step.device.plan_options(),
+                                 static_cast<int>(flags.steps), world);
+  if (world && world->rank() > 0) return;
+  const Scheme& step = run.step;
+  const Plan& plan = run.plan;
   const MachinePeak peak = measure_machine(plan.target);
   Costs costs = costs_on(measured_sheet(peak), peak.threads, product_table());
   costs.deterministic = plan.deterministic;
+  if (staged) {
+    time_stages(*run.stages, costs);
+    run.predicted_seconds = run.stages->simulated.seconds;
+  } else {
+    run.predicted_seconds = predict_time(step, plan, costs).step;
+  }
   const Profile profile{
       .step = {.model = model.name(),
                .fingerprint = fingerprint(without_randomness(model.forward(1, model.context()))),
@@ -79,11 +136,14 @@ int run(ProfileFlags flags) {
                .clip = flags.step.step.clip},
       .scheme = step,
       .plan = plan,
-      .measured = most_touched(ranks),
-      .ranks = ranks,
+      .measured = run.measured,
+      .ranks = run.ranks,
       .peak = peak,
-      .predicted_seconds = predict_time(step, plan, costs).step,
-      .fabric = costs.sheet.fabric};
+      .predicted_seconds = run.predicted_seconds,
+      .fabric = costs.sheet.fabric,
+      .of_process = run.of_process,
+      .stages = run.at_work ? &*run.at_work : nullptr,
+      .processes = world != nullptr};
   const std::string title = stack_title(profile.step.stack);
   const ChartedStep charted{.title = title,
                             .scheme = step,
@@ -92,24 +152,57 @@ int run(ProfileFlags flags) {
                             .clock = fmt::format("measured, {} threads", peak.threads)};
   const std::string chart =
       memory_chart(chart_of(profile.step.title, "live memory over one step", {charted}));
-  write_profile(flags.out,
-                {{"memory.svg", chart},
-                 {"trace.json", chrome_trace(step, plan,
-                                             {.title = profile.step.title + ", " + title,
-                                              .seconds = profile.measured.call_seconds})},
-                 {"index.html", profile_page(profile, {{"Memory over the step", chart}})},
-                 {"profile.json", full_profile_json(profile).dump(1) + "\n"}});
+  std::vector<Picture> pictures = {{"Memory over the step", chart}};
+  std::vector<ProfileFile> files = {
+      {"memory.svg", chart},
+      {"trace.json", chrome_trace(step, plan,
+                                  {.title = profile.step.title + ", " + title,
+                                   .seconds = profile.measured.call_seconds})}};
+  if (staged) {
+    const std::string schedule = schedule_chart(
+        *run.at_work, profile.step.title,
+        fmt::format("{} threads a rank, {}", peak.threads, world ? "processes" : "one process"));
+    pictures.insert(pictures.begin(), {"The schedule, measured and simulated", schedule});
+    files.push_back({"schedule.svg", schedule});
+  }
+  files.push_back({"index.html", profile_page(profile, pictures)});
+  files.push_back({"profile.json", full_profile_json(profile).dump(1) + "\n"});
+  write_profile(flags.out, files);
   if (flags.json) {
     nlohmann::json out = profile_json(profile);
     out["stack"] = profile.step.stack;
     std::cout << out.dump(2) << "\n";
-    return kDone;
+    return;
   }
   std::cout << profile.step.title << "\n";
   if (!why.empty()) std::cout << why;
   std::cout << "\n" << profile_table(profile);
-  std::cout << fmt::format("\nwritten to {}: index.html, memory.svg, trace.json, profile.json\n",
-                           flags.out);
+  std::cout << fmt::format("\nwritten to {}: index.html, memory.svg, {}trace.json, profile.json\n",
+                           flags.out, staged ? "schedule.svg, " : "");
+}
+
+int run(ProfileFlags flags) {
+  if (flags.steps < 1 || flags.steps > kMostSteps) {
+    fail("--steps: wanted 1 to ", kMostSteps, ", found ", flags.steps);
+  }
+  flags.fit.check(flags.fit.wanted());
+  if (!flags.fit.wanted() && !flags.fit.wish.profile.empty()) {
+    fail("--profile goes with --fit: nothing else here is predicted by it");
+  }
+  const auto launch = find_launch();
+  if (!launch || launch->ranks == 1) {
+    profile(flags, nullptr);
+    return kDone;
+  }
+  run_launched(*launch, [&](const Communicator& world) {
+    int& ranks = flags.step.step.ranks;
+    if (ranks != 0 && ranks != launch->ranks) {
+      fail("--ranks: the launcher started ", launch->ranks, " ranks, found ", ranks);
+    }
+    ranks = launch->ranks;
+    if (flags.step.threads == 0) flags.step.threads = threads_of_ranks(world);
+    profile(flags, &world);
+  });
   return kDone;
 }
 
@@ -120,7 +213,7 @@ void add_profile(CLI::App& app, Action& action) {
       app.add_subcommand("profile", "run a few steps: bytes and times, measured beside predicted");
   auto flags = std::make_shared<ProfileFlags>();
   flags->step.add_to(*command);
-  flags->step.step.on_mesh = true;  // all ranks run, as threads of this process
+  flags->step.step.on_mesh = true;  // all ranks run, as threads or as a launcher's processes
   flags->step.device.add_to(*command);
   flags->fit.add_to(*command);
   command->add_option("--steps", flags->steps, "steps that are timed")->capture_default_str();
@@ -130,6 +223,8 @@ void add_profile(CLI::App& app, Action& action) {
   command->footer(
       "Examples:\n"
       "  adjoint profile --model char --batch 12\n"
+      "  adjoint profile --model char --batch 12 --stack 'pipeline(2, parts=4)' --threads 1\n"
+      "  mpirun -n 2 adjoint profile --model char --batch 12 --stack 'pipeline(2, parts=4)'\n"
       "  adjoint profile --model char --batch 12 --stack 'checkpoint(every=2)' --out with");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }

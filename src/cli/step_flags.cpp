@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "cli/command.h"
 #include "device/parallel.h"
@@ -14,6 +16,10 @@ namespace adjoint {
 
 const std::string& run_help(const std::string& option) {
   return option_named(train_options(), option).help;
+}
+
+void share_cores(int64_t said, int ranks) {
+  if (said == 0) use_threads(std::max(1, num_threads() / ranks));
 }
 
 void ModelFlags::add_to(CLI::App& command) {

@@ -10,6 +10,10 @@
 
 namespace adjoint {
 
+// Ranks that are threads of this process share its cores, where --threads (0: unsaid) does not say
+// how many each has.
+void share_cores(int64_t said, int ranks);
+
 // Of commands that look at one rank of a step.
 inline constexpr const char* kRanksHelp =
     "how many ranks there are, where the stack has an axis that takes those which others leave";

@@ -90,7 +90,7 @@ std::string cards(const Profile& p) {
                 beside(m.host_touched, p.plan.host.size, "planned"));
   }
   out += card("Witness: growth of the process", human(m.witness),
-              beside(m.witness, p.plan.arena + p.plan.host.size, "planned"));
+              beside(m.witness, p.planned_of_process(), "planned"));
   out +=
       card("Program and libraries", human(m.library), "all resident memory that is not the arena");
   const std::string predicted =

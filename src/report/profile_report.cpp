@@ -71,6 +71,10 @@ std::string difference(double measured, double predicted) {
 
 }  // namespace
 
+Bytes Profile::planned_of_process() const {
+  return of_process.count > 0 ? of_process : plan.arena + plan.host.size;
+}
+
 Utilization utilization_of(const Profile& p) {
   const StepFlops flops = flops_of(step_row(p));
   const double possible = p.peak.flops * p.measured.step_seconds;
@@ -100,7 +104,13 @@ json profile_json(const Profile& p) {
   if (memory.contains("host_categories")) out["host_categories"] = memory["host_categories"];
   if (!p.scheme.mesh.empty()) {
     out["mesh"] = ranks_json(p.scheme, p.fabric);
-    out["measured_ranks"] = measured_ranks_json(p.scheme, p.plan, p.ranks);
+    if (p.stages) {
+      out["pipeline"] = stages_json(p.stages->planned);
+      out["pipeline"]["measured"] = measured_stages_json(*p.stages);
+      out["measured_ranks"] = ranks_of_stages_json(*p.stages, p.ranks);
+    } else {
+      out["measured_ranks"] = measured_ranks_json(p.scheme, p.plan, p.ranks);
+    }
   }
   return out;
 }
@@ -143,8 +153,7 @@ std::string profile_table(const Profile& p) {
   };
   bytes("peak bytes", p.plan.arena, m.touched);
   if (p.plan.host.size.count > 0) bytes("host peak bytes", p.plan.host.size, m.host_touched);
-  // The process has the arenas of all ranks.
-  bytes("witness bytes", num_ranks(p.scheme.mesh) * (p.plan.arena + p.plan.host.size), m.witness);
+  bytes("witness bytes", p.planned_of_process(), m.witness);
   out += fmt::format("{:<20} {:>16} {:>16}\n", "library bytes", "", with_commas(m.library.count));
   out += fmt::format("{:<20} {:>13.2f} ms {:>13.2f} ms {:>9}\n", "step", 1e3 * p.predicted_seconds,
                      1e3 * m.step_seconds, difference(m.step_seconds, p.predicted_seconds));
@@ -165,10 +174,16 @@ std::string profile_table(const Profile& p) {
   out += fmt::format("{:<20} {:>16} {:>16.1f}  {}, {:.1f} GB/s\n\n", "measured peak", "",
                      p.peak.flops / 1e9, how, p.peak.bytes_per_second / 1e9);
   if (!p.scheme.mesh.empty()) {
-    out += mesh_in_words(p.scheme.mesh) +
-           " ran as threads of this process; other figures here are the first rank's\n\n";
-    out += measured_ranks_table(p.scheme, p.plan, p.ranks) + "\n";
-    out += rank_table(p.scheme, p.fabric) + "\n";
+    out += fmt::format(
+        "{} ran as {}; other figures here are {}\n\n", mesh_in_words(p.scheme.mesh),
+        p.processes ? "processes" : "threads of this process",
+        p.stages ? fmt::format("those of stage {}, the largest", p.stages->planned.largest())
+                 : "the first rank's");
+    out += (p.stages ? measured_stage_table(*p.stages, p.ranks)
+                     : measured_ranks_table(p.scheme, p.plan, p.ranks)) +
+           "\n";
+    // What stages send is in their own table.
+    if (!p.stages || p.scheme.mesh.size() > 1) out += rank_table(p.scheme, p.fabric) + "\n";
   }
   const double total = step.total_seconds();
   out += time_table(time_by_op(p.scheme, p.plan, m.call_seconds), "ms by op", total, kMostOps);

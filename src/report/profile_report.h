@@ -4,6 +4,7 @@
 #include <string>
 
 #include "plan/plan.h"
+#include "report/stage_table.h"
 #include "run/machine.h"
 #include "run/profile.h"
 
@@ -24,10 +25,16 @@ struct Profile {
   const Scheme& scheme;
   const Plan& plan;
   Measured measured;
-  std::vector<Measured> ranks = {};  // of a mesh: each of them, as threads of one process
+  std::vector<Measured> ranks = {};  // of a mesh: each of them
   MachinePeak peak;
   double predicted_seconds = 0;  // of a step
   Fabric fabric = {};            // between ranks, by which it was predicted
+  Bytes of_process = {0};        // planned for all ranks of the process; 0: for the one rank
+  // Of a pipeline, whose largest stage's scheme and plan are above.
+  const StagesAtWork* stages = nullptr;
+  bool processes = false;  // each rank was one
+
+  Bytes planned_of_process() const;
 };
 
 // {"predicted_peak_bytes", "measured_peak_bytes", "witness_bytes", "predicted_step_s",

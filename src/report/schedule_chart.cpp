@@ -152,7 +152,10 @@ class ScheduleDrawing {
       const Colour forward = kSlotColours[0];
       entry("fill=\"" + css(paler(forward, 0.5)) + "\"", "paler: a later chunk of the rank");
     }
-    if (has([](const SchedulePanel& p) { return p.simulated->update > 0; })) {
+    const auto updates = [](const SimulatedRank& rank) { return !rank.after.empty(); };
+    if (has([&](const SchedulePanel& p) {
+          return std::ranges::any_of(p.simulated->ranks, updates);
+        })) {
       entry(fmt::format("fill=\"{}\"", kUpdateColour), "update");
     }
     entry(std::string(kHatched), "bubble");
@@ -190,13 +193,14 @@ class ScheduleDrawing {
   static std::string summary(const Simulated& s) {
     std::string text =
         fmt::format("step {}, bubble {}", human_seconds(s.seconds), percent(s.bubble));
-    if (s.own_seconds < s.seconds * (1 - 1e-9)) {
+    // Where ranks meet at the end of a step, own seconds are shorter by next to nothing.
+    if (s.own_seconds < 0.99 * s.seconds) {
       text += fmt::format("; steps follow each other in {}, bubble {}",
                           human_seconds(s.own_seconds), percent(s.own_bubble));
     }
     if (s.message_seconds > 0) {
       text += fmt::format("; {} messages, {} of their time hidden", s.messages,
-                          percent(1 - s.waits_for_messages / s.message_seconds));
+                          percent(std::max(0.0, 1 - s.waits_for_messages / s.message_seconds)));
     }
     return text;
   }
@@ -214,10 +218,13 @@ class ScheduleDrawing {
     } else {
       for (const TimedSlot& slot : slots) draw_slot(svg, *panel.schedule, shade, slot, y);
     }
-    if (s.update > 0) {
-      svg.rect(x(of.end - s.update), y, x(of.end) - x(of.end - s.update), kLane,
-               fmt::format("fill=\"{}\"", kUpdateColour), "update");
-    }
+    const auto draw_work = [&](const TimedWork& work, const char* what) {
+      if (work.end <= work.begin) return;
+      svg.rect(x(work.begin), y, x(work.end) - x(work.begin), kLane,
+               fmt::format("fill=\"{}\"", kUpdateColour), what);
+    };
+    draw_work(of.before, "before the first slot");
+    for (const TimedWork& work : of.after) draw_work(work, "update");
     const double idle = s.seconds > 0 ? 1 - of.busy / s.seconds : 0;
     svg.text(kLeft + kWidth + 10, y + 9, "idle " + percent(idle), {.size = 10.5});
     std::string kept = fmt::format("{} in flight", of.in_flight);
@@ -324,6 +331,17 @@ std::string schedule_chart(const std::vector<SchedulePanel>& panels, const std::
 std::string schedule_chart(const Schedule& schedule, const Simulated& simulated,
                            const std::string& title, const std::string& subtitle) {
   return schedule_chart({{.schedule = &schedule, .simulated = &simulated}}, title, subtitle);
+}
+
+std::string schedule_chart(const StagesAtWork& work, const std::string& title,
+                           const std::string& how) {
+  const Schedule& schedule = work.planned.schedule;
+  return schedule_chart(
+      {{.title = "measured", .schedule = &schedule, .simulated = &work.real},
+       {.title = "simulated", .schedule = &schedule, .simulated = &work.simulated}},
+      title,
+      fmt::format("{}, {} parts, {}; simulated from slots that each rank ran alone", schedule.name,
+                  schedule.parts, how));
 }
 
 }  // namespace adjoint

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "report/stage_table.h"
 #include "schedules/simulate.h"
 
 namespace adjoint {
@@ -21,5 +22,8 @@ std::string schedule_chart(const std::vector<SchedulePanel>& panels, const std::
                            const std::string& subtitle);
 std::string schedule_chart(const Schedule& schedule, const Simulated& simulated,
                            const std::string& title, const std::string& subtitle);
+// A measured step above what the simulator makes of slots that were measured on each rank alone.
+std::string schedule_chart(const StagesAtWork& work, const std::string& title,
+                           const std::string& how);
 
 }  // namespace adjoint

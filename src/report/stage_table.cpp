@@ -17,21 +17,20 @@ namespace adjoint {
 
 namespace {
 
-// Seconds of the calls of each slot; messages cost a rank nothing, they travel beside its work.
-std::map<int, double> seconds_by_slot(const Scheme& step, const Plan& plan, const StepTime& time) {
-  std::map<int, double> seconds;
+// Seconds of the calls of each slot, of what is before them and of the rounds at the end; messages
+// cost a rank nothing, they travel beside its work.
+StageSeconds predicted_seconds(const Scheme& step, const Plan& plan, const StepTime& time,
+                               size_t slots, size_t rounds) {
+  StageSeconds seconds{.slots = std::vector<double>(slots), .rounds = std::vector<double>(rounds)};
   for (size_t at = 0; at < plan.calls.size(); ++at) {
     const Morphism& m = step.morphisms[plan.calls[at].morphism];
-    if (m.section != Section::kBody || op_named(m.op).to_one_rank) continue;
-    seconds[m.slot] += time.seconds[at];
+    if (op_named(m.op).to_one_rank) continue;
+    const PlaceInStep place = place_in_step(m);
+    (place.section == Section::kPrologue ? seconds.before
+     : place.section == Section::kBody   ? seconds.slots[place.number]
+                                         : seconds.rounds[place.number]) += time.seconds[at];
   }
   return seconds;
-}
-
-double median(std::vector<double> all) {
-  if (all.empty()) return 0;
-  std::nth_element(all.begin(), all.begin() + static_cast<int64_t>(all.size() / 2), all.end());
-  return all[all.size() / 2];
 }
 
 // What a stage sends to others in a step.
@@ -79,6 +78,12 @@ Kept kept_of(const Scheme& step, const Plan& plan, const std::map<int, Slot>& sl
   return kept;
 }
 
+std::set<int> chunks_of(const std::vector<Slot>& list) {
+  std::set<int> held;
+  for (const Slot& slot : list) held.insert(slot.chunk);
+  return held;
+}
+
 }  // namespace
 
 size_t PlannedStages::largest() const {
@@ -90,76 +95,87 @@ size_t PlannedStages::largest() const {
 }
 
 PlannedStages plan_stages(const Scheme& whole, const PlanOptions& options, const Costs& costs) {
-  PlannedStages all{.schedule = schedule_of(whole)};
-  const auto chunks = static_cast<size_t>(all.schedule.chunks);
-  for (std::vector<double>* seconds : {&all.slots.forward, &all.slots.backward, &all.slots.weight})
-    seconds->assign(chunks, 0);
-  all.slots.kept.assign(chunks, 0);
-  all.slots.kept_for_weights.assign(chunks, 0);
-  double update = 0;
-  int64_t largest_message = 0;
-  all.steps = steps_of_stages(whole);
-  for (int rank = 0; rank < all.schedule.ranks; ++rank) {
-    const Scheme& step = all.steps[rank];
-    all.plans.push_back(make_plan(step, options));
-    const Plan& plan = all.plans.back();
-    all.times.push_back(predict_time(step, plan, costs));
-    const std::map<int, double> seconds = seconds_by_slot(step, plan, all.times.back());
-    std::map<std::pair<SlotKind, int>, std::vector<double>> of_kind;
-    std::map<int, Slot> slot_at;
-    const std::vector<Slot>& list = all.schedule.lists[rank];
-    for (size_t i = 0; i < list.size(); ++i) {
-      slot_at[static_cast<int>(i) + 1] = list[i];
-      const auto found = seconds.find(static_cast<int>(i) + 1);
-      of_kind[{list[i].kind, list[i].chunk}].push_back(found == seconds.end() ? 0 : found->second);
-    }
-    for (const auto& [of, times] : of_kind) {
-      const auto& [kind, chunk] = of;
-      (kind == SlotKind::kForward    ? all.slots.forward
-       : kind == SlotKind::kBackward ? all.slots.backward
-                                     : all.slots.weight)[chunk] = median(times);
-    }
-    const std::set<int> held = [&] {
-      std::set<int> chunks_of_rank;
-      for (const Slot& slot : list) chunks_of_rank.insert(slot.chunk);
-      return chunks_of_rank;
-    }();
-    for (const int chunk : held) {
-      const Kept kept = kept_of(step, plan, slot_at, chunk, all.schedule.parts / 2);
-      all.slots.kept[chunk] = kept.until_backward;
-      all.slots.kept_for_weights[chunk] = kept.until_weight;
-    }
-    double own_update = 0;
-    for (size_t at = 0; at < plan.calls.size(); ++at) {
-      const Morphism& m = step.morphisms[plan.calls[at].morphism];
-      if (op_named(m.op).to_one_rank) {
-        int64_t bytes = 0;
-        for (const Value in : m.inputs) bytes += step[in].type.bytes().count;
-        if (m.section == Section::kBody) largest_message = std::max(largest_message, bytes);
-      } else if (m.section == Section::kEpilogue) {
-        own_update += all.times.back().seconds[at];
-      }
-    }
-    update = std::max(update, own_update);
-  }
-  const Fabric& fabric = costs.sheet.fabric;
-  all.slots.send = fabric.latency + fabric.seconds_per_byte * static_cast<double>(largest_message);
-  all.slots.update = update;
-  all.slots.barrier = true;
-  all.slots.exchange = 2 * fabric.latency;
-  all.simulated = simulate(all.schedule, all.slots);
+  PlannedStages all{.schedule = schedule_of(whole), .steps = steps_of_stages(whole)};
+  for (const Scheme& step : all.steps) all.plans.push_back(make_plan(step, options));
+  time_stages(all, costs);
   return all;
 }
 
+void time_stages(PlannedStages& stages, const Costs& costs) {
+  const size_t rounds = rounds_of(stages.steps);
+  std::vector<StageSeconds> seconds;
+  stages.times.clear();
+  for (size_t rank = 0; rank < stages.steps.size(); ++rank) {
+    stages.times.push_back(predict_time(stages.steps[rank], stages.plans[rank], costs));
+    seconds.push_back(predicted_seconds(stages.steps[rank], stages.plans[rank], stages.times.back(),
+                                        stages.schedule.lists[rank].size(), rounds));
+  }
+  stages.slots = slot_times(stages, seconds, costs.sheet.fabric);
+  stages.simulated = simulate(stages.schedule, stages.slots);
+}
+
+SlotTimes slot_times(const PlannedStages& stages, const std::vector<StageSeconds>& seconds,
+                     const Fabric& fabric) {
+  const Schedule& schedule = stages.schedule;
+  SlotTimes times = equal_times(schedule.chunks, 0, 0, 0);
+  times.kept.assign(times.forward.size(), 0);
+  times.kept_for_weights = times.kept;
+  times.barrier = true;
+  const auto message = [&](int64_t bytes) {
+    return fabric.latency + fabric.seconds_per_byte * static_cast<double>(bytes);
+  };
+  int64_t largest_message = 0;
+  const size_t rounds = seconds[0].rounds.size();
+  times.end.assign(rounds, {.seconds = std::vector<double>(seconds.size())});
+  for (size_t rank = 0; rank < seconds.size(); ++rank) {
+    const StageSeconds& own = seconds[rank];
+    times.slots.push_back(own.slots);
+    times.before.push_back(own.before);
+    for (size_t round = 0; round < rounds; ++round) {
+      times.end[round].seconds[rank] = own.rounds[round];
+    }
+    std::map<std::pair<SlotKind, int>, std::vector<double>> of_kind;
+    std::map<int, Slot> slot_at;
+    const std::vector<Slot>& list = schedule.lists[rank];
+    for (size_t i = 0; i < list.size(); ++i) {
+      slot_at[static_cast<int>(i) + 1] = list[i];
+      of_kind[{list[i].kind, list[i].chunk}].push_back(own.slots[i]);
+    }
+    for (const auto& [of, all] : of_kind) {
+      const auto& [kind, chunk] = of;
+      (kind == SlotKind::kForward    ? times.forward
+       : kind == SlotKind::kBackward ? times.backward
+                                     : times.weight)[chunk] = median(all);
+    }
+    const Scheme& step = stages.steps[rank];
+    for (const int chunk : chunks_of(list)) {
+      const Kept kept = kept_of(step, stages.plans[rank], slot_at, chunk, schedule.parts / 2);
+      times.kept[chunk] = kept.until_backward;
+      times.kept_for_weights[chunk] = kept.until_weight;
+    }
+    for (const Morphism& m : step.morphisms) {
+      if (!op_named(m.op).to_one_rank || m.inputs.empty()) continue;
+      int64_t bytes = 0;
+      for (const Value in : m.inputs) bytes += step[in].type.bytes().count;
+      if (m.section == Section::kBody) largest_message = std::max(largest_message, bytes);
+      if (m.section != Section::kEpilogue) continue;
+      times.end[place_in_step(m).number].messages.push_back(
+          {.from = static_cast<int>(rank),
+           .to = static_cast<int>(std::get<int64_t>(m.attrs.at("to"))),
+           .seconds = message(bytes)});
+    }
+  }
+  times.send = message(largest_message);
+  return times;
+}
+
 std::string stage_table(const PlannedStages& stages) {
-  std::string out =
-      fmt::format("{:<8} {:>14} {:>18} {:>9} {:>11} {:>11} {:>11} {:>9}\n", "stage", "parameters",
-                  "planned bytes", "in flight", "forward ms", "backward ms", "weight ms", "busy");
+  std::string out = fmt::format("{:<6} {:>15} {:>18} {:>9} {:>15} {:>10} {:>11} {:>9} {:>7}\n",
+                                "stage", "parameters", "planned bytes", "in flight", "sent bytes",
+                                "forward ms", "backward ms", "weight ms", "busy");
   for (size_t i = 0; i < stages.steps.size(); ++i) {
     double forward = 0, backward = 0, weight = 0;
-    std::set<int> held;
-    for (const Slot& slot : stages.schedule.lists[i]) held.insert(slot.chunk);
-    for (const int chunk : held) {
+    for (const int chunk : chunks_of(stages.schedule.lists[i])) {
       forward += stages.slots.forward[chunk];
       backward += stages.slots.backward[chunk];
       weight += stages.slots.weight[chunk];
@@ -198,6 +214,124 @@ nlohmann::json stages_json(const PlannedStages& stages) {
                              {"busy_s", rank.busy}});
   }
   return out;
+}
+
+StagesAtWork::StagesAtWork(const PlannedStages& stages, MeasuredStages found)
+    : planned(stages), measured(std::move(found)) {
+  slots = slot_times(planned, measured.alone, measured.messages);
+  simulated = simulate(planned.schedule, slots);
+  real = as_measured(planned.schedule, measured.together, slots);
+}
+
+double StagesAtWork::ratio() const { return measured.step_seconds() / simulated.seconds; }
+
+std::string measured_stage_table(const StagesAtWork& work) {
+  std::string out = fmt::format("{:<6} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>9} {:>9}\n",
+                                "stage", "before ms", "forward ms", "backward ms", "weight ms",
+                                "end ms", "slots ms", "longer", "busy");
+  const auto sum = [](const auto& all, auto&& seconds) {
+    double total = 0;
+    for (const auto& each : all) total += seconds(each);
+    return total;
+  };
+  const auto length = [](const auto& timed) { return timed.end - timed.begin; };
+  for (size_t i = 0; i < work.measured.alone.size(); ++i) {
+    const StageSeconds& alone = work.measured.alone[i];
+    double of_kind[3] = {};
+    for (const int chunk : chunks_of(work.planned.schedule.lists[i])) {
+      of_kind[0] += work.slots.forward[chunk];
+      of_kind[1] += work.slots.backward[chunk];
+      of_kind[2] += work.slots.weight[chunk];
+    }
+    const auto same = [](double seconds) { return seconds; };
+    const double by_itself = sum(alone.slots, same), together = sum(work.real.slots[i], length);
+    out += fmt::format(
+        "{:<6} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f} {:>+8.1f}% {:>8.1f}%\n",
+        i, 1e3 * alone.before, 1e3 * of_kind[0], 1e3 * of_kind[1], 1e3 * of_kind[2],
+        1e3 * sum(alone.rounds, same), 1e3 * by_itself,
+        by_itself > 0 ? 100 * (together / by_itself - 1) : 0,
+        100 * work.real.ranks[i].busy / work.real.seconds);
+  }
+  out += fmt::format(
+      "a slot's seconds are medians of the rank by itself; 'longer' is what its slots took "
+      "together, "
+      "'busy' its share of the measured step\n"
+      "a message takes {:.3f} ms, an empty one {:.3f} ms\n",
+      1e3 * work.slots.send, 1e3 * work.measured.messages.latency);
+  const auto [fastest, longest] = std::ranges::minmax(work.measured.seconds);
+  out += fmt::format(
+      "{}: {} parts, a step of {:.2f} ms (median of {}; {:.2f} to {:.2f}), simulated from these "
+      "slots {:.2f} ms, ratio {:.3f}; bubbles {:.1f}%, simulated {:.1f}%\n",
+      work.planned.schedule.name, work.planned.schedule.parts, 1e3 * work.measured.step_seconds(),
+      work.measured.seconds.size(), 1e3 * fastest, 1e3 * longest, 1e3 * work.simulated.seconds,
+      work.ratio(), 100 * work.real.bubble, 100 * work.simulated.bubble);
+  return out;
+}
+
+std::string measured_stage_table(const StagesAtWork& work, const std::vector<Measured>& ranks) {
+  const std::vector<MeshAxis>& mesh = work.planned.steps[0].mesh;
+  std::string out = fmt::format("{:<6} {:>6} {:>20} {:>20} {:>12}\n", "rank", "stage",
+                                "planned bytes", "measured bytes", "step");
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const int stage = coordinates_of(static_cast<int>(rank), mesh).at(kStageAxis);
+    out += fmt::format("{:<6} {:>6} {:>20} {:>20} {:>9.2f} ms\n", rank, stage,
+                       with_commas(work.planned.plans[static_cast<size_t>(stage)].arena.count),
+                       with_commas(ranks[rank].touched.count), 1e3 * ranks[rank].step_seconds);
+  }
+  return out + "\n" + measured_stage_table(work);
+}
+
+nlohmann::json measured_stages_json(const StagesAtWork& work) {
+  nlohmann::json out = {{"step_s", work.measured.step_seconds()},
+                        {"steps_s", work.measured.seconds},
+                        {"simulated_s", work.simulated.seconds},
+                        {"ratio", work.ratio()},
+                        {"bubble", work.real.bubble},
+                        {"simulated_bubble", work.simulated.bubble},
+                        {"message_s", work.slots.send},
+                        {"message_latency_s", work.measured.messages.latency},
+                        {"stages", nlohmann::json::array()}};
+  for (size_t i = 0; i < work.measured.alone.size(); ++i) {
+    const StageSeconds& alone = work.measured.alone[i];
+    const MeasuredWalk& walk = work.measured.together[i];
+    nlohmann::json slots = nlohmann::json::array(), rounds = slots;
+    for (size_t k = 0; k < walk.slots.size(); ++k) {
+      const TimedSlot& simulated = work.simulated.slots[i][k];
+      slots.push_back({{"slot", to_string(simulated.slot)},
+                       {"begin_s", walk.slots[k].begin},
+                       {"end_s", walk.slots[k].end},
+                       {"alone_s", alone.slots[k]},
+                       {"simulated_begin_s", simulated.begin},
+                       {"simulated_end_s", simulated.end}});
+    }
+    for (size_t k = 0; k < walk.after.size(); ++k) {
+      rounds.push_back({{"begin_s", walk.after[k].begin},
+                        {"end_s", walk.after[k].end},
+                        {"alone_s", alone.rounds[k]}});
+    }
+    out["stages"].push_back({{"before_s", alone.before},
+                             {"busy_s", work.real.ranks[i].busy},
+                             {"simulated_busy_s", work.simulated.ranks[i].busy},
+                             {"slots", slots},
+                             {"rounds", rounds}});
+  }
+  return out;
+}
+
+nlohmann::json ranks_of_stages_json(const StagesAtWork& work, const std::vector<Measured>& ranks) {
+  nlohmann::json all = nlohmann::json::array();
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const int stage =
+        coordinates_of(static_cast<int>(rank), work.planned.steps[0].mesh).at(kStageAxis);
+    all.push_back(
+        {{"rank", rank},
+         {"stage", stage},
+         {"planned_peak_bytes", work.planned.plans[static_cast<size_t>(stage)].arena.count},
+         {"measured_peak_bytes", ranks[rank].touched.count},
+         {"host_measured_peak_bytes", ranks[rank].host_touched.count},
+         {"measured_step_s", ranks[rank].step_seconds}});
+  }
+  return all;
 }
 
 }  // namespace adjoint

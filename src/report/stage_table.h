@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/timing.h"
+#include "run/profile.h"
 #include "schedules/simulate.h"
 
 namespace adjoint {
@@ -23,11 +24,38 @@ struct PlannedStages {
 
 // Of a finished step with an axis `stage`.
 PlannedStages plan_stages(const Scheme& whole, const PlanOptions& options, const Costs& costs);
+void time_stages(PlannedStages& stages, const Costs& costs);  // anew, by other costs
+
+// What the simulator goes by: seconds of every stage, and those of messages by this fabric.
+SlotTimes slot_times(const PlannedStages& stages, const std::vector<StageSeconds>& seconds,
+                     const Fabric& fabric);
+
+// A measured step beside what the simulator makes of slots that were measured on each rank alone.
+struct StagesAtWork {
+  const PlannedStages& planned;
+  MeasuredStages measured;
+  SlotTimes slots = {};
+  Simulated simulated = {}, real = {};
+
+  StagesAtWork(const PlannedStages& stages, MeasuredStages found);
+  double ratio() const;  // of the measured step's seconds to the simulated one's
+};
 
 // One line per stage, then the step's seconds and its bubble.
 std::string stage_table(const PlannedStages& stages);
 // {"schedule", "seconds", "bubble", "stages": [{"bytes", "parameters", "in_flight", "busy_s",
 // "forward_s", ...}]}
 nlohmann::json stages_json(const PlannedStages& stages);
+
+// The measured step: seconds by kind of slot on each rank alone, and of the step together.
+std::string measured_stage_table(const StagesAtWork& work);
+// The same beside planned and measured bytes of every rank.
+std::string measured_stage_table(const StagesAtWork& work, const std::vector<Measured>& ranks);
+// {"step_s", "simulated_s", "ratio", "steps_s", "message_s", "stages": [{"before_s", "slots":
+// [{"slot", "begin_s", "end_s", "alone_s", "simulated_begin_s", ...}], "rounds": [...]}]}
+nlohmann::json measured_stages_json(const StagesAtWork& work);
+// [{"rank", "stage", "planned_peak_bytes", "measured_peak_bytes", "host_measured_peak_bytes",
+// "measured_step_s"}]
+nlohmann::json ranks_of_stages_json(const StagesAtWork& work, const std::vector<Measured>& ranks);
 
 }  // namespace adjoint

@@ -128,10 +128,16 @@ Touched touched_by_step(Run& run, RandomSteps& steps, std::byte filling) {
 
 namespace {
 
+// What is measured of a stage of a pipeline beside all else.
+struct OfStages {
+  StageMeasureOptions wanted = {};
+  MeasuredStages measured = {};
+};
+
 // Of one rank, or of a step that has one. All ranks run as many steps, and wait for each other
 // where the memory of the process is looked at, which is that of all of them.
 Measured measured_at(const Scheme& step, const Plan& plan, const MeasureOptions& options,
-                     Seat* seat) {
+                     Seat* seat, OfStages* stages = nullptr) {
   const auto meet = [&] {
     if (seat) seat->world().barrier().wait();
   };
@@ -174,7 +180,12 @@ Measured measured_at(const Scheme& step, const Plan& plan, const MeasureOptions&
     measured.seconds.push_back(seconds);
     for (size_t at = 0; at < sums.size(); ++at) calls[at].push_back(sums[at]);
   }
-  for (int i = 0; apart && i < kMarkedSteps; ++i) {
+  if (stages) {
+    // A rank that runs with others waits in its calls for theirs, so its calls are timed alone.
+    stages->measured = measure_stages(run, steps, *seat, stages->wanted);
+    calls = stages->measured.own_calls;
+  }
+  for (int i = 0; apart && !stages && i < kMarkedSteps; ++i) {
     steps.feed();
     steps.timed_step(sums);
     for (size_t at = 0; at < sums.size(); ++at) calls[at].push_back(sums[at]);
@@ -241,6 +252,76 @@ std::vector<Measured> measure_ranks(const Scheme& step, const Plan& plan,
             },
             {.memory = memory_of(plan.target)});
   return all;
+}
+
+namespace {
+
+// Of all ranks, on each of them.
+std::vector<Measured> gathered(const Communicator& world, const Measured& mine) {
+  std::vector<double> numbers = {static_cast<double>(mine.touched.count),
+                                 static_cast<double>(mine.host_touched.count),
+                                 static_cast<double>(mine.witness.count),
+                                 static_cast<double>(mine.library.count), mine.step_seconds};
+  const auto of_all = gathered(world, numbers), seconds = gathered(world, mine.seconds),
+             calls = gathered(world, mine.call_seconds), losses = gathered(world, mine.losses);
+  std::vector<Measured> all;
+  for (size_t rank = 0; rank < of_all.size(); ++rank) {
+    const std::vector<double>& of = of_all[rank];
+    const auto bytes = [&](size_t i) { return Bytes{static_cast<int64_t>(of[i])}; };
+    all.push_back({.touched = bytes(0),
+                   .host_touched = bytes(1),
+                   .witness = bytes(2),
+                   .library = bytes(3),
+                   .step_seconds = of[4],
+                   .seconds = seconds[rank],
+                   .call_seconds = calls[rank],
+                   .losses = losses[rank]});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Measured> measure_ranks(const Communicator& world, const Scheme& step, const Plan& plan,
+                                    const MeasureOptions& options) {
+  if (!world.one_process()) load_libraries(plan.target);
+  const LibraryThreads as_planned(num_threads());
+  Seat seat(world, step.mesh);
+  MeasureOptions mine = options;
+  if (seat.rank() > 0) mine.told = nullptr;
+  return gathered(world, measured_at(step, plan, mine, &seat));
+}
+
+MeasuredPipeline measure_pipeline(const Communicator& world, const Schedule& schedule,
+                                  const std::vector<Scheme>& steps, const std::vector<Plan>& plans,
+                                  const MeasureOptions& options) {
+  if (!world.one_process()) load_libraries(plans[0].target);
+  const LibraryThreads as_planned(num_threads());
+  Seat seat(world, steps[0].mesh);
+  const auto stage = static_cast<size_t>(seat.coordinates().at(kStageAxis));
+  MeasureOptions mine = options;
+  if (seat.rank() > 0) mine.told = nullptr;
+  OfStages stages{.wanted = {.steps = options.steps,
+                             .slots = schedule.lists[stage].size(),
+                             .rounds = rounds_of(steps)}};
+  const Measured measured = measured_at(steps[stage], plans[stage], mine, &seat, &stages);
+  return {.ranks = gathered(world, measured), .stages = std::move(stages.measured)};
+}
+
+MeasuredPipeline measure_pipeline(const Schedule& schedule, const std::vector<Scheme>& steps,
+                                  const std::vector<Plan>& plans, const MeasureOptions& options) {
+  const int ranks = num_ranks(steps[0].mesh);
+  Bytes all{0};
+  for (const Plan& plan : plans) all += plan.arena + plan.host.size;
+  check_memory(ranks / static_cast<int>(plans.size()) * all, "running this step on all its ranks",
+               ": take a smaller --batch, or plan without running");
+  load_libraries(plans[0].target);
+  MeasuredPipeline measured;
+  run_ranks(ranks, [&](const Communicator& world) {
+    MeasuredPipeline found = measure_pipeline(world, schedule, steps, plans, options);
+    if (world.rank() == 0) measured = std::move(found);
+  });
+  return measured;
 }
 
 Measured most_touched(const std::vector<Measured>& ranks) {

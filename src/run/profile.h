@@ -11,6 +11,7 @@
 #include "cost/cost.h"
 #include "run/random_steps.h"
 #include "run/run.h"
+#include "run/stage_profile.h"
 
 namespace adjoint {
 
@@ -55,6 +56,22 @@ Measured measure_step(const Scheme& step, const Plan& plan, const MeasureOptions
 // `witness` and `library` are of the process, so of all ranks together.
 std::vector<Measured> measure_ranks(const Scheme& step, const Plan& plan,
                                     const MeasureOptions& options = {});
+// Of one rank of a world that runs already, all of which call it; all get the answer of every rank.
+std::vector<Measured> measure_ranks(const Communicator& world, const Scheme& step, const Plan& plan,
+                                    const MeasureOptions& options = {});
+
+// A pipeline's step, of which every stage has a scheme and a plan of its own.
+struct MeasuredPipeline {
+  std::vector<Measured> ranks = {};  // of the mesh; call_seconds are of a rank by itself
+  MeasuredStages stages = {};
+};
+MeasuredPipeline measure_pipeline(const Schedule& schedule, const std::vector<Scheme>& steps,
+                                  const std::vector<Plan>& plans,
+                                  const MeasureOptions& options = {});
+MeasuredPipeline measure_pipeline(const Communicator& world, const Schedule& schedule,
+                                  const std::vector<Scheme>& steps, const std::vector<Plan>& plans,
+                                  const MeasureOptions& options = {});
+
 // The first rank's answer, with the most bytes that any rank has written.
 Measured most_touched(const std::vector<Measured>& ranks);
 // What a rank's collectives take in a step where each is waited for at once, and how much of that

@@ -1,6 +1,7 @@
 #include "run/run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 
 #include "base/error.h"
@@ -11,6 +12,14 @@
 #include "run/call_timer.h"
 
 namespace adjoint {
+
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
 
 Run::Run(Scheme scheme, Plan plan, RunOptions options)
     : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(std::move(options)) {
@@ -141,18 +150,25 @@ void Run::run_calls(int begin, int end, bool for_good) {
   if (lanes_) lanes_->open(begin, poison_ || timer_ || after_call);
   for (int at = begin; at < end; ++at) {
     if (before_call) before_call(at);
+    if (spans_) (*spans_)[at].begin = seconds_now();
     if (launches_[at]) {
       if (lanes_) lanes_->before(at);
       launches_[at]();
       if (lanes_) lanes_->after(at);
     }
+    if (spans_) (*spans_)[at].end = seconds_now();
     if (!lands_.empty()) {
       under_way_[at] = static_cast<bool>(completions_[at]);
       // Whoever looks at every call finds its results, but for messages: they begin before their
       // sender has them, and who waited for one here might wait for a rank that waits for this one.
       if ((timer_ || after_call) && !is_message(at)) land(at);
       // Poison needs no wait of its own: the plan frees nothing that is under way.
-      for (const int place : lands_[at]) land(place);
+      for (const int place : lands_[at]) {
+        const bool watched = spans_ && is_message(place);
+        const double before = watched ? seconds_now() : 0;
+        land(place);
+        if (watched) (*spans_)[at].waited += seconds_now() - before;
+      }
     }
     if (poison_) bury(at, for_good);
     if (timer_) timer_->after(at);
@@ -210,6 +226,20 @@ std::vector<double> Run::timed_step() {
   timer_ = nullptr;
   synchronize();
   return timer.sums();
+}
+
+std::vector<CallSpan> Run::watched_step() {
+  CHECK(!on_gpu() && scheme_.parts == 1, "a watched step runs every call once, on a CPU");
+  std::vector<CallSpan> spans(launches_.size());
+  spans_ = &spans;
+  try {
+    step();
+  } catch (...) {
+    spans_ = nullptr;
+    throw;
+  }
+  spans_ = nullptr;
+  return spans;
 }
 
 void Run::synchronize() const {

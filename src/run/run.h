@@ -35,6 +35,12 @@ struct RunOptions {
 
 class CallTimer;
 
+// A call of one step by the host's clock, which is that of all processes of a machine.
+struct CallSpan {
+  double begin = 0, end = 0;
+  double waited = 0;  // behind it, for messages of other ranks that the next call needs
+};
+
 class Run {
  public:
   // With arenas of its own.
@@ -57,6 +63,8 @@ class Run {
 
   // One step by itself, and the seconds of every call in it, summed over its executions.
   std::vector<double> timed_step();
+  // One step as it always runs, and when every call of it did. On a CPU, of a step of one part.
+  std::vector<CallSpan> watched_step();
 
   // The value of an object: valid before a step for inputs, after it for outputs and state.
   void* data(Value v) const;  // where the kernels find it: on CUDA no memory of the host
@@ -123,7 +131,8 @@ class Run {
   std::unique_ptr<Mailboxes> mail_;  // none on a CPU
   bool warm_ = false;           // one step has run call by call, so that every library is loaded
   CallTimer* timer_ = nullptr;  // of a timed step
-  std::vector<OpCall> calls_;   // kernels refer to them
+  std::vector<CallSpan>* spans_ = nullptr;  // of a watched one
+  std::vector<OpCall> calls_;               // kernels refer to them
   std::vector<Launch> launches_;
   // Of a step of several ranks on a CPU, per call: the second half of a collective or a message,
   // those that must be done when the next call begins, and whether it was begun and is not done.

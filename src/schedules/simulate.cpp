@@ -11,19 +11,30 @@ namespace {
 
 class Simulation {
  public:
-  Simulation(const Schedule& schedule, const SlotTimes& times)
-      : times_(times), chunks_(static_cast<size_t>(schedule.chunks)) {
+  // `measured`: when slots really ran; none: they begin as soon as they can, and take `times`.
+  Simulation(const Schedule& schedule, const SlotTimes& times,
+             const std::vector<MeasuredWalk>* measured)
+      : times_(times), measured_(measured), chunks_(static_cast<size_t>(schedule.chunks)) {
+    const size_t ranks = static_cast<size_t>(schedule.ranks);
     for (const auto* seconds : {&times.forward, &times.backward, &times.weight}) {
-      CHECK(seconds->size() == chunks_, "times are given per chunk");
+      CHECK(measured || seconds->size() == chunks_, "times are given per chunk");
     }
     for (const auto* bytes : {&times.kept, &times.kept_for_weights}) {
       CHECK(bytes->empty() || bytes->size() == chunks_, "bytes are given per chunk");
     }
-    const size_t ranks = static_cast<size_t>(schedule.ranks);
+    CHECK(!measured || measured->size() == ranks, "every rank was measured");
+    CHECK(times.before.empty() || times.before.size() == ranks, "one beginning for every rank");
+    CHECK(times.slots.empty() || times.slots.size() == ranks, "slots are given per rank");
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      const size_t slots = schedule.lists[rank].size();
+      CHECK(times.slots.empty() || times.slots[rank].size() == slots, "seconds of every slot");
+      CHECK(!measured || (*measured)[rank].slots.size() == slots, "every slot was measured");
+    }
     result_.slots.resize(ranks);
     result_.ranks.resize(ranks);
     now_.resize(ranks);
     in_flight_.resize(ranks);
+    for (size_t rank = 0; rank < ranks; ++rank) begin(rank);
   }
 
   void add(const WalkedSlot& walked) {
@@ -31,19 +42,24 @@ class Simulation {
     const size_t chunk = static_cast<size_t>(walked.slot.chunk);
     std::vector<TimedSlot>& slots = result_.slots[rank];
     SimulatedRank& of = result_.ranks[rank];
-    const double free = slots.empty() ? 0 : slots.back().end;
-    double begin = free;
-    if (walked.from_rank >= 0) {
-      const double sent =
-          result_.slots[static_cast<size_t>(walked.from_rank)][static_cast<size_t>(walked.from_at)]
-              .end;
-      begin = std::max(free, sent + times_.send);
+    const double free = slots.empty() ? of.before.end : slots.back().end;
+    double begin = free, seconds = 0, sent = 0;
+    const bool receives = walked.from_rank >= 0;
+    if (receives) sent = end_of(walked.from_rank, walked.from_at);
+    if (measured_) {
+      const TimedWork& work = (*measured_)[rank].slots[static_cast<size_t>(walked.at)];
+      begin = work.begin;
+      seconds = work.end - work.begin;
+    } else {
+      if (receives) begin = std::max(free, sent + times_.send);
+      seconds = seconds_of(walked);
+    }
+    if (receives) {
       ++result_.messages;
       result_.message_seconds += times_.send;
       of.waits_for_messages += begin - std::min(begin, std::max(free, sent));
     }
-    const double seconds = seconds_of(walked);
-    if (slots.empty()) of.begin = begin;
+    if (slots.empty()) of.begin = begin - (of.before.end - of.before.begin);
     slots.push_back({walked.slot, begin, begin + seconds});
     of.busy += seconds;
     of.end = begin + seconds;
@@ -51,13 +67,19 @@ class Simulation {
   }
 
   Simulated finish() {
-    result_.update = times_.update;
-    double last = 0, busy = 0;
-    for (const SimulatedRank& rank : result_.ranks) last = std::max(last, rank.end);
+    if (measured_) {
+      for (size_t rank = 0; rank < result_.ranks.size(); ++rank) {
+        result_.ranks[rank].after = (*measured_)[rank].after;
+      }
+    } else {
+      run_end();
+    }
+    double busy = 0;
     for (SimulatedRank& rank : result_.ranks) {
-      if (times_.barrier) rank.end = last + times_.exchange;
-      rank.end += times_.update;
-      rank.busy += times_.update;
+      for (const TimedWork& work : rank.after) {
+        rank.busy += work.end - work.begin;
+        rank.end = std::max(rank.end, work.end);
+      }
       busy += rank.busy;
       result_.seconds = std::max(result_.seconds, rank.end);
       result_.own_seconds = std::max(result_.own_seconds, rank.end - rank.begin);
@@ -70,7 +92,56 @@ class Simulation {
   }
 
  private:
+  void begin(size_t rank) {
+    SimulatedRank& of = result_.ranks[rank];
+    if (measured_) {
+      of.before = (*measured_)[rank].before;
+    } else if (!times_.before.empty()) {
+      of.before.end = times_.before[rank];
+    }
+    of.begin = of.before.begin;
+    of.busy = of.before.end - of.before.begin;
+    of.end = of.before.end;
+  }
+
+  double end_of(int rank, int at) const {
+    const auto place = static_cast<size_t>(at), of = static_cast<size_t>(rank);
+    return measured_ ? (*measured_)[of].slots[place].end : result_.slots[of][place].end;
+  }
+
+  // The rounds after the slots; where they are not given, the barrier and the update.
+  void run_end() {
+    if (!times_.end.empty()) {
+      for (const EndRound& round : times_.end) run_round(round);
+      return;
+    }
+    double last = 0;
+    for (const SimulatedRank& rank : result_.ranks) last = std::max(last, rank.end);
+    for (SimulatedRank& rank : result_.ranks) {
+      const double begin = times_.barrier ? last + times_.exchange : rank.end;
+      if (times_.barrier) rank.end = begin;
+      if (times_.update > 0) rank.after.push_back({begin, begin + times_.update});
+    }
+  }
+
+  void run_round(const EndRound& round) {
+    CHECK(round.seconds.size() == result_.ranks.size(), "a round has work of every rank");
+    std::vector<double> done;
+    for (size_t rank = 0; rank < result_.ranks.size(); ++rank) {
+      SimulatedRank& of = result_.ranks[rank];
+      if (round.seconds[rank] > 0) of.after.push_back({of.end, of.end + round.seconds[rank]});
+      done.push_back(of.end += round.seconds[rank]);
+    }
+    for (const EndRound::Message& message : round.messages) {
+      double& end = result_.ranks[static_cast<size_t>(message.to)].end;
+      end = std::max(end, done[static_cast<size_t>(message.from)] + message.seconds);
+    }
+  }
+
   double seconds_of(const WalkedSlot& walked) const {
+    if (!times_.slots.empty()) {
+      return times_.slots[static_cast<size_t>(walked.rank)][static_cast<size_t>(walked.at)];
+    }
     const size_t chunk = static_cast<size_t>(walked.slot.chunk);
     switch (walked.slot.kind) {
       case SlotKind::kForward:
@@ -117,6 +188,7 @@ class Simulation {
   }
 
   const SlotTimes& times_;
+  const std::vector<MeasuredWalk>* measured_;
   size_t chunks_;
   Simulated result_;
   std::vector<int64_t> now_;  // bytes, per rank
@@ -135,8 +207,11 @@ SlotTimes equal_times(int chunks, double forward, double backward, double weight
   return times;
 }
 
-Simulated simulate(const Schedule& schedule, const SlotTimes& times) {
-  Simulation simulation(schedule, times);
+namespace {
+
+Simulated walked(const Schedule& schedule, const SlotTimes& times,
+                 const std::vector<MeasuredWalk>* measured) {
+  Simulation simulation(schedule, times, measured);
   const bool trains =
       std::any_of(schedule.lists.begin(), schedule.lists.end(), [](const std::vector<Slot>& list) {
         return std::any_of(list.begin(), list.end(),
@@ -145,6 +220,17 @@ Simulated simulate(const Schedule& schedule, const SlotTimes& times) {
   const auto fault = walk(schedule, trains, [&](const WalkedSlot& slot) { simulation.add(slot); });
   if (fault) fail("schedule '", schedule.name, "' cannot run: ", fault->message);
   return simulation.finish();
+}
+
+}  // namespace
+
+Simulated simulate(const Schedule& schedule, const SlotTimes& times) {
+  return walked(schedule, times, nullptr);
+}
+
+Simulated as_measured(const Schedule& schedule, const std::vector<MeasuredWalk>& ranks,
+                      const SlotTimes& times) {
+  return walked(schedule, times, &ranks);
 }
 
 }  // namespace adjoint

@@ -8,6 +8,16 @@
 
 namespace adjoint {
 
+// A round of the end of a step.
+struct EndRound {
+  struct Message {
+    int from = 0, to = 0;
+    double seconds = 0;
+  };
+  std::vector<double> seconds = {};  // per rank
+  std::vector<Message> messages = {};
+};
+
 struct SlotTimes {
   // Seconds of one part, per chunk of the model. `backward` is the gradient by the input alone; a
   // backward slot that has the weights' gradients with it takes both times.
@@ -24,6 +34,13 @@ struct SlotTimes {
   double update = 0;
   bool barrier = false;
   double exchange = 0;
+  // What is known more exactly, of a step that was planned or measured. Seconds of every slot, per
+  // rank in the order of its list, instead of those by chunk and kind; seconds of a rank before its
+  // first slot; and the end of the step instead of `update` and `exchange`: rounds, each the work
+  // of every rank and then the messages that ranks wait for. Empty: as above.
+  std::vector<std::vector<double>> slots = {};
+  std::vector<double> before = {};
+  std::vector<EndRound> end = {};
 };
 // Every chunk the same.
 SlotTimes equal_times(int chunks, double forward, double backward, double weight, double send = 0);
@@ -33,14 +50,21 @@ struct TimedSlot {
   double begin = 0, end = 0;
 };
 
+// Work of a rank outside of its slots.
+struct TimedWork {
+  double begin = 0, end = 0;
+};
+
 struct BytesAt {
   double time = 0;
   int64_t bytes = 0;  // from this time on
 };
 
 struct SimulatedRank {
-  double begin = 0, end = 0;  // of its first slot and of its last, with the update
-  double busy = 0;            // in slots and the update
+  double begin = 0, end = 0;          // of its first slot and of its last, with the update
+  double busy = 0;                    // in slots, before them and in the update
+  TimedWork before = {};              // its first slot
+  std::vector<TimedWork> after = {};  // its last one: the update
   // Of what it waits: while the message was under way, as opposed to not sent yet. Communication
   // that is not hidden.
   double waits_for_messages = 0;
@@ -52,7 +76,6 @@ struct SimulatedRank {
 struct Simulated {
   std::vector<std::vector<TimedSlot>> slots = {};  // per rank, in the order of its list
   std::vector<SimulatedRank> ranks = {};
-  double update = 0;   // seconds of it, at the end of every rank's own
   double seconds = 0;  // from the first slot of all ranks to the end of the last
   // The longest time between a rank's own begin and its own end. This is what a step costs among
   // many if ranks go on to the next step without waiting for each other; with a barrier it is
@@ -65,5 +88,15 @@ struct Simulated {
 };
 
 Simulated simulate(const Schedule& schedule, const SlotTimes& times);
+
+// A walk that was measured, in the same form: when every rank was at work, by one clock that begins
+// with the step. `times` are asked for bytes alone.
+struct MeasuredWalk {
+  TimedWork before = {};
+  std::vector<TimedWork> slots = {};  // in the order of the rank's list
+  std::vector<TimedWork> after = {};
+};
+Simulated as_measured(const Schedule& schedule, const std::vector<MeasuredWalk>& ranks,
+                      const SlotTimes& times);
 
 }  // namespace adjoint

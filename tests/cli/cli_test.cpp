@@ -41,6 +41,53 @@ class Cli : public testing::Test {
   TempFolder folder_;
 };
 
+// A pipeline that is measured on threads: its tables, its pictures, and a schedule that is searched
+// with what was measured and then trained by.
+TEST_F(Cli, MeasuresAPipeline) {
+  const std::string sizes =
+      " --model char --batch 4 --context 16 --set layers=2 hidden=32 heads=2 ";
+  const std::string stack = " --stack 'pipeline(2, schedule=zb_2p, parts=4)' --threads 1 ";
+  Outcome o = run("plan --measure --json" + sizes + stack + "--write-schedule " +
+                  at("my.schedule") + " --chart " + at("s.svg"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto planned = nlohmann::json::parse(o.text);
+  const auto& measured = planned["pipeline"]["measured"];
+  EXPECT_GT(measured["step_s"], 0);
+  EXPECT_GT(measured["simulated_s"], 0);
+  EXPECT_EQ(measured["stages"].size(), 2u);
+  EXPECT_EQ(measured["stages"][0]["slots"].size(), 12u);
+  for (const auto& rank : planned["measured_ranks"]) {
+    EXPECT_EQ(rank["measured_peak_bytes"], rank["planned_peak_bytes"]);
+  }
+  EXPECT_TRUE(has(read_file(at("s.svg")), ">simulated<"));
+  o = run("train --data " + at("text.txt") + sizes + "--threads 1 --ranks 2 --steps 2 --out " +
+          at("run") + " --stack 'pipeline(2, schedule=\"" + at("my.schedule") + "\", parts=4)'");
+  EXPECT_EQ(o.code, 0) << o.text;
+
+  o = run("profile --steps 1" + sizes + stack + "--out " + at("profiled"));
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_TRUE(has(o.text, "schedule.svg")) << o.text;
+  EXPECT_TRUE(has(o.text, "2 ranks (stage=2) ran as threads")) << o.text;
+  EXPECT_TRUE(has(read_file(at("profiled/index.html")), "The schedule, measured and simulated"));
+  const auto profile = nlohmann::json::parse(read_file(at("profiled/profile.json")));
+  EXPECT_EQ(profile["pipeline"]["measured"]["stages"][1]["slots"].size(), 12u);
+
+  o = run("bench ranks --json --rounds 1 --steps 1" + sizes + stack);
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_GT(nlohmann::json::parse(o.text)["pipeline"]["ratio"], 0);
+
+  refused("plan --write-schedule " + at("x") + sizes, "has no pipeline");
+  refused("plan --schedule-memory 1GB" + sizes + stack, "goes with --write-schedule");
+  refused("plan --schedule-memory much --write-schedule " + at("x") + sizes + stack,
+          "--schedule-memory: wanted a number of bytes");
+  refused("plan --schedule-memory 1KB --write-schedule " + at("x") + sizes + stack,
+          "with one part in flight a stage's plan has");
+  refused("plan --write-schedule " + at("x") + sizes + "--stack 'pipeline(2, parts=4)'",
+          "has no slots for the weights' gradients");
+  refused("bench ranks --chart " + at("x.svg") + sizes, "--chart draws a pipeline's schedule");
+  EXPECT_FALSE(std::filesystem::exists(at("x")));
+}
+
 TEST_F(Cli, HelpAndUsage) {
   for (const char* command : {"",
                               "train",

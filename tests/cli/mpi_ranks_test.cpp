@@ -46,6 +46,24 @@ TEST_F(MpiRanks, StagesTrainWhatOneProcessTrains) {
   }
 }
 
+// Stages that are processes are measured by one clock, and one of them tells.
+TEST_F(MpiRanks, StagesAreProfiled) {
+  const std::string step =
+      " --model char --batch 4 --context 16 --set layers=2 hidden=32 heads=2 --threads 1 --stack "
+      "'pipeline(2, parts=4)' ";
+  Outcome job = run("bench ranks --rounds 1 --steps 1 --json" + step, mpirun("-n 2"));
+  ASSERT_EQ(job.code, 0) << job.text;
+  EXPECT_EQ(count(job.text, "\"simulated_s\""), 1) << job.text;
+  job = run("profile --steps 1 --out " + (folder_ / "run").string() + step, mpirun("-n 2"));
+  ASSERT_EQ(job.code, 0) << job.text;
+  EXPECT_EQ(count(job.text, "2 ranks (stage=2) ran as processes"), 1) << job.text;
+  EXPECT_TRUE(fs::exists(folder_ / "run" / "schedule.svg"));
+  fs::remove_all(folder_ / "run");
+  expect_refused(
+      run("profile --ranks 2 --out " + (folder_ / "run").string() + step, mpirun("-n 3")),
+      "--ranks: the launcher started 3 ranks, found 2");
+}
+
 // A save knows nothing of meshes: one process evaluates, samples, merges and converts it.
 TEST_F(MpiRanks, SaveWhatOneProcessReads) {
   const Outcome job =

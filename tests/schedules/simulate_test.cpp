@@ -179,6 +179,81 @@ TEST(Simulate, StepsWithoutABarrierFollowEachOtherInTheirOwnSeconds) {
   }
 }
 
+// Seconds of single slots, of what is before them and of the end in rounds say the same as seconds
+// by kind, a barrier and an update where these can say it, and more where they cannot.
+TEST(Simulate, SlotsAndRoundsOfTheirOwn) {
+  const Schedule schedule = make_schedule("zero_bubble", 3, 5, 1);
+  SlotTimes plain = equal_times(3, 1, 1.5, 0.75, 0.1);
+  plain.update = 2;
+  plain.barrier = true;
+  plain.exchange = 0.3;
+  SlotTimes exact = equal_times(3, 9, 9, 9, 0.1);
+  for (const std::vector<Slot>& list : schedule.lists) {
+    std::vector<double>& seconds = exact.slots.emplace_back();
+    for (const Slot& slot : list) {
+      seconds.push_back(slot.kind == SlotKind::kForward    ? 1
+                        : slot.kind == SlotKind::kBackward ? 1.5
+                                                           : 0.75);
+    }
+  }
+  exact.end = {{.seconds = {0, 0, 0}}, {.seconds = {2, 2, 2}}};
+  for (int from = 0; from < 3; ++from) {
+    for (int to = 0; to < 3; ++to) {
+      if (from != to) exact.end[0].messages.push_back({from, to, 0.3});
+    }
+  }
+  const Simulated one = simulate(schedule, plain), same = simulate(schedule, exact);
+  // The rank that ends last need not hear of itself.
+  EXPECT_NEAR(same.seconds, one.seconds, 1e-12);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    for (size_t i = 0; i < one.slots[rank].size(); ++i) {
+      EXPECT_DOUBLE_EQ(one.slots[rank][i].end, same.slots[rank][i].end);
+    }
+    EXPECT_DOUBLE_EQ(one.ranks[rank].busy, same.ranks[rank].busy);
+  }
+  exact.before = {0.5, 0, 0};
+  EXPECT_NEAR(simulate(schedule, exact).seconds, one.seconds + 0.5, 1e-12);
+  exact.before = {0, 0.5, 0};  // while it waits for the first part
+  EXPECT_NEAR(simulate(schedule, exact).seconds, one.seconds, 1e-12);
+  exact.slots[2].back() += 0.25;
+  exact.end[1].seconds[2] = 5;
+  const Simulated longer = simulate(schedule, exact);
+  const auto end = [&](size_t rank) { return longer.slots[rank].back().end; };
+  EXPECT_NEAR(longer.ranks[2].end, std::max(end(2), std::max(end(0), end(1)) + 0.3) + 5, 1e-12);
+}
+
+// A walk that was measured and ran as simulated is the simulated one.
+TEST(Simulate, AMeasuredWalkInTheSameForm) {
+  for (const char* name : {"1f1b", "zb_h2"}) {
+    const Schedule schedule = make_schedule(name, 4, 6, 1);
+    SlotTimes times = equal_times(4, 1, 1.5, 0.5, 0.125);
+    times.kept.assign(4, 100);
+    times.kept_for_weights.assign(4, 40);
+    times.before = {0.25, 0.5, 0.25, 0};
+    times.update = 1;
+    times.barrier = true;
+    const Simulated simulated = simulate(schedule, times);
+    std::vector<MeasuredWalk> walks;
+    for (size_t rank = 0; rank < 4; ++rank) {
+      MeasuredWalk& walk = walks.emplace_back();
+      walk.before = simulated.ranks[rank].before;
+      for (const TimedSlot& slot : simulated.slots[rank]) {
+        walk.slots.push_back({slot.begin, slot.end});
+      }
+      walk.after = simulated.ranks[rank].after;
+    }
+    const Simulated measured = as_measured(schedule, walks, times);
+    EXPECT_DOUBLE_EQ(measured.seconds, simulated.seconds) << name;
+    EXPECT_DOUBLE_EQ(measured.own_seconds, simulated.own_seconds) << name;
+    EXPECT_NEAR(measured.bubble, simulated.bubble, 1e-12) << name;
+    EXPECT_NEAR(measured.waits_for_messages, simulated.waits_for_messages, 1e-12) << name;
+    for (size_t rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(measured.ranks[rank].most_bytes, simulated.ranks[rank].most_bytes);
+      EXPECT_EQ(measured.ranks[rank].in_flight, simulated.ranks[rank].in_flight);
+    }
+  }
+}
+
 TEST(Simulate, AnEvaluationRunsForward) {
   const Schedule eval = forward_only(make_schedule("1f1b", 3, 4, 1));
   EXPECT_EQ(simulate(eval, equal_times(3, 2, 1, 1)).seconds, (4 + 3 - 1) * 2);
