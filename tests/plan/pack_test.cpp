@@ -137,6 +137,26 @@ TEST(Pack, RandomLifetimesNeverOverlapAndNeverGoBelowTheBound) {
   }
 }
 
+// Many storages are placed by other means than few. The same ones, beside many that live after all
+// of them, lie where they lay alone. No arena is too large here, so both times the first order is
+// taken.
+TEST(Pack, ManyStoragesLieWhereFewWould) {
+  std::mt19937 random(5);
+  std::vector<Storage> few = {storage(6400, 100, 900, 640)};
+  for (int i = 0; i < 1000; ++i) {
+    const int first = static_cast<int>(random() % 1000);
+    few.push_back(storage(1 + static_cast<int64_t>(random() % 5000), first,
+                          first + static_cast<int>(random() % (random() % 20 ? 9 : 900))));
+  }
+  std::vector<Storage> many = few;
+  for (int i = 0; i < 3000; ++i) many.push_back(storage(64, 2000 + i, 2000 + i));
+  const Bytes any{int64_t{1} << 40};
+  pack(few, {64}, any);
+  pack(many, {64}, any);
+  for (size_t i = 0; i < few.size(); ++i) ASSERT_EQ(few[i].offset, many[i].offset) << i;
+  expect_no_overlap(few);
+}
+
 TEST(Pack, TheSameStoragesGetTheSamePlaces) {
   std::mt19937 random(9);
   std::vector<Storage> a;
