@@ -101,7 +101,7 @@ Term Names::meant(const Term& term) const {
     }
     double piece = 1;
     if (said.empty()) {
-      const std::vector<int> begins = balanced_cuts(costs_, static_cast<int>(number(term.args[1])));
+      const std::vector<int>& begins = cuts(static_cast<int>(number(term.args[1])));
       piece += static_cast<double>(
           std::count_if(begins.begin(), begins.end(), [&](int b) { return b <= block; }));
     } else {
@@ -111,6 +111,12 @@ Term Names::meant(const Term& term) const {
     return {.number = piece, .at = term.at};
   }
   return term;
+}
+
+const std::vector<int>& Names::cuts(int pieces) const {
+  const auto [found, fresh] = cuts_.try_emplace(pieces);
+  if (fresh) found->second = balanced_cuts(costs_, pieces);
+  return found->second;
 }
 
 std::vector<Term> Names::elements(const Term& term) const {

@@ -23,7 +23,10 @@ class Names {
   const std::vector<std::string>& chosen() const { return chosen_; }  // what each let became
   void set(const std::string& name, double value) { numbers_[name] = value; }
   // What each block of the chain costs, and what lies before and behind them, for `cut`.
-  void set_costs(ChainCosts costs) { costs_ = std::move(costs); }
+  void set_costs(ChainCosts costs) {
+    costs_ = std::move(costs);
+    cuts_.clear();
+  }
   const std::map<std::string, double>& numbers() const { return numbers_; }
 
   bool is_param(std::string_view name) const;
@@ -43,6 +46,7 @@ class Names {
   // block l of the chain is; cut(l, n, [2, 5]) where new pieces begin at blocks 2 and 5.
   Term meant(const Term& term) const;
   std::vector<Term> elements(const Term& term) const;  // a single value is a list of one
+  const std::vector<int>& cuts(int pieces) const;
   bool is_number(const Term& term) const;
   bool compare(const Term& comparison) const;
   std::vector<std::string> ways(const Term& condition) const;
@@ -51,6 +55,7 @@ class Names {
   const Arguments& args_;
   std::vector<MeshAxis> mesh_;
   ChainCosts costs_;
+  mutable std::map<int, std::vector<int>> cuts_;  // by pieces; every object of the chain asks
   std::map<std::string, double> numbers_;
   std::vector<std::string> chosen_;
 };

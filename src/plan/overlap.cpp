@@ -300,10 +300,7 @@ bool fetches_state(const Scheme& scheme) {
 }
 
 std::vector<int> overlapped(const Scheme& scheme, std::vector<int> order) {
-  // A schedule says where everything stands.
-  return speaks_to_ranks(scheme) && scheme.schedule.empty()
-             ? Overlap(scheme, std::move(order)).run()
-             : order;
+  return speaks_to_ranks(scheme) ? Overlap(scheme, std::move(order)).run() : order;
 }
 
 }  // namespace adjoint

@@ -103,7 +103,8 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
     return peaks(written) < peaks(plan) ? written : plan;
   };
   Plan plan = better_of_two([](std::vector<int> order) { return order; });
-  if (options.overlap && speaks_to_ranks(scheme)) {
+  // Where there is a schedule, it says where everything stands.
+  if (options.overlap && scheme.schedule.empty() && speaks_to_ranks(scheme)) {
     Plan under_way =
         better_of_two([&](std::vector<int> order) { return overlapped(scheme, std::move(order)); });
     // What is under way is there longer. That is worth a tenth of the peak and no more, unless the
