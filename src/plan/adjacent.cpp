@@ -17,8 +17,7 @@ int axis_of(const Scheme& scheme, const Morphism& m) {
       call_of(scheme, m).integer("axis", op_named(m.op).lies == LiesWithin::kJoins ? 0 : last));
 }
 
-// Objects that are used by more than the calls that read them: inputs, outputs, state.
-std::vector<bool> used_outside(const Scheme& scheme) {
+std::vector<bool> find_used_outside(const Scheme& scheme) {
   std::vector<bool> used = returned_or_carried(scheme);
   for (const Value v : scheme.inputs) used[v] = true;
   return used;
@@ -27,11 +26,9 @@ std::vector<bool> used_outside(const Scheme& scheme) {
 class AdjacentFinder {
  public:
   AdjacentFinder(const Scheme& scheme, const PlanOptions& options)
-      : scheme_(scheme),
-        options_(options),
-        made_by_(producers(scheme)),
-        read_by_(readers(scheme)),
-        outside_(used_outside(scheme)) {}
+      : scheme_(scheme), options_(options), made_by_(producers(scheme)), read_by_(readers(scheme)) {
+    found_.used_outside = find_used_outside(scheme);
+  }
 
   Adjacent run() {
     found_.within.assign(scheme_.objects.size(), -1);
@@ -112,14 +109,14 @@ class AdjacentFinder {
   void see_through_merges(Value& v, Strides& strides) const {
     while (made_by_[v] >= 0 &&
            op_named(scheme_.morphisms[made_by_[v]].op).lies == LiesWithin::kMerges) {
-      if (read_by_[v].size() != 1 || outside_[v]) return;
+      if (read_by_[v].size() != 1 || found_.used_outside[v]) return;
       v = scheme_.morphisms[made_by_[v]].inputs[0];
       strides.insert(strides.end() - 1, strides.back() * scheme_[v].type.dim(-1));
     }
   }
 
   bool can_lie(const Morphism& concat, Value v, const Strides& strides) const {
-    if (made_by_[v] < 0 || outside_[v] || found_.within[v] >= 0) return false;
+    if (made_by_[v] < 0 || found_.used_outside[v] || found_.within[v] >= 0) return false;
     const Morphism& maker = scheme_.morphisms[made_by_[v]];
     if (op_named(maker.op).view || maker.section != concat.section) return false;
     if (scheme_[v].attributes.tier != scheme_[concat.outputs[0]].attributes.tier) return false;
@@ -139,7 +136,6 @@ class AdjacentFinder {
   const PlanOptions& options_;
   std::vector<int> made_by_;
   std::vector<std::vector<int>> read_by_;
-  std::vector<bool> outside_;
   Adjacent found_;
 };
 
@@ -150,8 +146,8 @@ Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options) {
 }
 
 std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<int>& made_by,
-                                        const std::vector<std::vector<int>>& read_by, int m,
-                                        Value in) {
+                                        const std::vector<std::vector<int>>& read_by,
+                                        const std::vector<bool>& used_outside, int m, Value in) {
   const Section section = scheme.morphisms[m].section;
   std::vector<Value> passed = {in};
   if (read_by[in] != std::vector<int>{m}) return std::nullopt;
@@ -176,8 +172,7 @@ std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<
       std::any_of(parts.begin(), parts.end(), [&](Value v) { return read_by[v].size() > 1; })) {
     return std::nullopt;
   }
-  const std::vector<bool> outside = used_outside(scheme);
-  if (std::any_of(passed.begin(), passed.end(), [&](Value v) { return outside[v]; }))
+  if (std::any_of(passed.begin(), passed.end(), [&](Value v) { return used_outside[v]; }))
     return std::nullopt;
 
   const auto range = [&](int slice) {

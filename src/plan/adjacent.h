@@ -17,6 +17,8 @@ struct Adjacent {
   // Parameters that a concat along axis 0 joins; each group is placed adjacently, in one storage.
   std::vector<std::vector<Value>> joined = {};
   std::vector<std::pair<int, int>> joined_by = {};  // (concat, group)
+  // Per object: is it used by more than the calls that read it, as an input, an output or state?
+  std::vector<bool> used_outside = {};
 };
 
 Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options);
@@ -24,7 +26,7 @@ Adjacent find_adjacent(const Scheme& scheme, const PlanOptions& options);
 // The slice that operand `in` of `m` is a view of, if m may write its first result over that slice
 // while other slices of the same object live on: everything between the slice and m has one reader.
 std::optional<Value> slice_under_result(const Scheme& scheme, const std::vector<int>& made_by,
-                                        const std::vector<std::vector<int>>& read_by, int m,
-                                        Value in);
+                                        const std::vector<std::vector<int>>& read_by,
+                                        const std::vector<bool>& used_outside, int m, Value in);
 
 }  // namespace adjoint

@@ -22,13 +22,13 @@ constexpr Bytes kSmall{64};
 Dependencies dependencies(const Scheme& scheme) {
   const std::vector<int> made_by = producers(scheme);
   const std::vector<std::vector<int>> read_by = readers(scheme);
-  std::vector<std::set<int>> before(scheme.morphisms.size());
+  std::vector<std::vector<int>> before(scheme.morphisms.size());
   for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
     for (const Value in : scheme.morphisms[i].inputs) {
-      if (made_by[in] >= 0) before[i].insert(made_by[in]);
+      if (made_by[in] >= 0) before[i].push_back(made_by[in]);
     }
     for (const Value v : scheme.morphisms[i].after) {
-      if (made_by[v] >= 0) before[i].insert(made_by[v]);
+      if (made_by[v] >= 0) before[i].push_back(made_by[v]);
     }
   }
   const auto write_last = [&](const Carry& c, bool in_loop) {
@@ -38,7 +38,7 @@ Dependencies dependencies(const Scheme& scheme) {
     for (size_t k = 0; k < old.size(); ++k) {
       for (const int reader : read_by[old[k]]) {
         if (reader == writer) continue;
-        before[writer].insert(reader);
+        before[writer].push_back(reader);
         const Morphism& m = scheme.morphisms[reader];
         // In the prologue nothing is a view of an accumulator, only a copy (sharing.cpp).
         const bool copies = in_loop && m.section == Section::kPrologue;
@@ -57,6 +57,8 @@ Dependencies dependencies(const Scheme& scheme) {
   for (const Carry& c : scheme.loop) write_last(c, true);
   Dependencies d{std::vector<std::vector<int>>(before.size()), std::vector<int>(before.size(), 0)};
   for (size_t i = 0; i < before.size(); ++i) {
+    std::sort(before[i].begin(), before[i].end());
+    before[i].erase(std::unique(before[i].begin(), before[i].end()), before[i].end());
     for (const int b : before[i]) d.after[b].push_back(static_cast<int>(i));
     d.waits_for[i] = static_cast<int>(before[i].size());
   }
@@ -188,13 +190,12 @@ std::vector<int> freeing_order(const Scheme& scheme) {
   for (const Morphism& m : scheme.morphisms) places[{m.section, m.slot}] = 0;
   size_t next_place = 0;
   for (auto& [of, place] : places) place = next_place++;
-  const auto section_of = [&](int i) {
-    return places.at({scheme.morphisms[i].section, scheme.morphisms[i].slot});
-  };
+  std::vector<size_t> place_of;  // per call
+  for (const Morphism& m : scheme.morphisms) place_of.push_back(places.at({m.section, m.slot}));
   std::vector<std::set<int>> ready_in(std::max<size_t>(places.size(), 1));
   for (size_t i = 0; i < d.waits_for.size(); ++i) {
     const int m = static_cast<int>(i);
-    if (d.waits_for[i] == 0) ready_in[section_of(m)].insert(m);
+    if (d.waits_for[i] == 0) ready_in[place_of[i]].insert(m);
   }
   std::vector<int> order;
   // Ready morphisms that may free more than when they were last considered: they are new, or an
@@ -226,8 +227,8 @@ std::vector<int> freeing_order(const Scheme& scheme) {
     });
     for (const int follower : d.after[next]) {
       if (--d.waits_for[follower] == 0) {
-        ready_in[section_of(follower)].insert(follower);
-        if (section_of(follower) == section) fresh.insert(follower);
+        ready_in[place_of[follower]].insert(follower);
+        if (place_of[follower] == section) fresh.insert(follower);
       }
     }
   }

@@ -177,7 +177,8 @@ class SharingFinder {
       const Value in = m.inputs[k];
       if (found_.view_of[in] < 0 || scheme_[in].type != scheme_[out].type) continue;
       if (tier_of(in) != tier_of(out)) continue;
-      const auto slice = slice_under_result(scheme_, made_by, read_by, i, in);
+      const auto slice =
+          slice_under_result(scheme_, made_by, read_by, found_.adjacent.used_outside, i, in);
       if (!slice) continue;
       const auto may = overwrites(call_of(scheme_, m));
       if (!std::count(may.begin(), may.end(), std::pair{0, static_cast<int>(k)})) continue;

@@ -164,9 +164,13 @@ class Planner {
   void take_place(Value v, Value of, int at) {
     plan_.places[v].offset = plan_.places[of].offset;
     put(v, plan_.places[of].storage);
-    for (Tenant& t : plan_.storages[plan_.places[v].storage].tenants) {
-      if (t.to == kStillThere && t.offset == plan_.places[v].offset) t.to = at - 1;
-    }
+    // One tenant of these bytes is still there, and it came lately: an accumulator has had one for
+    // every part of the batch before it.
+    std::vector<Tenant>& tenants = plan_.storages[plan_.places[v].storage].tenants;
+    const auto before = std::find_if(tenants.rbegin(), tenants.rend(), [&](const Tenant& t) {
+      return t.to == kStillThere && t.offset == plan_.places[v].offset;
+    });
+    if (before != tenants.rend()) before->to = at - 1;
     own(v, at);
   }
 
