@@ -116,8 +116,8 @@ def adjoint(a, *more):
     return [json.loads(line) for line in metrics.read_text().splitlines()]
 
 
-def adjoint_curve(a, folder):
-    """The losses, norms and rates of Adjoint's steps; its initial weights are then in folder/start."""
+def adjoint_curve(a, folder, *more):
+    """The losses, norms and rates of Adjoint's steps; its initial weights are then in folder/start, its last in folder/run."""
     settings = ["--set", *a.settings] if a.settings else []
     start, run = str(folder / "start"), str(folder / "run")
     # On a CPU and one sample, whatever the run's: nothing is computed that matters.
@@ -126,7 +126,7 @@ def adjoint_curve(a, folder):
     say(f"adjoint: {a.steps} steps on {a.device}")
     stack = a.stack or ("bf16" if a.bf16 else "")
     return adjoint(a, "--init", start, "--out", run, "--batch", str(a.batch), "--optimizer", "adamw", "--lr", str(a.lr),
-                   "--min-lr", "-1", "--device", a.device, *(["--stack", stack] if stack else []))
+                   "--min-lr", "-1", "--device", a.device, *(["--stack", stack] if stack else []), *more)
 
 
 def clip_by_exact_norm(parameters, most):
