@@ -37,6 +37,12 @@ static size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
+  // Who writes the beginning of one name means that name: gpt3 is gpt3-175b and not gpt2.
+  for (const std::string& candidate : candidates) {
+    if (word.size() < 3 || !candidate.starts_with(word)) continue;
+    if (best.empty() || candidate.size() < best.size()) best = candidate;
+  }
+  if (!best.empty()) return best;
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(word, candidate);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/mistakes.h"
 #include "comm/wire.h"
 #include "device/parallel.h"
 #include "device/waiting.h"
@@ -57,7 +58,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kDone : kUsage;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
+    std::cerr << visible(explained(app, e, argc, argv)) << "\n";
+    return kUsage;
   }
   // Commands that run steps; others end too soon for another start to be worth it.
   for (const char* command :

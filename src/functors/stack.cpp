@@ -17,21 +17,28 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
 }
 
-std::vector<std::string> split_items(std::string_view text) {
-  std::vector<std::string> items;
-  std::string item;
+// What stands between two bars of a stack, and where in the stack it begins.
+struct Piece {
+  std::string text;
+  size_t at = 0;
+};
+
+std::vector<Piece> split_items(std::string_view text) {
+  std::vector<Piece> items;
+  size_t begin = 0;
   int depth = 0;
-  for (const char c : text) {
-    depth += (c == '(') - (c == ')');
-    if (c == '|' && depth == 0) {
-      items.push_back(trimmed(item));
-      item.clear();
-    } else {
-      item += c;
-    }
+  const auto end_at = [&](size_t end) {
+    const std::string_view item = text.substr(begin, end - begin);
+    const size_t first = item.find_first_not_of(" \t\r\n");
+    items.push_back({trimmed(item), begin + (first == std::string_view::npos ? 0 : first)});
+    begin = end + 1;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    depth += (text[i] == '(') - (text[i] == ')');
+    if (text[i] == '|' && depth == 0) end_at(i);
   }
-  items.push_back(trimmed(item));
-  if (items.size() == 1 && items[0].empty()) items.clear();
+  end_at(text.size());
+  if (items.size() == 1 && items[0].text.empty()) items.clear();
   return items;
 }
 
@@ -45,8 +52,12 @@ std::vector<std::string> functor_names(bool defaults_only) {
 
 [[noreturn]] void fail_unknown(std::string_view what, const std::string& name,
                                const std::vector<std::string>& names) {
-  fail("stack: there is no ", what, " '", name, "' (there are ", join(names, ", "), ")",
-       did_you_mean(name, names));
+  if (name.find(',') != std::string::npos) {
+    fail("stack: functors are joined by '|', as in 'bf16 | accumulate(4)'; found '", name, "'");
+  }
+  const std::string near = did_you_mean(name, names);
+  fail("stack: there is no ", what, " '", name, "'",
+       near.empty() ? " (there are " + join(names, ", ") + ")" : near);
 }
 
 // The rank of a functor within its phase: the list's order; users' own functors come after the
@@ -161,8 +172,8 @@ void add(const Functor& functor, const Term& call, bool from_file, std::vector<s
   }
 }
 
-void read_item(const std::string& item, Reading& into) {
-  const Item parts = split_item(item);
+void read_item(const Piece& item, Reading& into) {
+  const Item parts = split_item(item.text);
   const std::string& name = parts.name;
   const bool from_file = parts.from_file();
   Functor functor;
@@ -174,8 +185,11 @@ void read_item(const std::string& item, Reading& into) {
     if (!found) fail_unknown("functor", name, functor_names(false));
     functor = *found;
   }
-  const Term call = parse_term("_" + (parts.rest.empty() ? "()" : parts.rest), "stack");
-  if (call.kind != Term::Kind::kCall) fail("stack: wanted a functor, found '", item, "'");
+  // As far to the right as it stands in the stack, so that an error's column is the stack's.
+  const size_t bracket = item.at + item.text.size() - parts.rest.size();
+  const Term call = parse_term(
+      std::string(bracket - 1, ' ') + "_" + (parts.rest.empty() ? "()" : parts.rest), "stack");
+  if (call.kind != Term::Kind::kCall) fail("stack: wanted a functor, found '", item.text, "'");
   add(functor, call, from_file, {}, into);
 }
 
@@ -192,10 +206,10 @@ std::string where_named(const StackedFunctor& a, const StackedFunctor& b) {
 
 Stack parse_stack(std::string_view text) {
   Reading reading;
-  for (const std::string& item : split_items(text)) {
-    if (item.empty()) fail("stack: wanted a functor between two '|', found nothing");
-    if (item[0] == '-') {
-      switch_off(trimmed(item.substr(1)), reading);
+  for (const Piece& item : split_items(text)) {
+    if (item.text.empty()) fail("stack: wanted a functor between two '|', found nothing");
+    if (item.text[0] == '-') {
+      switch_off(trimmed(item.text.substr(1)), reading);
     } else {
       read_item(item, reading);
     }
@@ -236,10 +250,10 @@ std::string print(const Stack& stack) {
 
 std::string with_functor_files(std::string_view stack,
                                const std::function<std::string(const std::string&)>& renamed) {
-  std::vector<std::string> items = split_items(stack);
-  for (std::string& item : items) {
-    const Item parts = split_item(item);
-    if (parts.from_file()) item = renamed(parts.name) + parts.rest;
+  std::vector<std::string> items;
+  for (const Piece& item : split_items(stack)) {
+    const Item parts = split_item(item.text);
+    items.push_back(parts.from_file() ? renamed(parts.name) + parts.rest : item.text);
   }
   return join(items, " | ");
 }
@@ -257,7 +271,7 @@ Stack with_forward_functors(Stack stack, std::string_view items) {
     if (f.functor.of_forward) fail(f.functor.name, ": generation applies it by itself");
   }
   Reading reading;
-  for (const std::string& item : split_items(items)) read_item(item, reading);
+  for (const Piece& item : split_items(items)) read_item(item, reading);
   for (Ranked& r : reading.ranked) {
     CHECK(r.functor.functor.of_forward, r.functor.functor.name + " is a functor of a step");
     stack.functors.push_back(std::move(r.functor));

@@ -233,9 +233,12 @@ ModelText find_model(std::string_view model) {
   if (std::filesystem::is_directory(folder, ignored)) {
     fail(folder, ": this folder holds no model: there is no config.json");
   }
+  if (const std::string near = did_you_mean(model, known_presets()); !near.empty()) {
+    fail("there is no model '", model, "'", near);
+  }
   fail("there is no model '", model,
        "': wanted a folder with a config.json, the path of a .scheme file or one of ",
-       join(known_presets(), ", "), did_you_mean(model, known_presets()));
+       join(known_presets(), ", "));
 }
 
 }  // namespace adjoint

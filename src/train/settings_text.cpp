@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "train/config.h"
+#include "train/option.h"
 
 namespace adjoint {
 
@@ -19,7 +21,17 @@ json read_toml(const std::filesystem::path& file) {
     const toml::table table = toml::parse(text, file.string());
     std::ostringstream as_json;
     as_json << toml::json_formatter{table};
-    return json::parse(as_json.str());
+    json values = json::parse(as_json.str());
+    for (const auto& [key, value] : table) {
+      const std::string name(key.str());
+      if (name == "set") continue;
+      try {
+        option_named(train_options(), name).check(values[name]);
+      } catch (const Error& e) {
+        fail(file.string(), ":", key.source().begin.line, ": ", e.what());
+      }
+    }
+    return values;
   } catch (const toml::parse_error& e) {
     fail(file.string(), ":", e.source().begin.line, ":", e.source().begin.column, ": ",
          std::string(e.description()));

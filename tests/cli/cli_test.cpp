@@ -118,9 +118,19 @@ TEST_F(Cli, HelpAndUsage) {
     EXPECT_EQ(o.code, 0) << command;
     EXPECT_NE(o.text.find("Example"), std::string::npos) << command << "\n" << o.text;
   }
-  EXPECT_EQ(run("").code, 2);
-  EXPECT_EQ(run("trian").code, 2);
-  EXPECT_EQ(run("train --no-such-flag 3").code, 2);
+  const auto usage = [&](const std::string& line, const std::string& said) {
+    const Outcome o = run(line);
+    EXPECT_EQ(o.code, 2) << line;
+    EXPECT_EQ(o.text.substr(0, said.size()), said);
+  };
+  usage("", "adjoint: wanted a command (train, launch,");
+  usage("trian", "adjoint: there is no command 'trian'; did you mean 'train'?\n");
+  usage("bench opps", "adjoint bench: there is no command 'opps'; did you mean 'ops'?\n");
+  usage("train --modle=char",
+        "adjoint train: there is no flag '--modle'; did you mean '--model'?\n");
+  usage("train --steps -5 --no-such-flag 3",
+        "adjoint train: there is no flag '--no-such-flag'; see adjoint train --help\n");
+  usage("generate", "adjoint generate: --model is required; see adjoint generate --help\n");
 }
 
 TEST_F(Cli, HelpNamesTheSectionsThatSpeakOfAWord) {
@@ -861,7 +871,8 @@ TEST_F(Cli, TomlIsOverriddenByFlags) {
   ASSERT_EQ(o.code, 0) << o.text;
   const std::string last = o.text.substr(o.text.rfind('{'));
   EXPECT_EQ(nlohmann::json::parse(last)["step"], 2);
-  refused("train --config " + write("bad.toml", "stpes = 3\n"), "did you mean 'steps'");
+  refused("train --config " + write("bad.toml", "stpes = 3\n"),
+          "bad.toml:1: there is no option 'stpes'; did you mean 'steps'?");
 }
 
 // Ops, the words of a model's text and optimizers, in both lists.

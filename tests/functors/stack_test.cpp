@@ -59,12 +59,19 @@ TEST(Stack, EmptyItems) {
 
 TEST(Stack, UnknownNamesGetTheNearest) {
   const std::string said = refusal("bf16 | chekpoint(every=2)");
-  EXPECT_TRUE(has(said, "no functor 'chekpoint'")) << said;
-  EXPECT_TRUE(has(said, "did you mean 'checkpoint'?")) << said;
-  EXPECT_TRUE(has(said, "lora")) << "the list of all: " << said;
+  EXPECT_EQ(said, "stack: there is no functor 'chekpoint'; did you mean 'checkpoint'?");
+  const std::string far = refusal("something_else");
+  EXPECT_TRUE(has(far, "(there are ") && has(far, "lora")) << "the list of all: " << far;
+  EXPECT_EQ(refusal("bf16, lora"),
+            "stack: functors are joined by '|', as in 'bf16 | accumulate(4)'; found 'bf16, lora'");
   EXPECT_TRUE(has(refusal("-simplyfi"), "did you mean 'simplify'?"));
   EXPECT_NE(refusal("3"), "");
   EXPECT_NE(refusal("(bf16)"), "");
+}
+
+TEST(Stack, ColumnsCountInTheStack) {
+  EXPECT_EQ(refusal("bf16 | lora(rank=)"), "stack:1:18: wanted a name, a number or '(', found ')'");
+  EXPECT_EQ(refusal("  lora(rank=2))"), "stack:1:15: wanted the end of the line, found ')'");
 }
 
 TEST(Stack, ArgumentsAreChecked) {
