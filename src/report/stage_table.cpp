@@ -219,6 +219,7 @@ nlohmann::json stages_json(const PlannedStages& stages) {
 StagesAtWork::StagesAtWork(const PlannedStages& stages, MeasuredStages found)
     : planned(stages), measured(std::move(found)) {
   slots = slot_times(planned, measured.alone, measured.messages);
+  slots.beside = measured.beside;
   simulated = simulate(planned.schedule, slots);
   real = as_measured(planned.schedule, measured.together, slots);
 }
@@ -254,10 +255,9 @@ std::string measured_stage_table(const StagesAtWork& work) {
   }
   out += fmt::format(
       "a slot's seconds are medians of the rank by itself; 'longer' is what its slots took "
-      "together, "
-      "'busy' its share of the measured step\n"
-      "a message takes {:.3f} ms, an empty one {:.3f} ms\n",
-      1e3 * work.slots.send, 1e3 * work.measured.messages.latency);
+      "together, 'busy' its share of the measured step\n"
+      "a message takes {:.3f} ms, an empty one {:.3f} ms; a slot is {:.3f} ms longer beside one\n",
+      1e3 * work.slots.send, 1e3 * work.measured.messages.latency, 1e3 * work.slots.beside);
   const auto [fastest, longest] = std::ranges::minmax(work.measured.seconds);
   out += fmt::format(
       "{}: {} parts, a step of {:.2f} ms (median of {}; {:.2f} to {:.2f}), simulated from these "
@@ -290,6 +290,7 @@ nlohmann::json measured_stages_json(const StagesAtWork& work) {
                         {"simulated_bubble", work.simulated.bubble},
                         {"message_s", work.slots.send},
                         {"message_latency_s", work.measured.messages.latency},
+                        {"beside_s", work.slots.beside},
                         {"stages", nlohmann::json::array()}};
   for (size_t i = 0; i < work.measured.alone.size(); ++i) {
     const StageSeconds& alone = work.measured.alone[i];

@@ -1,6 +1,7 @@
 #include "run/stage_profile.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -10,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "device/parallel.h"
 #include "plan/lanes.h"
 #include "run/profile.h"
 
@@ -17,7 +19,13 @@ namespace adjoint {
 
 namespace {
 
-constexpr int kPings = 15;
+// Messages that are timed: as many as a few seconds have, so that their median means something.
+constexpr int kFewestPings = 5, kMostPings = 25;
+constexpr double kSecondsOfPings = 2;
+int pings_of(double slot) {
+  return static_cast<int>(
+      std::clamp<double>(kSecondsOfPings / (2 * slot), kFewestPings, kMostPings));
+}
 
 double stage_clock() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -152,7 +160,7 @@ double message_seconds(Seat& seat, Bytes size, double slot) {
   };
   std::vector<double> all;
   seat.world().barrier().wait();
-  for (int i = 0; i < kPings && stages.rank() < 2; ++i) {
+  for (int i = 0; i < pings_of(slot) && stages.rank() < 2; ++i) {
     const int other = 1 - stages.rank();
     Pending answer = stages.receive(other, bytes_of(theirs));
     if (stages.rank() == 1) answer.wait();
@@ -165,6 +173,62 @@ double message_seconds(Seat& seat, Bytes size, double slot) {
   }
   seat.world().barrier().wait();
   return gathered(seat.world(), {std::max(0.0, median(all))})[0][0];
+}
+
+// Work of all threads of a rank that takes about so long, and always the same.
+class SteadyWork {
+ public:
+  explicit SteadyWork(double seconds) {
+    const double before = stage_clock();
+    run();
+    const double once = std::max(1e-7, stage_clock() - before);
+    rounds_ = static_cast<int64_t>(static_cast<double>(rounds_) * std::max(0.1, seconds / once));
+  }
+  double run() {
+    const double before = stage_clock();
+    parallel_for(num_threads(), 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        double x = static_cast<double>(i);
+        for (int64_t k = 0; k < rounds_; ++k) x = 0.5 * x + 1;
+        if (x > 2.5 + static_cast<double>(i))
+          never_.store(true);  // so that the loop is not left out
+      }
+    });
+    return stage_clock() - before;
+  }
+
+ private:
+  int64_t rounds_ = 1'000'000;
+  std::atomic<bool> never_ = false;
+};
+
+// Seconds by which work of a slot's time is longer while a message is awaited beside it and another
+// is sent: two stages work in step, each receives what the other has sent after its work before.
+double seconds_beside(Seat& seat, const std::vector<MeshAxis>& mesh, Bytes size, double slot) {
+  Communicator& stages = seat.along(kStageAxis);
+  std::vector<std::byte> mine(static_cast<size_t>(size.count)), theirs(mine.size());
+  SteadyWork work(slot);
+  std::vector<double> quiet, beside;
+  seat.world().barrier().wait();
+  for (int i = 0; i < pings_of(slot) && stages.rank() < 2; ++i) {
+    const int other = 1 - stages.rank();
+    quiet.push_back(work.run());
+    Pending sent = stages.send(other, bytes_of(std::as_const(mine)));
+    stages.receive(other, bytes_of(theirs)).wait();
+    Pending answer = stages.receive(other, bytes_of(theirs));
+    beside.push_back(work.run());
+    sent.wait();
+    sent = stages.send(other, bytes_of(std::as_const(mine)));
+    answer.wait();
+    sent.wait();
+  }
+  seat.world().barrier().wait();
+  const auto both = gathered(seat.world(), {median(beside) - median(quiet)});
+  double sum = 0;
+  for (size_t stage = 0; stage < 2; ++stage) {
+    sum += both[rank_of_stage(mesh, stage)][0];
+  }
+  return std::max(0.0, sum / 2);
 }
 
 }  // namespace
@@ -333,6 +397,7 @@ MeasuredStages measure_stages(Run& run, RandomSteps& steps, Seat& seat,
       .latency = small,
       .seconds_per_byte = std::max(0.0, large - small) / static_cast<double>(largest.count),
       .seconds_per_term = 0};
+  measured.beside = seconds_beside(seat, run.scheme().mesh, largest, slot);
   return measured;
 }
 

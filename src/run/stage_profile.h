@@ -23,6 +23,7 @@ struct MeasuredStages {
   std::vector<StageSeconds> alone = {};     // the median of several steps
   std::vector<double> seconds = {};         // of every step together, on the slowest rank
   Fabric messages = {};  // between neighbours, to a rank that has waited for a slot's time
+  double beside = 0;     // what a slot takes longer while such a message is under way
   // Of this rank by itself, per planned call: its seconds in every step.
   std::vector<std::vector<double>> own_calls = {};
 

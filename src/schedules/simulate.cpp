@@ -14,7 +14,11 @@ class Simulation {
   // `measured`: when slots really ran; none: they begin as soon as they can, and take `times`.
   Simulation(const Schedule& schedule, const SlotTimes& times,
              const std::vector<MeasuredWalk>* measured)
-      : times_(times), measured_(measured), chunks_(static_cast<size_t>(schedule.chunks)) {
+      : schedule_(schedule),
+        holder_(holder_of(schedule)),
+        times_(times),
+        measured_(measured),
+        chunks_(static_cast<size_t>(schedule.chunks)) {
     const size_t ranks = static_cast<size_t>(schedule.ranks);
     for (const auto* seconds : {&times.forward, &times.backward, &times.weight}) {
       CHECK(measured || seconds->size() == chunks_, "times are given per chunk");
@@ -52,7 +56,7 @@ class Simulation {
       seconds = work.end - work.begin;
     } else {
       if (receives) begin = std::max(free, sent + times_.send);
-      seconds = seconds_of(walked);
+      seconds = seconds_of(walked) + (next_receives(walked) ? times_.beside : 0);
     }
     if (receives) {
       ++result_.messages;
@@ -102,6 +106,16 @@ class Simulation {
     of.begin = of.before.begin;
     of.busy = of.before.end - of.before.begin;
     of.end = of.before.end;
+  }
+
+  // Whether the slot after this one reads what another rank sends.
+  bool next_receives(const WalkedSlot& walked) const {
+    const std::vector<Slot>& list = schedule_.lists[static_cast<size_t>(walked.rank)];
+    const size_t next = static_cast<size_t>(walked.at) + 1;
+    if (next >= list.size() || list[next].kind == SlotKind::kWeight) return false;
+    const int from = list[next].chunk + (list[next].kind == SlotKind::kForward ? -1 : 1);
+    return from >= 0 && from < schedule_.chunks &&
+           holder_[static_cast<size_t>(from)] != walked.rank;
   }
 
   double end_of(int rank, int at) const {
@@ -187,6 +201,8 @@ class Simulation {
     }
   }
 
+  const Schedule& schedule_;
+  std::vector<int> holder_;
   const SlotTimes& times_;
   const std::vector<MeasuredWalk>* measured_;
   size_t chunks_;

@@ -25,6 +25,9 @@ struct SlotTimes {
   // Seconds from the end of a slot until its message has arrived on another rank. Neither rank is
   // busy meanwhile.
   double send = 0;
+  // Seconds by which a slot is longer because its rank receives beside it what its next slot reads:
+  // whatever moves messages has no processor of its own.
+  double beside = 0;
   // Bytes of one part, per chunk: those that a forward slot keeps, and those of them that are still
   // kept between the backward slot and the weights' own. None: no bytes are counted.
   std::vector<int64_t> kept = {}, kept_for_weights = {};

@@ -222,6 +222,25 @@ TEST(Simulate, SlotsAndRoundsOfTheirOwn) {
   EXPECT_NEAR(longer.ranks[2].end, std::max(end(2), std::max(end(0), end(1)) + 0.3) + 5, 1e-12);
 }
 
+// A slot is longer where its rank receives beside it what the next one reads, and only there.
+TEST(Simulate, MessagesTakeTimeOfTheSlotsBesideThem) {
+  const Schedule schedule = make_schedule("1f1b", 2, 4, 1);
+  SlotTimes times = equal_times(2, 1, 1, 1, 0);
+  times.beside = 0.25;
+  const Simulated simulated = simulate(schedule, times);
+  // rank 0: F0 F1 B0 F2 B1 F3 B2 B3, of which the B receive; rank 1: F0 B0 F1 B1 F2 B2 F3 B3, where
+  // the F do.
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const std::vector<TimedSlot>& slots = simulated.slots[rank];
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const SlotKind receiver = rank == 0 ? SlotKind::kBackward : SlotKind::kForward;
+      const bool beside = i + 1 < slots.size() && slots[i + 1].slot.kind == receiver;
+      const double plain = slots[i].slot.kind == SlotKind::kForward ? 1 : 2;
+      EXPECT_DOUBLE_EQ(slots[i].end - slots[i].begin, plain + (beside ? 0.25 : 0)) << rank << i;
+    }
+  }
+}
+
 // A walk that was measured and ran as simulated is the simulated one.
 TEST(Simulate, AMeasuredWalkInTheSameForm) {
   for (const char* name : {"1f1b", "zb_h2"}) {
