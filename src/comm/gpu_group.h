@@ -7,8 +7,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "comm/communicator.h"
+#include "comm/gpu_messages.h"
 
 namespace adjoint {
 
@@ -42,6 +44,11 @@ class GpuGroup {
   // Scratch that a reduction of `whole` bytes wants; none unless the group is deterministic.
   Bytes scratch(Collective collective, Dtype dtype, int64_t whole) const;
 
+  // Messages of a step, which do not wait for each other as the calls above do (gpu_messages.h).
+  // All ranks open them.
+  void open_messages();
+  GpuMessages& messages();
+
   // Throws a MachineError if NCCL has failed since; the calls above return before their work is
   // done.
   void check();
@@ -55,6 +62,7 @@ class GpuGroup {
   bool deterministic_ = false;
   int exceptions_ = 0;  // that were under way when it was made
   nccl::Comm* comm_ = nullptr;
+  std::unique_ptr<GpuMessages> messages_;  // none until they are opened
 };
 
 }  // namespace adjoint

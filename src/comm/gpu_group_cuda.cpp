@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "comm/gpu_group.h"
 #include "comm/gpu_reduction.h"
-#include "comm/nccl_functions.h"
+#include "comm/nccl_check.h"
 #include "device/cuda_check.h"
 #include "device/gpu.h"
 
@@ -15,11 +15,6 @@ constinit Library library("libnccl.so.2", "NCCL 2");
 }
 
 namespace {
-
-void check_nccl(nccl::Result result, const char* what) {
-  if (result == nccl::kSuccess || result == nccl::kInProgress) return;
-  throw MachineError(join_parts("NCCL failed at ", what, ": ", nccl::error_text(result)));
-}
 
 nccl::Type type_of(Dtype dtype) {
   switch (dtype) {
@@ -59,6 +54,12 @@ GpuGroup::GpuGroup(const Communicator& group, bool deterministic)
   group_.broadcast(0, std::as_writable_bytes(std::span(&key, 1))).wait();
   check_nccl(nccl::init_rank(&comm_, size(), key, rank()),
              "meeting the other ranks, each with a GPU of its own");
+}
+
+void GpuGroup::open_messages() { messages_ = std::make_unique<GpuMessages>(group_); }
+GpuMessages& GpuGroup::messages() {
+  CHECK(messages_, "messages go along an axis that was opened for them");
+  return *messages_;
 }
 
 GpuGroup::~GpuGroup() {

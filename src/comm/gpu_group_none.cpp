@@ -22,6 +22,8 @@ GpuGroup::GpuGroup(const Communicator& group, bool deterministic)
 }
 GpuGroup::~GpuGroup() = default;
 void GpuGroup::check() { refuse(); }
+void GpuGroup::open_messages() { refuse(); }
+GpuMessages& GpuGroup::messages() { refuse(); }
 void GpuGroup::send(int, ReadBytes, void*) { refuse(); }
 void GpuGroup::receive(int, WriteBytes, void*) { refuse(); }
 void GpuGroup::broadcast(int, WriteBytes, void*) { refuse(); }

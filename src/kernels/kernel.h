@@ -57,8 +57,8 @@ struct Pointers {
   // CUDA's kernels may be put in place while those of the call before still run, and wait for them
   // themselves (kernels/cuda/elements.cuh).
   bool early = false;
-  // Of a collective: where its second half is put, which waits for what the launch has begun. Null:
-  // the launch does both.
+  // Of a collective or a message: where its second half is put, which waits for what the launch has
+  // begun; a kernel that puts none does both. Null: the launch does both.
   Launch* completion = nullptr;
 };
 

@@ -77,7 +77,7 @@ void Run::prepare() {
   const auto is_collective = [&](const PlannedCall& call) {
     return lane_of(scheme_.morphisms[call.morphism]) == Lane::kRanks;
   };
-  if (!on_gpu() && std::any_of(plan_.calls.begin(), plan_.calls.end(), is_collective)) {
+  if (std::any_of(plan_.calls.begin(), plan_.calls.end(), is_collective)) {
     completions_.resize(plan_.calls.size());
     lands_.resize(plan_.calls.size());
     under_way_.assign(plan_.calls.size(), false);
@@ -121,6 +121,9 @@ void Run::prepare() {
     launches_.push_back(options_.reference ? prepare_reference(k, at) : ::adjoint::prepare(k, at));
   }
   options_.told = nullptr;  // whoever listened may be gone later
+  // On a GPU a collective has no second half, and that of a message waits on the host.
+  messages_wait_ = on_gpu() && std::any_of(completions_.begin(), completions_.end(),
+                                           [](const Launch& end) { return end != nullptr; });
   const int end = static_cast<int>(plan_.calls.size());
   for (size_t i = 0; i < plan_.storages.size(); ++i) {
     const int last = plan_.storages[i].last;
@@ -190,8 +193,8 @@ void Run::land(int place) {
 }
 
 bool Run::launches_recordings() const {
-  // Ranks that share a GPU wait for each other on the host.
-  const bool host_waits = options_.seat && !options_.seat->gpus_are_open();
+  // Ranks that share a GPU wait for each other on the host, and so does who receives a message.
+  const bool host_waits = (options_.seat && !options_.seat->gpus_are_open()) || messages_wait_;
   return on_gpu() && warm_ && !poison_ && !timer_ && !after_call && !host_waits;
 }
 

@@ -134,11 +134,13 @@ class Run {
   std::vector<CallSpan>* spans_ = nullptr;  // of a watched one
   std::vector<OpCall> calls_;               // kernels refer to them
   std::vector<Launch> launches_;
-  // Of a step of several ranks on a CPU, per call: the second half of a collective or a message,
-  // those that must be done when the next call begins, and whether it was begun and is not done.
+  // Of a step of several ranks, per call: the second half of a message, on a CPU also of a
+  // collective; those that must be done when the next call begins; and whether it was begun and is
+  // not done.
   std::vector<Launch> completions_;
   std::vector<std::vector<int>> lands_;
   std::vector<bool> under_way_;
+  bool messages_wait_ = false;  // on the host of a GPU, so that its steps are not recorded
   std::vector<std::vector<int>> dies_after_;  // storages, per place in the order
   std::vector<bool> crosses_;                 // per storage: the next iteration reads it too
   std::optional<std::byte> poison_;

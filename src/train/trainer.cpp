@@ -230,9 +230,6 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   if (staged && config_.check_replicas > 0) {
     fail("--check-replicas: stages of a pipeline do not compare what they hold yet");
   }
-  if (staged && planned.target == Target::kCuda) {
-    fail("pipeline: runs on CPUs; stages on GPUs are not built yet");
-  }
   share_batches(built.scheme);
   const auto here = [&](const Scheme& whole) {
     return staged ? step_of_stage(whole, seat_->coordinates().at(kStageAxis)) : whole;
@@ -280,10 +277,10 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   RunOptions at_seat{.seat = seat_.get()};
   RunOptions training = at_seat;
   if (writes()) training.told = progress.told();
-  // The first rank times products, and the others take what it chose.
-  if (!cpu && world_ && !writes()) share_products(*world_);
+  std::optional<ProductShare> products;
+  if (!cpu && world_) products.emplace(*seat_);
   run_ = std::make_unique<Run>(step, train_plan, std::move(training));
-  if (!cpu && world_ && writes()) share_products(*world_);
+  if (products) products->prepared();
   eval_ = std::make_unique<Run>(evaluation, eval_plan, *run_, at_seat);
   if (config_.norms > 0 && !world_)
     weights_ = std::make_unique<Run>(weights_scheme, weights_plan, *run_);

@@ -12,7 +12,6 @@ class GpuOp : public testing::TestWithParam<const OpDef*> {
  protected:
   void SetUp() override {
     if (!has_gpu()) GTEST_SKIP() << "no GPU that this binary can use";
-    if (op().to_one_rank) GTEST_SKIP() << "stages of a pipeline run on CPUs";
   }
   const OpDef& op() const { return *GetParam(); }
 };

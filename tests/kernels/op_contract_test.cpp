@@ -29,8 +29,6 @@ TEST_P(OpContract, StatesWhatItMust) {
   EXPECT_TRUE(op().body || (op().infer && op().index_map && op().flops));
   EXPECT_TRUE(op().body || op().grad || !op().differentiable);
   for (const Target target : {Target::kCpu, Target::kCuda}) {
-    // Stages of a pipeline run on CPUs (docs/roadmap.md, "Pipelines").
-    if (target == Target::kCuda && op().to_one_rank) continue;
     EXPECT_TRUE(op().body || backend_of(target).find(op().name)) << name(target);
   }
   EXPECT_TRUE(op().body || op().meaning || reference_backend().find(op().name));

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "device/buffer.h"
-#include "kernels/cpu/halves.h"
+#include "kernels/halves.h"
 #include "ops/collective.h"
 
 namespace adjoint {

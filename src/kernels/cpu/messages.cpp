@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "comm/communicator.h"
-#include "kernels/cpu/halves.h"
+#include "kernels/halves.h"
 #include "ops/message.h"
 
 namespace adjoint {

@@ -5,6 +5,7 @@
 #include "kernels/cuda/collectives.h"
 #include "kernels/cuda/cublaslt/product.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/messages.h"
 #include "kernels/cuda/thin_product.h"
 
 namespace adjoint {
@@ -34,6 +35,7 @@ REFUSED(expert_linear_grad_cuda)
 REFUSED(gather_cuda)
 REFUSED(gather_grad_cuda)
 REFUSED(pad_cuda)
+REFUSED(send_cuda)
 REFUSED(slice_cuda)
 REFUSED(move_cuda)
 REFUSED(reshape_cuda)
@@ -41,6 +43,7 @@ REFUSED(transpose_cuda)
 REFUSED(part_cuda)
 REFUSED(part_counter_cuda)
 REFUSED(put_rows_cuda)
+REFUSED(receive_cuda)
 REFUSED(reduce_scatter_cuda)
 REFUSED(rows_at_cuda)
 REFUSED(top_k_cuda)
