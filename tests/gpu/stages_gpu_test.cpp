@@ -19,6 +19,9 @@
 #include "run/machine.h"
 #include "run/random_steps.h"
 #include "train/train_folder.h"
+#ifdef ADJOINT_HAS_CUDA
+#include <cuda_runtime_api.h>
+#endif
 
 namespace adjoint {
 namespace {
@@ -89,56 +92,65 @@ std::vector<std::byte> on_host(const Buffer& from, GpuStream& stream) {
 // Both ranks begin all their sends before they receive anything, as neighbours in 1f1b do. What is
 // sent is still being made when a send begins, and what is received lands where the stream still
 // writes something else.
-TEST_F(GpuStages, MessagesCrossAndMeetInOrder) {
+void cross_messages(Communicator& peers) {
   struct Sizes {
     int64_t numbers, count;
   };
   const Sizes sizes[] = {{16 << 20, 1}, {1000, 1}, {1, 5}, {1000, 1}, {3 << 20, 1}};
-  run_ranks(
-      2,
-      [&](Communicator world) {
-        GpuStream stream;
-        std::vector<std::unique_ptr<MessageCall>> sent, received;
-        for (const Sizes& s : sizes) {
-          for (const bool sends : {true, false}) {
-            (sends ? sent : received)
-                .push_back(std::make_unique<MessageCall>(sends, world, stream, s.numbers, s.count));
-          }
-        }
-        for (int round = 0; round < 3; ++round) {
-          const auto byte_of = [&](int rank, size_t message, size_t object) {
-            return static_cast<std::byte>(100 * rank + 30 * round + 5 * message + object);
-          };
-          for (size_t i = 0; i < sent.size(); ++i) {
-            for (size_t o = 0; o < sent[i]->data.size(); ++o) {
-              const Buffer& to = sent[i]->data[o];
-              stream.fill(to.data(), std::byte{0xee}, to.size());
-              stream.fill(to.data(), byte_of(world.rank(), i, o), to.size());
-            }
-            sent[i]->begin();
-          }
-          for (const auto& message : received) {
-            for (const Buffer& to : message->data) {
-              stream.fill(to.data(), std::byte{0xff}, to.size());
-            }
-            message->begin();
-          }
-          // In any order.
-          for (size_t i = received.size(); i-- > 0;) received[i]->end();
-          for (const auto& message : sent) message->end();
-          for (size_t i = 0; i < received.size(); ++i) {
-            for (size_t o = 0; o < received[i]->data.size(); ++o) {
-              const auto found = on_host(received[i]->data[o], stream);
-              const std::byte wanted = byte_of(1 - world.rank(), i, o);
-              EXPECT_EQ(std::count(found.begin(), found.end(), wanted),
-                        static_cast<int64_t>(found.size()))
-                  << "round " << round << " message " << i << " object " << o;
-            }
-          }
-        }
-      },
-      {.memory = gpu_memory()});
+  GpuStream stream;
+  std::vector<std::unique_ptr<MessageCall>> sent, received;
+  for (const Sizes& s : sizes) {
+    sent.push_back(std::make_unique<MessageCall>(true, peers, stream, s.numbers, s.count));
+    received.push_back(std::make_unique<MessageCall>(false, peers, stream, s.numbers, s.count));
+  }
+  for (int round = 0; round < 3; ++round) {
+    const auto byte_of = [&](int rank, size_t message, size_t object) {
+      return static_cast<std::byte>(100 * rank + 30 * round + 5 * message + object);
+    };
+    for (size_t i = 0; i < sent.size(); ++i) {
+      for (size_t o = 0; o < sent[i]->data.size(); ++o) {
+        const Buffer& to = sent[i]->data[o];
+        stream.fill(to.data(), std::byte{0xee}, to.size());
+        stream.fill(to.data(), byte_of(peers.rank(), i, o), to.size());
+      }
+      sent[i]->begin();
+    }
+    for (const auto& message : received) {
+      for (const Buffer& to : message->data) stream.fill(to.data(), std::byte{0xff}, to.size());
+      message->begin();
+    }
+    // In any order.
+    for (size_t i = received.size(); i-- > 0;) received[i]->end();
+    for (const auto& message : sent) message->end();
+    for (size_t i = 0; i < received.size(); ++i) {
+      for (size_t o = 0; o < received[i]->data.size(); ++o) {
+        const auto found = on_host(received[i]->data[o], stream);
+        const std::byte wanted = byte_of(1 - peers.rank(), i, o);
+        EXPECT_EQ(std::count(found.begin(), found.end(), wanted),
+                  static_cast<int64_t>(found.size()))
+            << "round " << round << " message " << i << " object " << o;
+      }
+    }
+  }
 }
+
+TEST_F(GpuStages, MessagesCrossAndMeetInOrder) {
+  run_ranks(2, [](Communicator world) { cross_messages(world); }, {.memory = gpu_memory()});
+}
+
+#ifdef ADJOINT_HAS_CUDA
+// By NCCL's lanes, which want two GPUs: a thread of this process for each.
+TEST_F(GpuStages, MessagesBetweenTwoGpusCrossAndMeetInOrder) {
+  int gpus = 0;
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus < 2) GTEST_SKIP() << "one GPU";
+  run_ranks(2, [](const Communicator& world) {
+    ASSERT_EQ(cudaSetDevice(world.rank()), cudaSuccess);
+    Seat seat(world, {{.name = "stage", .size = 2}});
+    seat.open_gpus(false);
+    cross_messages(seat.along("stage"));
+  });
+}
+#endif
 
 // What a process with a GPU of its own opens. One GPU allows one rank, which has no lanes.
 TEST_F(GpuStages, LanesOfMessagesAreOpenedAlongStages) {
