@@ -98,6 +98,7 @@ void cross_messages(Communicator& peers) {
   };
   const Sizes sizes[] = {{16 << 20, 1}, {1000, 1}, {1, 5}, {1000, 1}, {3 << 20, 1}};
   GpuStream stream;
+  const Buffer busy({1 << 30}, Memory::kGpu);  // fills of it keep the stream behind the host
   std::vector<std::unique_ptr<MessageCall>> sent, received;
   for (const Sizes& s : sizes) {
     sent.push_back(std::make_unique<MessageCall>(true, peers, stream, s.numbers, s.count));
@@ -110,12 +111,13 @@ void cross_messages(Communicator& peers) {
     for (size_t i = 0; i < sent.size(); ++i) {
       for (size_t o = 0; o < sent[i]->data.size(); ++o) {
         const Buffer& to = sent[i]->data[o];
-        stream.fill(to.data(), std::byte{0xee}, to.size());
+        stream.fill(busy.data(), std::byte{0xee}, busy.size());
         stream.fill(to.data(), byte_of(peers.rank(), i, o), to.size());
       }
       sent[i]->begin();
     }
     for (const auto& message : received) {
+      stream.fill(busy.data(), std::byte{0xff}, busy.size());
       for (const Buffer& to : message->data) stream.fill(to.data(), std::byte{0xff}, to.size());
       message->begin();
     }
@@ -372,7 +374,7 @@ TEST_F(GpuStageFolder, MemoryOfAllStagesIsCounted) {
   std::string refused = "no error";
   try {
     train_on(2, staged("run", "pipeline(2, parts=2)",
-                       {{"batch", 2000000}, {"context", 128}, {"eval_batches", 1}}));
+                       {{"batch", 1000000}, {"context", 128}, {"eval_batches", 1}}));
   } catch (const std::runtime_error& e) {
     refused = e.what();
   }
