@@ -14,6 +14,7 @@
 #include "device/parallel.h"
 #include "report/schedule_chart.h"
 #include "run/machine.h"
+#include "run/profile.h"
 
 namespace adjoint {
 
@@ -62,6 +63,7 @@ RankedStep ranked_step(const RanksFlags& flags) {
     if (!flags.chart.empty()) fail("--chart draws a pipeline's schedule, and --stack has none");
     ranked.together_plan = make_plan(ranked.together, options);
   } else {
+    check_measurable_stages(options.target);
     ranked.stages = plan_stages(ranked.together, options,
                                 {.sheet = sheet_here(Target::kCpu), .threads = num_threads()});
   }

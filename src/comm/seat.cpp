@@ -20,7 +20,7 @@ Seat::Seat(const Communicator& world, const std::vector<MeshAxis>& mesh)
 void Seat::open_gpus(bool deterministic) {
   for (auto& [axis, group] : along_) {
     gpus_.push_back(std::make_shared<GpuGroup>(group, deterministic));
-    if (axis == "stage") gpus_.back()->open_messages();  // no other axis has any
+    if (axis == kStageAxis) gpus_.back()->open_messages();  // no other axis has any
     group.set_gpus(gpus_.back().get());
   }
 }

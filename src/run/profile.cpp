@@ -292,9 +292,16 @@ std::vector<Measured> measure_ranks(const Communicator& world, const Scheme& ste
   return gathered(world, measured_at(step, plan, mine, &seat));
 }
 
+void check_measurable_stages(Target target) {
+  if (target == Target::kCuda) {
+    fail("pipeline: stages on a GPU are trained and not yet measured; measure them on CPUs");
+  }
+}
+
 MeasuredPipeline measure_pipeline(const Communicator& world, const Schedule& schedule,
                                   const std::vector<Scheme>& steps, const std::vector<Plan>& plans,
                                   const MeasureOptions& options) {
+  check_measurable_stages(plans[0].target);
   if (!world.one_process()) load_libraries(plans[0].target);
   const LibraryThreads as_planned(num_threads());
   Seat seat(world, steps[0].mesh);
@@ -310,6 +317,7 @@ MeasuredPipeline measure_pipeline(const Communicator& world, const Schedule& sch
 
 MeasuredPipeline measure_pipeline(const Schedule& schedule, const std::vector<Scheme>& steps,
                                   const std::vector<Plan>& plans, const MeasureOptions& options) {
+  check_measurable_stages(plans[0].target);
   const int ranks = num_ranks(steps[0].mesh);
   Bytes all{0};
   for (const Plan& plan : plans) all += plan.arena + plan.host.size;

@@ -65,6 +65,8 @@ struct MeasuredPipeline {
   std::vector<Measured> ranks = {};  // of the mesh; call_seconds are of a rank by itself
   MeasuredStages stages = {};
 };
+// Refuses a GPU, whose calls the host only launches: what they take there is not measured yet.
+void check_measurable_stages(Target target);
 MeasuredPipeline measure_pipeline(const Schedule& schedule, const std::vector<Scheme>& steps,
                                   const std::vector<Plan>& plans,
                                   const MeasureOptions& options = {});

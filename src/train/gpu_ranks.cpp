@@ -60,7 +60,7 @@ void meet_on_gpu(Seat& seat, const Plan& plan, bool deterministic) {
 }
 
 ProductShare::ProductShare(const Seat& seat) : world_(seat.world()) {
-  const auto found = seat.coordinates().find("stage");
+  const auto found = seat.coordinates().find(kStageAxis);
   const int stage = found == seat.coordinates().end() ? 0 : found->second;
   std::vector<int> stages(world_.size());
   world_.all_gather(std::as_bytes(std::span(&stage, 1)), bytes_of(stages)).wait();
