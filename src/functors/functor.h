@@ -57,6 +57,9 @@ struct Functor {
   // Where the law compares with a stack in which another functor is told something else, that
   // functor's call: zero(2) is exact against data_parallel(reduce=part). Null: never.
   std::function<std::optional<Term>(const Arguments&)> against = nullptr;
+  // Where what it is told weakens the law: a schedule of one's own that sums in another order.
+  // Null: nothing does.
+  std::function<Law(const Arguments&)> weakened = nullptr;
   // The axes of the mesh that it says, with their sizes; 0: as many ranks as are left. Null: none.
   std::function<std::vector<MeshAxis>(const Arguments&)> mesh = nullptr;
   std::vector<FunctorParam> params = {};

@@ -154,9 +154,14 @@ void add(const Functor& functor, const Term& call, bool from_file, std::vector<s
   if (functor.parts.empty()) {
     const int rank = rank_of(functor, from_file);
     into.ranked.push_back({{functor, std::move(args), false, std::move(within)}, rank});
+    StackedFunctor& added = into.ranked.back().functor;
+    if (functor.weakened) {
+      added.functor.law = std::max(functor.law, functor.weakened(added.args));
+    }
     return;
   }
   within.push_back(functor.name);
+  const size_t first = into.ranked.size();
   for (const StackPart& part : functor.parts) {
     try {
       if (part.off) {
@@ -169,6 +174,12 @@ void add(const Functor& functor, const Term& call, bool from_file, std::vector<s
     } catch (const Error& e) {
       fail_at(part.file, part.at, functor.name, ": ", e.what());
     }
+  }
+  for (size_t i = first; i < into.ranked.size(); ++i) {
+    const StackedFunctor& part = into.ranked[i].functor;
+    if (part.functor.law <= functor.law) continue;
+    fail_at(functor.parts[0].file, functor.parts[0].at, functor.name, ": says that it is ",
+            name(functor.law), ", and ", part.print(), " is ", name(part.functor.law));
   }
 }
 

@@ -49,6 +49,7 @@ class StageStep {
       if (i + 1 < list.size()) receive_for(list[i + 1]);
       run_slot(list[i]);
     }
+    name_sums();
     find_answers();
     run_epilogue();
     for (std::vector<Morphism>& section : sections_) {
@@ -67,28 +68,24 @@ class StageStep {
   // ---- which calls, which messages ----
 
   void find_calls_of_slots() {
-    for (const std::vector<Slot>& list : whole_.schedule.lists) {
-      for (const Slot& slot : list) {
-        if (slot.kind == SlotKind::kWeight) weights_apart_.insert(slot.chunk);
-      }
-    }
-    calls_of_.resize(static_cast<size_t>(whole_.schedule.chunks) * 3);
+    apart_ = weights_apart(whole_.schedule);
+    calls_of_.resize(whole_.schedule.chunks);
     for (size_t i = 0; i < scheme_.morphisms.size(); ++i) {
       if (whole_.chunk[i] < 0) continue;
-      const int chunk = whole_.chunk[i];
-      SlotKind kind = SlotKind::kForward;
-      if (whole_.work[i] == Work::kBackward) kind = SlotKind::kBackward;
-      if (whole_.work[i] == Work::kWeight) {
-        kind = weights_apart_.count(chunk) ? SlotKind::kWeight : SlotKind::kBackward;
-      }
-      calls_of_[index_of(kind, chunk)].push_back(static_cast<int>(i));
+      CallsOfChunk& calls = calls_of_[whole_.chunk[i]];
+      const auto call = static_cast<int>(i);
+      const Work work = whole_.work[i];
+      if (work == Work::kForward) calls.forward.push_back(call);
+      if (work == Work::kBackward) calls.backward.push_back(call);
+      if (work == Work::kWeight) calls.weight.push_back(call);
+      if (work != Work::kForward) calls.backward_with_weights.push_back(call);
     }
   }
-  static size_t index_of(SlotKind kind, int chunk) {
-    return static_cast<size_t>(chunk) * 3 + static_cast<size_t>(kind);
-  }
   const std::vector<int>& calls_of(const Slot& slot) const {
-    return calls_of_[index_of(slot.kind, slot.chunk)];
+    const CallsOfChunk& calls = calls_of_[slot.chunk];
+    if (slot.kind == SlotKind::kForward) return calls.forward;
+    if (slot.kind == SlotKind::kWeight) return calls.weight;
+    return apart_.count({slot.part, slot.chunk}) ? calls.backward : calls.backward_with_weights;
   }
 
   // What others send to this rank, in the order in which they do.
@@ -221,6 +218,19 @@ class StageStep {
           send(to, {made_.at({out, slot.part})}, scheme_[out], Section::kBody);
         }
       }
+    }
+  }
+
+  // An object of the whole step is what the last part makes of it. Of a sum that is what the part
+  // makes that comes last in the list.
+  void name_sums() {
+    for (const auto& [begin, last] : grown_) {
+      const Value sum = whole_.loop_out[begin];
+      const auto of_last_part = made_.find({sum, parts() - 1});
+      if (of_last_part == made_.end() || of_last_part->second == last) continue;
+      result_[of_last_part->second].source =
+          with_facet(scheme_[sum].source, "part" + std::to_string(parts() - 1));
+      result_[last].source = scheme_[sum].source;
     }
   }
 
@@ -457,8 +467,11 @@ class StageStep {
   Phase phase_now_ = Phase::kForward;
   Scheme result_;
   std::array<std::vector<Morphism>, 3> sections_ = {};
-  std::set<int> weights_apart_;             // chunks whose lists have weight slots
-  std::vector<std::vector<int>> calls_of_;  // per chunk and kind of slot
+  std::set<std::pair<int, int>> apart_;  // parts and chunks that have a slot for their weights
+  struct CallsOfChunk {
+    std::vector<int> forward, backward, weight, backward_with_weights;
+  };
+  std::vector<CallsOfChunk> calls_of_;
   // Per rank: what it sends to this one, and the number of the slot in which it does.
   std::vector<std::deque<std::pair<Instance, int>>> coming_;
   std::map<Value, Value> inputs_, before_, after_;

@@ -178,7 +178,7 @@ void StageWork::find_destinations() {
         continue;
       }
       fail("pipeline: ", scheme.morphisms[i].op, " at ", to_string(scheme.morphisms[i].source),
-           " reads '", to_string(scheme[in].source), "', which a ", along ? "later" : "earlier",
+           " reads '", to_string(scheme[in].source), "', which ", along ? "a later" : "an earlier",
            " pass of another stage makes; cut the chain elsewhere (cuts=[...]), or leave out the "
            "functor that moved it");
     }

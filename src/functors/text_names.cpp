@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "models/settings.h"
 
@@ -135,6 +137,19 @@ bool Names::compare(const Term& c) const {
   // Words and lists are equal or not.
   const bool same = print(a) == print(b);
   return c.word == "==" ? same : c.word == "!=" && !same;
+}
+
+std::optional<Schedule> own_schedule(const FunctorText& text, const Arguments& args) {
+  const std::string& word = text.order->word;
+  const bool is_param = std::any_of(text.params.begin(), text.params.end(),
+                                    [&](const FunctorParam& p) { return p.name == word; });
+  if (!is_param || args.term(word).kind != Term::Kind::kText) return std::nullopt;
+  const std::string& file = args.term(word).word;
+  // A run's folder keeps such files (stack.h), and knows them by their names.
+  if (!file.ends_with(kScheduleFile)) {
+    fail(text.name, ": a schedule in a file is called NAME", kScheduleFile, ", found '", file, "'");
+  }
+  return parse_schedule(read_file(file), file);
 }
 
 }  // namespace adjoint

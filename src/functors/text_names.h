@@ -2,6 +2,7 @@
 // chain and the index of a state; and so which of the text's conditions hold.
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "analysis/stages.h"
 #include "functors/functor_text.h"
+#include "schedules/schedule.h"
 
 namespace adjoint {
 
@@ -59,5 +61,8 @@ class Names {
   std::map<std::string, double> numbers_;
   std::vector<std::string> chosen_;
 };
+
+// The schedule in a file that the text's `order` was told; nothing where it is a word.
+std::optional<Schedule> own_schedule(const FunctorText& text, const Arguments& args);
 
 }  // namespace adjoint

@@ -9,11 +9,9 @@
 
 #include "analysis/named_axes.h"
 #include "analysis/stages.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "functors/text_rules.h"
 #include "models/settings.h"
-#include "schedules/schedule.h"
 #include "scheme/shards.h"
 
 namespace adjoint {
@@ -185,17 +183,9 @@ class ObjectRules : TextRules {
   void say_order(Scheme& scheme, const Names& names) const {
     if (mesh_size(scheme.mesh, kStageAxis) == 1) return;
     const OrderRule& order = *text_.order;
-    const Term* told = names.is_param(order.word) ? &application_.args.term(order.word) : nullptr;
-    scheme.schedule = told ? told->word : order.word;
-    if (told && told->kind == Term::Kind::kText) {
-      const Schedule own = parse_schedule(read_file(told->word), told->word);
-      if (!sums_in_order(own)) {
-        application_.refuse(told->word,
-                            " sums the gradients of a chunk in another order than that of the "
-                            "parts, and this law promises the same bits; order its B (or W) slots");
-      }
-      scheme.schedule = print(own);
-    }
+    const bool is_told = names.is_param(order.word);
+    scheme.schedule = is_told ? application_.args.term(order.word).word : order.word;
+    if (const auto own = own_schedule(text_, application_.args)) scheme.schedule = print(*own);
     scheme.chunks = static_cast<int>(names.number(order.chunks));
   }
 

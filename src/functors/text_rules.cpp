@@ -191,6 +191,12 @@ Functor functor_of(FunctorText text) {
       return told;
     };
   }
+  if (shared->order) {
+    functor.weakened = [shared](const Arguments& args) {
+      const auto own = own_schedule(*shared, args);
+      return own && !sums_in_order(*own) ? Law::kReassociating : Law::kExact;
+    };
+  }
   if (!shared->mesh.empty()) {
     functor.mesh = [shared](const Arguments& args) {
       Names names(*shared, args, 0);

@@ -1,6 +1,7 @@
 #include "schedules/schedule.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -76,17 +77,28 @@ std::vector<int> holder_of(const Schedule& schedule) {
   return holder;
 }
 
-bool sums_in_order(const Schedule& schedule) {
-  std::vector<int> next(static_cast<size_t>(schedule.chunks), 0);
+std::set<std::pair<int, int>> weights_apart(const Schedule& schedule) {
+  std::set<std::pair<int, int>> apart;
   for (const std::vector<Slot>& list : schedule.lists) {
-    std::set<std::pair<int, int>> apart;  // parts and chunks whose weights have a slot of their own
     for (const Slot& slot : list) {
       if (slot.kind == SlotKind::kWeight) apart.emplace(slot.part, slot.chunk);
     }
+  }
+  return apart;
+}
+
+bool sums_in_order(const Schedule& schedule) {
+  const std::set<std::pair<int, int>> apart = weights_apart(schedule);
+  std::map<std::pair<SlotKind, int>, int> next;  // per kind of sum and chunk
+  const auto is_next = [&](SlotKind sum, const Slot& slot) {
+    return slot.part == next[{sum, slot.chunk}]++;
+  };
+  for (const std::vector<Slot>& list : schedule.lists) {
     for (const Slot& slot : list) {
-      const bool adds = slot.kind == SlotKind::kWeight ||
-                        (slot.kind == SlotKind::kBackward && !apart.count({slot.part, slot.chunk}));
-      if (adds && slot.part != next.at(static_cast<size_t>(slot.chunk))++) return false;
+      if (!is_next(slot.kind, slot)) return false;
+      const bool with_weights =
+          slot.kind == SlotKind::kBackward && !apart.count({slot.part, slot.chunk});
+      if (with_weights && !is_next(SlotKind::kWeight, slot)) return false;
     }
   }
   return true;

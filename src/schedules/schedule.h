@@ -9,8 +9,10 @@
 // part, which waits for the slice before it.
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace adjoint {
@@ -44,10 +46,15 @@ std::vector<std::string> schedule_names();
 // Of an evaluation: every part forward, in the order of the schedule, on the same holders.
 Schedule forward_only(const Schedule& schedule);
 
+constexpr std::string_view kScheduleFile = ".schedule";  // what a user's own is called
+
 // A user's own (the grammar is in schedule_text.cpp). A mistake, in the text or in what its lists
 // say, is refused with file, line and column.
 Schedule parse_schedule(std::string_view text, std::string_view file);
 std::string print(const Schedule& schedule);  // parse_schedule(print(s)) == s
+
+// Parts, and chunks that they go through, whose weights' gradients have a slot of their own.
+std::set<std::pair<int, int>> weights_apart(const Schedule& schedule);
 
 std::vector<int> holder_of(const Schedule& schedule);  // per chunk: its rank; -1: no rank lists it
 
@@ -63,8 +70,8 @@ std::vector<int> holder_of(const Schedule& schedule);  // per chunk: its rank; -
 // is received: whoever receives in another order than the sender sends waits forever.
 void check_schedule(const Schedule& schedule, bool trains = true);
 
-// Whether every chunk adds up its parts' gradients in the order 0, 1, 2...: otherwise sums are
-// reassociated.
+// Whether every chunk sees its parts in the order 0, 1, 2... in slots of each kind: otherwise what
+// it sums over parts (losses forward, gradients backward or in slots of their own) is reassociated.
 bool sums_in_order(const Schedule& schedule);
 
 }  // namespace adjoint

@@ -116,13 +116,54 @@ TEST(Stages, AScheduleOfOnesOwn) {
               built("pipeline(2, schedule=\"" + file + "\", parts=2)");
             }).find("is for 2 stages, 3 parts and 2 chunks, and the step has 2, 2 and 2"),
             std::string::npos);
-  std::ofstream(file) << "schedule mine(stages = 2, parts = 2):\n"
+  EXPECT_NE(error_text([&] {
+              built("pipeline(2, schedule=\"" + (folder / "mine.txt").string() + "\", parts=2)");
+            }).find("a schedule in a file is called NAME.schedule"),
+            std::string::npos);
+}
+
+// A list whose slots of a chunk are not in the order of the parts sums in another order, and is
+// judged as such; so is one that has slots for the weights of some parts alone.
+TEST(Stages, ListsThatSumInAnotherOrder) {
+  const TempFolder folder;
+  const Subject subject = subject_of("char", 6, 2);
+  const auto judged = [&](const std::string& lists) {
+    const std::string file = folder / "mine.schedule";
+    std::ofstream(file) << "schedule mine(stages = 2, parts = 3):\n" + lists;
+    const std::string text = "pipeline(2, schedule=\"" + file + "\", parts=3)";
+    expect_law(subject, text);
+    const Stack stack = parse_stack(text);
+    StepOptions options = subject.options;
+    options.on_mesh = true;
+    for (const Applied& applied : build_step(subject.forward, stack, options).applied) {
+      if (!applied.name.starts_with("pipeline")) continue;
+      EXPECT_EQ(applied.law, law_of(stack));
+    }
+    return law_of(stack);
+  };
+  EXPECT_EQ(judged("  rank 0: F0 F1 F2 B2 B1 B0\n  rank 1: F0 F1 F2 B2 B1 B0\n"),
+            Law::kReassociating);
+  EXPECT_EQ(judged("  rank 0: F2 F0 F1 B0 B1 B2\n  rank 1: F2 F0 F1 B0 B1 B2\n"),
+            Law::kReassociating);
+  EXPECT_EQ(judged("  rank 0: F0 F1 F2 B0 B1 B2 W2 W1 W0\n  rank 1: F0 B0 F1 B1 F2 B2\n"),
+            Law::kReassociating);
+  EXPECT_EQ(judged("  rank 0: F0 F1 F2 B0 B1 B2 W1\n  rank 1: F0 B0 F1 B1 F2 B2\n"),
+            Law::kReassociating);
+  EXPECT_EQ(judged("  rank 0: F0 F1 F2 B0 B1 W1 B2\n  rank 1: F0 B0 F1 B1 W1 F2 B2\n"),
+            Law::kExact);
+}
+
+// A stack of others cannot promise more than a list that it is told.
+TEST(Stages, AStackOfOthersKeepsItsPromise) {
+  const TempFolder folder;
+  const std::string list = folder / "mine.schedule", own = folder / "own.functor";
+  std::ofstream(list) << "schedule mine(stages = 2, parts = 2):\n"
                          "  rank 0: F0 F1 B1 B0\n"
                          "  rank 1: F0 F1 B1 B0\n";
-  EXPECT_NE(error_text([&] {
-              built("pipeline(2, schedule=\"" + file + "\", parts=2)");
-            }).find("sums the gradients of a chunk in another order"),
-            std::string::npos);
+  std::ofstream(own) << "functor own(order: text) = pipeline(2, schedule=order)\n  law exact\n";
+  EXPECT_NE(
+      error_text([&] { parse_stack(own + "(\"" + list + "\")"); }).find("says that it is exact"),
+      std::string::npos);
 }
 
 // One tensor per cut and direction and part, and numbers of the norm together.
