@@ -224,6 +224,10 @@ int run(const PlanFlags& flags) {
   }
   if (!flags.write_schedule.empty()) {
     flags.most_of_a_stage();
+    if (!flags.write_schedule.ends_with(kScheduleFile)) {
+      fail("--write-schedule: wanted a file that ends in ", kScheduleFile, ", found '",
+           flags.write_schedule, "'");
+    }
     AtomicFile probe(flags.write_schedule);  // refused now, not after the search
   }
   if (flags.pareto.wanted() && flags.fit.wanted()) {

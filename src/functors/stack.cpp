@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "functors/functor_text.h"
 #include "models/settings.h"
+#include "schedules/schedule.h"
 
 namespace adjoint {
 
@@ -33,8 +34,10 @@ std::vector<Piece> split_items(std::string_view text) {
     items.push_back({trimmed(item), begin + (first == std::string_view::npos ? 0 : first)});
     begin = end + 1;
   };
+  bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
-    depth += (text[i] == '(') - (text[i] == ')');
+    quoted = quoted != (text[i] == '"');
+    if (!quoted) depth += (text[i] == '(') - (text[i] == ')');
     if (text[i] == '|' && depth == 0) end_at(i);
   }
   end_at(text.size());
@@ -79,15 +82,27 @@ int rank_of(const Functor& functor, bool from_file) {
 // name or path, and (arguments) or nothing.
 struct Item {
   std::string name, rest;
-  bool from_file() const { return name.ends_with(".functor"); }
+  bool from_file() const { return name.ends_with(kFunctorFile); }
 };
 
 Item split_item(const std::string& item) {
   // A path may have brackets of its own.
-  const size_t file_end = item.find(".functor");
+  const size_t file_end = item.find(kFunctorFile);
   const size_t bracket = item.find('(', file_end == std::string::npos ? 0 : file_end);
   return {trimmed(item.substr(0, bracket)),
           bracket == std::string::npos ? "" : item.substr(bracket)};
+}
+
+// The pieces of a text that are in quotes, each with what stands before it; the rest comes with "".
+template <class F>
+void for_each_text(std::string_view text, const F& f) {
+  for (size_t at = 0;;) {
+    const size_t open = text.find('"', at);
+    const size_t close = open == text.npos ? text.npos : text.find('"', open + 1);
+    if (close == text.npos) return f(text.substr(at), std::string());
+    f(text.substr(at, open - at), std::string(text.substr(open + 1, close - open - 1)));
+    at = close + 1;
+  }
 }
 
 // What a stack has named so far.
@@ -259,14 +274,26 @@ std::string print(const Stack& stack) {
   return join(parts, " | ");
 }
 
-std::string with_functor_files(std::string_view stack,
-                               const std::function<std::string(const std::string&)>& renamed) {
+std::string with_stack_files(std::string_view stack,
+                             const std::function<std::string(const std::string&)>& renamed) {
   std::vector<std::string> items;
-  for (const Piece& item : split_items(stack)) {
-    const Item parts = split_item(item.text);
-    items.push_back(parts.from_file() ? renamed(parts.name) + parts.rest : item.text);
+  for (const Piece& piece : split_items(stack)) {
+    const Item parts = split_item(piece.text);
+    std::string& item = items.emplace_back(parts.from_file() ? renamed(parts.name) : parts.name);
+    for_each_text(parts.rest, [&](std::string_view outside, const std::string& text) {
+      item += outside;
+      if (!text.empty()) item += '"' + (text.ends_with(kScheduleFile) ? renamed(text) : text) + '"';
+    });
   }
   return join(items, " | ");
+}
+
+std::vector<std::string> files_named_in(std::string_view functor_text) {
+  std::vector<std::string> files;
+  for_each_text(functor_text, [&](std::string_view, const std::string& text) {
+    if (text.ends_with(kScheduleFile)) files.push_back(text);
+  });
+  return files;
 }
 
 Law law_of(const Stack& stack) {

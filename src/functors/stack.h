@@ -40,8 +40,12 @@ Stack with_forward_functors(Stack stack, std::string_view items);
 // another functor is told. A functor that is not there is told nothing.
 Stack compared_with(const Stack& stack, size_t index);
 
-// A stack's text with every .functor file that it names replaced by what `renamed` says.
-std::string with_functor_files(std::string_view stack,
-                               const std::function<std::string(const std::string&)>& renamed);
+// A stack's text with every file that it names, a functor (NAME.functor) or what one is told in
+// quotes (NAME.schedule), replaced by what `renamed` says.
+constexpr std::string_view kFunctorFile = ".functor";
+std::string with_stack_files(std::string_view stack,
+                             const std::function<std::string(const std::string&)>& renamed);
+// Those that the text of a functor names, which no stack can replace.
+std::vector<std::string> files_named_in(std::string_view functor_text);
 
 }  // namespace adjoint

@@ -4,9 +4,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "functors/optimizer_text.h"
-#include "functors/stack.h"
 #include "train/provenance.h"
 #include "train/save.h"
+#include "train/stack_texts.h"
 #include "train/store.h"
 
 namespace adjoint {
@@ -21,11 +21,9 @@ json saved_layer(const SavePaths& paths) {
     fail(paths.run().string(), ": wanted the settings of a run under \"options\"");
   }
   json options = saved["options"];
-  // The run keeps a copy of each functor that its stack took from a file.
+  // The run keeps a copy of each functor and schedule that its stack took from a file.
   if (options.contains("stack") && options["stack"].is_string()) {
-    options["stack"] =
-        with_functor_files(options["stack"].get<std::string>(),
-                           [&](const std::string& file) { return (paths.folder / file).string(); });
+    options["stack"] = stack_in(paths, options["stack"].get<std::string>());
   }
   // So it does with an optimizer of the user's own.
   if (options.contains("optimizer") && options["optimizer"].is_string()) {
@@ -107,7 +105,9 @@ ResolvedConfig resolve(const json& toml, const json& flags) {
   json before = saved;
   // Another budget is another choice, beside what was asked for and not beside the last choice.
   const bool fits = flags.contains("fit") || toml.contains("fit");
-  if (fits && about.contains("asked_stack")) before["stack"] = about["asked_stack"];
+  if (fits && about.contains("asked_stack") && about["asked_stack"].is_string()) {
+    before["stack"] = stack_in(paths, about["asked_stack"].get<std::string>());
+  }
   if (flags.contains("steps") || toml.contains("steps")) before["epochs"] = 0;  // no longer
   // The cap on workspaces was the other device's.
   const json& said = flags.contains("device") ? flags : toml;

@@ -80,10 +80,12 @@ void SideSaves::save_to(const std::string& name, int64_t step) const {
        {paths_.text(), paths_.tokenizer(), paths_.rule(), paths_.products(), paths_.position()}) {
     if (fs::exists(file)) write_file_atomically(to.folder / file.filename(), read_file(file));
   }
-  if (fs::exists(paths_.functors())) {
-    fs::create_directories(to.functors());
-    for (const fs::directory_entry& file : fs::directory_iterator(paths_.functors())) {
-      write_file_atomically(to.functors() / file.path().filename(), read_file(file.path()));
+  for (const fs::path& own : {paths_.functors(), paths_.schedules()}) {
+    if (!fs::exists(own)) continue;
+    fs::create_directories(to.folder / own.filename());
+    for (const fs::directory_entry& file : fs::directory_iterator(own)) {
+      write_file_atomically(to.folder / own.filename() / file.path().filename(),
+                            read_file(file.path()));
     }
   }
   Saver(to, run_, model_, -1, kNoCap, group_).save(step);

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -170,6 +171,11 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return files;
 }
 
+// Folders of what the stack took from files, and what files are called there.
+std::array<std::pair<fs::path, std::string_view>, 2> own_files(const SavePaths& paths) {
+  return {{{paths.functors(), ".functor"}, {paths.schedules(), ".schedule"}}};
+}
+
 void remove_temporaries(const SavePaths& paths) {
   std::error_code ignored;
   std::vector<fs::path> owners = files_of(paths);
@@ -179,13 +185,14 @@ void remove_temporaries(const SavePaths& paths) {
       if (AtomicFile::is_temporary_of(owner, file)) fs::remove(file, ignored);
     }
   }
-  constexpr std::string_view ending = ".functor";
-  for (const fs::path& file : files_in(paths.functors())) {
-    const std::string name = file.filename().string();
-    const size_t end = name.rfind(ending);
-    if (end == std::string::npos) continue;
-    const std::string owner = name.substr(0, end + ending.size());
-    if (AtomicFile::is_temporary_of(owner, name)) fs::remove(file, ignored);
+  for (const auto& [folder, ending] : own_files(paths)) {
+    for (const fs::path& file : files_in(folder)) {
+      const std::string name = file.filename().string();
+      const size_t end = name.rfind(ending);
+      if (end == std::string::npos) continue;
+      const std::string owner = name.substr(0, end + ending.size());
+      if (AtomicFile::is_temporary_of(owner, name)) fs::remove(file, ignored);
+    }
   }
 }
 
@@ -300,12 +307,16 @@ void remove_run(const SavePaths& paths) {
     if (error) fail(file.string(), ": cannot be removed: ", error.message());
   };
   for (const fs::path& file : files_of(paths)) remove(file);
-  for (const fs::path& file : files_in(paths.functors())) {
-    if (file.extension() == ".functor") remove(file);
+  for (const auto& [folder, ending] : own_files(paths)) {
+    for (const fs::path& file : files_in(folder)) {
+      if (file.extension() == ending) remove(file);
+    }
   }
   remove_temporaries(paths);
-  std::error_code ignored;
-  if (fs::is_empty(paths.functors(), ignored)) fs::remove(paths.functors(), ignored);
+  for (const auto& [folder, ending] : own_files(paths)) {
+    std::error_code ignored;
+    if (fs::is_empty(folder, ignored)) fs::remove(folder, ignored);
+  }
 }
 
 void commit_save(const SavePaths& paths, const std::vector<AtomicFile*>& files, int64_t step,

@@ -6,7 +6,7 @@
 //   metrics.jsonl          one line per logged step
 //   spikes.jsonl           one line per step that went wrong (train/spikes.h)
 //   position.json          batches that are left out, and where batches changed their size
-//   functors/*.functor     the stack's own functors that came from files
+//   functors/*.functor, schedules/*.schedule     what the stack took from files
 //   products.json          on a GPU: the algorithms that its matrix products were given
 //   .lock                  held by the one run that writes here
 // A save is written under temporary names. It becomes the folder's save at the moment when the
@@ -40,7 +40,9 @@ struct SavePaths {
   std::filesystem::path spike() const { return folder / "spike.json"; }
   std::filesystem::path position() const { return folder / "position.json"; }
   std::filesystem::path rule() const { return folder / "run.optimizer"; }
+  // Of what the stack took from files.
   std::filesystem::path functors() const { return folder / "functors"; }
+  std::filesystem::path schedules() const { return folder / "schedules"; }
   std::filesystem::path products() const { return folder / "products.json"; }
   std::filesystem::path lock() const { return folder / ".lock"; }
 };

@@ -54,21 +54,6 @@ std::optional<SavePaths> trained_before(const TrainConfig& config, const SavePat
   return std::nullopt;
 }
 
-// The stack as the run's folder keeps it: functors that came from files refer to copies in the
-// folder.
-std::string localized_stack(const std::string& stack, std::map<std::string, std::string>& texts) {
-  return with_functor_files(stack, [&](const std::string& file) {
-    const fs::path path(file);
-    const std::string text = read_file(path);
-    std::string name = path.filename().string();
-    for (int n = 2; texts.count(name) && texts[name] != text; ++n) {
-      name = path.stem().string() + "-" + std::to_string(n) + ".functor";
-    }
-    texts[name] = text;
-    return "functors/" + name;
-  });
-}
-
 // Checks that a text has what the model asks for.
 void check_takes_text(const Scheme& forward, const std::string& file) {
   for (const char* name : {"tokens", "targets"}) {
@@ -207,15 +192,20 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     fail("--profile and --allow-approximating go with --fit: nothing else is chosen");
   }
   const Stack stack = parse_stack(config_.step.stack);
-  saved_stack_ = localized_stack(config_.step.stack, functor_texts_);
+  if (config_.resume) stack_texts_ = StackTexts(paths_);
+  saved_stack_ = stack_texts_.localized(config_.step.stack);
+  if (asked_stack_) asked_stack_ = stack_texts_.localized(*asked_stack_);
+  for (std::string& note : stack_texts_.changed()) notes_.push_back(std::move(note));
   saved_optimizer_ = with_optimizer_file(config_.step.optimizer, [&](const std::string& file) {
     optimizer_text_ = read_file(file);
     return paths_.rule().filename().string();
   });
   if (world_) {
     uint64_t texts = hash_of(optimizer_text_);
-    for (const auto& [name, text] : functor_texts_) texts = hash_of(text, hash_of(name, texts));
-    world_->agree(texts, "text of the functors and the optimizer");
+    for (const auto& [name, file] : stack_texts_.files()) {
+      texts = hash_of(file.text, hash_of(name, texts));
+    }
+    world_->agree(texts, "text of the functors, schedules and the optimizer");
   }
   const BuiltStep built = build_step(forward, stack, config_.step);
   for (const Applied& applied : built.applied) {
@@ -543,6 +533,7 @@ void Trainer::begin_folder() {
     settings["history"] = history_with(about, settings["options"], first_step_);
   }
   if (printed_with_ > 0) settings["printed_with"] = printed_with_;
+  if (json files = stack_texts_.origins(); !files.empty()) settings["files"] = std::move(files);
   const std::string text = settings.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   if (config_.resume) {
     write_position(paths_, batches_->position());
@@ -556,9 +547,7 @@ void Trainer::begin_folder() {
   }
   // Deterministic runs do not use the table.
   if (run_->on_gpu() && !config_.deterministic) save_products(paths_);
-  if (!functor_texts_.empty()) fs::create_directories(paths_.functors());
-  for (const auto& [name, own] : functor_texts_)
-    write_file_atomically(paths_.functors() / name, own);
+  stack_texts_.write(paths_);
   if (!optimizer_text_.empty()) write_file_atomically(paths_.rule(), optimizer_text_);
   if (taken_over_) {
     // The save is not of this stack until it is written, and run.json says so in between.

@@ -17,6 +17,7 @@
 #include "train/save.h"
 #include "train/schedule.h"
 #include "train/spikes.h"
+#include "train/stack_texts.h"
 
 namespace adjoint {
 
@@ -97,10 +98,10 @@ class Trainer {
   int64_t printed_with_ = 0;  // tokens per sample, by which the run's saves are known
   nlohmann::json made_of_;    // train/provenance.h
   std::vector<std::string> notes_;
-  std::optional<std::string> asked_stack_;            // before --fit chose
-  std::string saved_stack_, saved_optimizer_;         // as the run's folder keeps them
-  std::string optimizer_text_;                        // "": it is one of ours
-  std::map<std::string, std::string> functor_texts_;  // its own functors, by file in the folder
+  std::optional<std::string> asked_stack_;     // before --fit chose
+  std::string saved_stack_, saved_optimizer_;  // as the run's folder keeps them
+  std::string optimizer_text_;                 // "": it is one of ours
+  StackTexts stack_texts_;                     // what the stack took from files
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Corpus> corpus_;
   std::unique_ptr<BoundModel> model_;

@@ -76,16 +76,18 @@ TEST_F(Cli, MeasuresAPipeline) {
   ASSERT_EQ(o.code, 0) << o.text;
   EXPECT_GT(nlohmann::json::parse(o.text)["pipeline"]["ratio"], 0);
 
-  refused("plan --write-schedule " + at("x") + sizes, "has no pipeline");
+  refused("plan --write-schedule " + at("x.schedule") + sizes, "has no pipeline");
+  refused("plan --write-schedule " + at("x") + sizes + stack,
+          "wanted a file that ends in .schedule");
   refused("plan --schedule-memory 1GB" + sizes + stack, "goes with --write-schedule");
-  refused("plan --schedule-memory much --write-schedule " + at("x") + sizes + stack,
+  refused("plan --schedule-memory much --write-schedule " + at("x.schedule") + sizes + stack,
           "--schedule-memory: wanted a number of bytes");
-  refused("plan --schedule-memory 1KB --write-schedule " + at("x") + sizes + stack,
+  refused("plan --schedule-memory 1KB --write-schedule " + at("x.schedule") + sizes + stack,
           "with one part in flight a stage's plan has");
-  refused("plan --write-schedule " + at("x") + sizes + "--stack 'pipeline(2, parts=4)'",
+  refused("plan --write-schedule " + at("x.schedule") + sizes + "--stack 'pipeline(2, parts=4)'",
           "has no slots for the weights' gradients");
   refused("bench ranks --chart " + at("x.svg") + sizes, "--chart draws a pipeline's schedule");
-  EXPECT_FALSE(std::filesystem::exists(at("x")));
+  EXPECT_FALSE(std::filesystem::exists(at("x.schedule")));
 }
 
 TEST_F(Cli, HelpAndUsage) {

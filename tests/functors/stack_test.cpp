@@ -179,9 +179,12 @@ TEST_F(StackFiles, AMissingOrWrongFile) {
 
 TEST_F(StackFiles, FilesOfAStackAreRenamedAndNothingElse) {
   const auto renamed = [](const std::string& file) { return "functors/[" + file + "]"; };
-  EXPECT_EQ(with_functor_files("bf16|a/b.functor( k = 3 ) | -simplify|x(1).functor", renamed),
+  EXPECT_EQ(with_stack_files("bf16|a/b.functor( k = 3 ) | -simplify|x(1).functor", renamed),
             "bf16 | functors/[a/b.functor]( k = 3 ) | -simplify | functors/[x(1).functor]");
-  EXPECT_EQ(with_functor_files("", renamed), "");
+  EXPECT_EQ(with_stack_files("", renamed), "");
+  // What a functor is told in quotes may have bars and brackets.
+  EXPECT_EQ(with_stack_files("pipeline(2, schedule=\"a|b).schedule\") | x(t=\"text\")", renamed),
+            "pipeline(2, schedule=\"" + renamed("a|b).schedule") + "\") | x(t=\"text\")");
 }
 
 // The text of a functor in a file, which a stack then names.

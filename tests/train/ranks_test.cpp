@@ -145,6 +145,73 @@ TEST_F(RankFolder, StagesBeginWithABase) {
   }
 }
 
+// The text of a user's schedule travels with the run.
+TEST_F(RankFolder, AUsersScheduleIsKeptWithTheRun) {
+  const std::string text =
+      "schedule mine(stages = 2, parts = 3):\n"
+      "  rank 0: F0 F1 F2 B0 B2 B1\n"
+      "  rank 1: F0 F1 F2 B0 B2 B1\n";
+  const fs::path own = out("") / "mine.schedule";
+  write_file_atomically(own, text);
+  const std::string stack = "pipeline(2, schedule=\"" + own.string() + "\", parts=3)";
+  const TrainResult whole = train_on(2, ranked("whole", stack, {{"save_every", 3}, {"keep", 1}}));
+  EXPECT_EQ(read_file(out("whole/step-7/schedules/mine.schedule")), text);
+  train_on(2, ranked("run", stack, {{"stop_after", 3}}));
+  for (const char* copy : {"changed", "again", "alone", "many"}) {
+    fs::copy(out("run"), out(copy), fs::copy_options::recursive);
+  }
+  const auto notes_of = [&](const json& flags) {
+    std::vector<std::string> notes;
+    run_ranks(2, [&](const Communicator& world) {
+      const Trainer trainer(resolve_config({}, flags), world);
+      if (world.rank() == 0) notes = trainer.notes();
+    });
+    return notes;
+  };
+  EXPECT_TRUE(notes_of(resume("run")).empty());
+  // Whatever has become of the original, the run's copy counts; unless the stack is said anew.
+  write_file_atomically(own,
+                        "schedule mine(stages = 2, parts = 3):\n"
+                        "  rank 0: F0 F1 F2 B0 B1 B2\n"
+                        "  rank 1: F0 F1 F2 B0 B1 B2\n");
+  EXPECT_EQ(notes_of(resume("changed")),
+            std::vector<std::string>{"'" + fs::absolute(own).string() +
+                                     "' has changed; the run goes on with its copy, "
+                                     "schedules/mine.schedule"});
+  EXPECT_EQ(train_on(2, resume("changed")).loss, whole.loss);
+  expect_same_save("changed", "whole");
+  EXPECT_EQ(notes_of(resume("again", {{"stack", stack}})),
+            std::vector<std::string>{"schedules/mine.schedule is another text from here on"});
+  EXPECT_NEAR(*train_on(2, resume("again", {{"stack", stack}})).loss, *whole.loss, 1e-4);
+  EXPECT_EQ(read_file(out("again/schedules/mine.schedule")), read_file(own));
+  fs::remove(own);
+  fs::rename(out("run"), out("moved"));
+  EXPECT_EQ(train_on(2, resume("moved")).loss, whole.loss);
+  expect_same_save("moved", "whole");
+  const json alone = {{"stack", ""}, {"ranks", 1}};
+  EXPECT_NEAR(*train(resume("alone", alone)).loss, *whole.loss, 1e-4);
+  const std::string stages = "data_parallel(2) | pipeline(2, schedule=\"" +
+                             out("many/schedules/mine.schedule").string() + "\", parts=3)";
+  EXPECT_NEAR(*train_on(4, resume("many", {{"stack", stages}})).loss, *whole.loss, 1e-4);
+  // Begun anew without it, the folder has it no longer.
+  train(ranked("moved", "", {{"overwrite", true}}));
+  EXPECT_FALSE(fs::exists(out("moved/schedules")));
+}
+
+// A schedule in a functor's own text could not travel with it.
+TEST_F(RankFolder, AFunctorDoesNotNameASchedule) {
+  const std::string own = (out("") / "own.functor").string();
+  write_file_atomically(out("") / "mine.schedule",
+                        "schedule mine(stages = 2, parts = 2):\n"
+                        "  rank 0: F0 F1 B0 B1\n"
+                        "  rank 1: F0 B0 F1 B1\n");
+  write_file_atomically(own, "functor own = pipeline(2, schedule=\"" +
+                                 (out("") / "mine.schedule").string() + "\")\n");
+  EXPECT_NE(refusal(2, ranked("run", own)).find("which a run's folder could not keep"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(out("run"))) << "nothing was written";
+}
+
 TEST_F(RankFolder, AMeshHasAsManyRanksAsTheRun) {
   const std::string two = "the mesh of the stack (data=2) has 2 ranks, and this run has ";
   EXPECT_EQ(error_of(ranked("run", "data_parallel(2)")),
