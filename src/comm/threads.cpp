@@ -46,6 +46,8 @@ struct Mailbox {
   }
 };
 
+constexpr int64_t kOffered = 1;  // the handle of a message that a receiver may be copying
+
 // What the ranks of a job share.
 struct Exchange {
   Exchange(int ranks, const ThreadOptions& options)
@@ -140,6 +142,7 @@ class ThreadWire : public Wire {
     Mailbox& box = exchange_->boxes[parcel.peer];
     const std::lock_guard lock(box.mutex);
     box.offered.push_back({{rank_, parcel.channel, parcel.sequence}, &parcel});
+    parcel.handle = kOffered;
     box.ring();
   }
 
@@ -172,6 +175,7 @@ class ThreadWire : public Wire {
       std::erase(wanted_, &parcel);
       return;
     }
+    if (parcel.handle != kOffered) return;  // the job ended before
     {
       Mailbox& box = exchange_->boxes[parcel.peer];
       const std::lock_guard lock(box.mutex);
