@@ -1,6 +1,7 @@
 #include "functors/norms.h"
 
 #include <map>
+#include <set>
 
 #include "analysis/roles.h"
 #include "base/error.h"
@@ -22,13 +23,21 @@ std::string role_of_norm(const Source& source) {
 
 std::map<std::string, std::vector<Value>> weights_by_role(const Scheme& said, const Scheme& step) {
   const Roles roles(said);
+  const auto is_weight = [](const Object& object) {
+    return object.role == Role::kParameter && is_float(object.type.dtype);
+  };
+  std::set<std::string> of_others;  // and of this stage
+  for (const Object& object : step.of_all_stages) {
+    if (is_weight(object)) of_others.insert(to_string(object.source));
+  }
   std::map<std::string, std::vector<Value>> by_role;
   for (const Value v : said.inputs) {
     if (said[v].role != Role::kParameter) continue;
     const auto held = step.find(said[v].source);
-    if (!held || step[*held].role != Role::kParameter || !is_float(step[*held].type.dtype))
-      continue;
-    by_role[role_of(roles, v)].push_back(*held);
+    const bool here = held && is_weight(step[*held]);
+    if (!here && !of_others.count(to_string(said[v].source))) continue;
+    std::vector<Value>& weights = by_role[role_of(roles, v)];
+    if (here) weights.push_back(*held);
   }
   return by_role;
 }

@@ -14,7 +14,8 @@ namespace adjoint {
 Source norm_source(const std::string& role);
 std::string role_of_norm(const Source& source);
 
-// The parameters of `step` by role, without those that it holds as codes; `said` as below.
+// The parameters of `step` by role, without those that it holds as codes; `said` as below. A stage
+// of a pipeline has all roles, and under each what it holds itself.
 std::map<std::string, std::vector<Value>> weights_by_role(const Scheme& said, const Scheme& step);
 
 // One output per role: the sum of squares of its parameters. `said` is the step before anything is

@@ -214,12 +214,6 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   check_mesh(built.scheme.mesh, world_ ? world_->size() : 1);
   if (world_) seat_ = std::make_unique<Seat>(*world_, built.scheme.mesh);
   const bool staged = !built.scheme.schedule.empty();
-  if (staged && config_.norms > 0) {
-    fail("--norms: stages of a pipeline do not tell the norms of all parameters yet");
-  }
-  if (staged && config_.check_replicas > 0) {
-    fail("--check-replicas: stages of a pipeline do not compare what they hold yet");
-  }
   share_batches(built.scheme);
   const auto here = [&](const Scheme& whole) {
     return staged ? step_of_stage(whole, seat_->coordinates().at(kStageAxis)) : whole;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "comm/threads.h"
 #include "train/train_folder.h"
@@ -298,6 +299,32 @@ TEST_F(RankFolder, NormsSpikesAndOtherBeginningsWorkOnRanks) {
   EXPECT_NEAR(*train_on(2, of_ranks).loss, *alone.loss, 1e-3);
 }
 
+// Every rank has the norms of all stages: those of gradients with one rank's bits.
+TEST_F(RankFolder, NormsOfStagesAreThoseOfOneRank) {
+  train(ranked("one", "accumulate(3, tied=apart)", {{"norms", 2}}));
+  train_on(2, ranked("two", "pipeline(2, parts=3)", {{"norms", 2}, {"check_replicas", 2}}));
+  const auto lines = [&](const std::string& run) {
+    std::vector<json> all;
+    std::istringstream text(read_file(out(run) / "metrics.jsonl"));
+    for (std::string line; std::getline(text, line);) {
+      if (json parsed = json::parse(line); parsed.contains("grad_norms")) all.push_back(parsed);
+    }
+    return all;
+  };
+  const std::vector<json> one = lines("one"), two = lines("two");
+  ASSERT_GE(one.size(), 3U);
+  ASSERT_EQ(one.size(), two.size());
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i]["grad_norms"], two[i]["grad_norms"]);
+    ASSERT_EQ(one[i]["weight_norms"].size(), two[i]["weight_norms"].size());
+    for (const auto& [role, norm] : one[i]["weight_norms"].items()) {
+      EXPECT_NEAR(two[i]["weight_norms"][role].get<double>(), norm.get<double>(),
+                  1e-5 * norm.get<double>())
+          << role;
+    }
+  }
+}
+
 TEST_F(RankFolder, GoingBackOfASpikeIsTheSameOnRanks) {
   const json back = {{"spike", 1.0001}, {"on_spike", "back"}, {"save_every", 1}};
   std::string one, two;
@@ -316,26 +343,36 @@ TEST_F(RankFolder, GoingBackOfASpikeIsTheSameOnRanks) {
 }
 
 TEST_F(RankFolder, AReplicaThatDiffersIsNamed) {
-  const ResolvedConfig resolved =
-      resolve_config({}, ranked("run", "data_parallel", {{"check_replicas", 2}}));
-  std::string said = "no error";
-  try {
-    run_ranks(3, [&](const Communicator& world) {
-      Trainer trainer(resolved, world);
-      const Scheme& scheme = trainer.run().scheme();
-      if (world.rank() == 1) {
-        const Value v = *scheme.find({"block[1].qkv.weight", ""});
-        static_cast<float*>(trainer.run().data(v))[5] += 1;
-      }
-      trainer.train(std::atomic<bool>(false));
-    });
-  } catch (const MachineError& e) {
-    said = e.what();
-  }
-  EXPECT_EQ(said,
-            "--check-replicas: after step 2 'block[1].qkv.weight' of rank 1 is not that of ranks "
-            "0, 2, and "
-            "all of them should hold the same bits");
+  const auto said = [&](int ranks, const std::string& stack, int spoiled, const char* parameter) {
+    const ResolvedConfig resolved =
+        resolve_config({}, ranked("run", stack, {{"check_replicas", 2}, {"overwrite", true}}));
+    try {
+      run_ranks(ranks, [&](const Communicator& world) {
+        Trainer trainer(resolved, world);
+        const Scheme& scheme = trainer.run().scheme();
+        if (world.rank() == spoiled) {
+          const Value v = scheme.find({parameter, ""}).value();
+          static_cast<float*>(trainer.run().data(v))[5] += 1;
+        }
+        trainer.train(std::atomic<bool>(false));
+      });
+    } catch (const MachineError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  const auto differs = [](const std::string& parameter, const std::string& ranks) {
+    return "--check-replicas: after step 2 '" + parameter + "' of " + ranks +
+           ", and all of them should hold the same bits";
+  };
+  EXPECT_EQ(said(3, "data_parallel", 1, "block[1].qkv.weight"),
+            differs("block[1].qkv.weight", "rank 1 is not that of ranks 0, 2"));
+  // Stages hold different parameters, and the tied table lies on the first and the last.
+  const std::string stages = "data_parallel(2) | pipeline(2, parts=2)";
+  EXPECT_EQ(said(4, stages, 3, "block[1].qkv.weight"),
+            differs("block[1].qkv.weight", "rank 3 is not that of rank 1"));
+  EXPECT_EQ(said(4, stages, 2, "wte.weight"),
+            differs("wte.weight", "rank 2 is not that of ranks 0, 1, 3"));
 }
 
 }  // namespace
