@@ -1,16 +1,9 @@
 // Placement: along an axis of the mesh an object is the same on every rank, sharded along one of
 // its own axes, or partial: each rank has a term of its sum. From the few objects that functors
-// place, every call's index map tells what comes out of it (analysis/spread), forward and backward
-// alike; calls on pieces shrink, and where an object comes otherwise than its reader wants it, a
-// collective is inserted, once:
-//   partial -> replicated   reduce_scatter, then all_gather; what is small: all_reduce
-//   partial -> sharded      reduce_scatter
-//   sharded -> replicated   all_gather
-//   replicated -> sharded   each rank takes its piece
-//   replicated -> partial   the first rank has it, the others zeros
-// A rank's coordinate is a tensor, like the index of a part of the batch, so all ranks have one
-// scheme, one plan and the same kernels. Axes of the mesh are realized one after another, the
-// innermost first: what one inserts are ordinary calls to the next.
+// place (placement_said.h), every call's index map tells what comes out of it (analysis/spread),
+// forward and backward alike; calls on pieces shrink, and where an object comes otherwise than its
+// reader wants it, it is moved (placement_moves.h). Axes of the mesh are realized one after
+// another, the innermost first: what one inserts are ordinary calls to the next.
 //
 // What is unsaid follows. Work goes where parameters lie (unless they are only kept there,
 // Placement::home), and a parameter of which nobody said anything is sharded as its first reader
@@ -20,19 +13,17 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "analysis/padding.h"
 #include "analysis/spread.h"
 #include "base/error.h"
 #include "body/facts.h"
 #include "functors/phases.h"
+#include "functors/placement_moves.h"
+#include "functors/placement_said.h"
 #include "ops/axes.h"
 #include "ops/builder.h"
-#include "ops/collective.h"
-#include "ops/gradient_source.h"
 #include "ops/pieces.h"
-#include "scheme/shards.h"
 
 namespace adjoint {
 
@@ -51,15 +42,14 @@ class AxisOfMesh {
   AxisOfMesh(const Scheme& scheme, const MeshAxis& axis, const WhoSaid& who_said, Found& found)
       : scheme_(scheme),
         axis_(axis),
-        who_said_(who_said),
         who_(who_said.axis(axis.name)),
         found_(found),
-        ignored_(ignored_targets(scheme)),
         read_by_(readers(scheme)),
         made_by_(producers(scheme)),
         result_(scheme),
-        comes_(scheme.objects.size()),
-        is_placed_(scheme.objects.size(), false),
+        said_(scheme, axis, found.adopted),
+        moves_(scheme, axis, who_said, result_,
+               [this](Value v, const Share& wanted) { adopt(v, wanted); }),
         traits_(scheme.objects.size()) {
     result_.morphisms.clear();
   }
@@ -68,14 +58,13 @@ class AxisOfMesh {
   bool found_more() const { return found_more_; }
 
   Scheme run() {
-    find_shares_of_parameters();
     for (const Value in : scheme_.inputs) place_input(in);
-    for (const Carry& c : scheme_.carries) carried_[c.out] = comes_[c.in];
+    for (const Carry& c : scheme_.carries) carried_[c.out] = moves_.comes(c.in);
     for (const Morphism& m : scheme_.morphisms) add(m);
-    phase_ = Phase::kUpdate;
-    for (Value& out : result_.outputs) out = as(out, kWhole);
-    for (Carry& c : result_.carries) c.out = as(c.out, comes_[c.in]);
-    name_sums();
+    moves_.enter(Phase::kUpdate);
+    for (Value& out : result_.outputs) out = moves_.as(out, kWhole);
+    for (Carry& c : result_.carries) c.out = moves_.as(c.out, moves_.comes(c.in));
+    moves_.name_sums();
     return std::move(result_);
   }
 
@@ -88,85 +77,21 @@ class AxisOfMesh {
   int64_t piece_of(int64_t whole) const { return shard_size(whole, axis_.size); }
   bool is_uneven(int64_t whole) const { return whole % axis_.size != 0; }
 
-  // What was said of an object; nothing where nobody said anything.
-  std::optional<Share> said_of(Value v) const {
-    const Placement* said = placement_over(scheme_[v], axis_.name);
-    if (!said) return std::nullopt;
-    return Share{said->spread, said->axis, said->segments};
-  }
-  bool is_home(Value v) const {
-    const Placement* said = placement_over(scheme_[v], axis_.name);
-    return said && said->home;
-  }
-
-  // A parameter lies as it was said to, or as its first reader wants it; its gradient and the
-  // state of its optimizer go where it is. What it is only kept as says nothing of these.
-  void find_shares_of_parameters() {
-    for (const Value in : scheme_.inputs) {
-      const Object& object = scheme_[in];
-      if (object.role != Role::kParameter) continue;
-      std::optional<Share> share = said_of(in);
-      const auto adopted = found_.adopted.find(to_string(object.source));
-      if (!share && adopted != found_.adopted.end()) share = adopted->second;
-      if (!share || !share->is_piece() || is_home(in)) continue;
-      parameters_[to_string(object.source)] = {*share, object.type};
-    }
-  }
-  // Of a parameter itself, or of its gradient or a state of its optimizer. The state of a part of
-  // what is at a path, such as a codebook's centres, has the path alone, and the part's shape.
-  std::optional<Share> share_of_parameter(const Object& object) const {
-    const bool itself = object.role == Role::kParameter;
-    const Source parameter = itself ? object.source : owner_of_gradient(object.source);
-    const auto fits = [&](const auto& known) {
-      return same_shape(known.second.second, object.type);
-    };
-    auto found = parameters_.find(to_string(parameter));
-    if (object.role == Role::kState && (found == parameters_.end() || !fits(*found))) {
-      const std::string part_of = parameter.path + ":";
-      found = std::find_if(parameters_.lower_bound(part_of), parameters_.end(), fits);
-      if (found != parameters_.end() && !found->first.starts_with(part_of))
-        found = parameters_.end();
-    }
-    if (found == parameters_.end() || !fits(*found)) return std::nullopt;
-    return found->second.first;
-  }
-
-  // From now on v comes like this, and its type is that of the piece.
-  void set(Value v, const Share& share) {
-    comes_[v] = share;
-    is_placed_[v] = true;
-    place(result_[v], share);
-  }
-  void place(Object& object, const Share& share) const {
-    std::vector<Placement>& all = object.attributes.placement;
-    std::erase_if(all, [&](const Placement& p) { return p.mesh_axis == axis_.name; });
-    if (share.is_whole()) return;
-    Placement placement{.mesh_axis = axis_.name, .spread = share.spread};
-    if (share.is_piece()) {
-      Axis& axis = object.type.axes[share.axis];
-      placement.axis = share.axis;
-      placement.whole = axis.size;
-      placement.segments = share.segments;
-      axis = {axis.name, shard_size(axis.size, share.segments, axis_.size)};
-    }
-    all.push_back(std::move(placement));
-  }
-
   void place_input(Value in) {
     const Object& object = scheme_[in];
     const bool state = object.role == Role::kParameter || object.role == Role::kState;
-    std::optional<Share> share = said_of(in);
-    if (!share && state) share = share_of_parameter(object);
+    std::optional<Share> share = said_.of(in);
+    if (!share && state) share = said_.of_parameter(object);
     if (!share) share = kWhole;
     if (share->is_piece() && object.role == Role::kInput) check_size(in, share->axis);
     const bool parameter = object.role == Role::kParameter;
     traits_[in] = {.of_parameters = parameter,
-                   .leads = parameter && share->is_piece() && !is_home(in),
+                   .leads = parameter && share->is_piece() && !said_.is_home(in),
                    .samples = object.role == Role::kInput && share->is_piece(),
-                   .kept = share->is_piece() && is_home(in),
+                   .kept = share->is_piece() && said_.is_home(in),
                    .of_state = state};
     if (traits_[in].leads) traits_[in].leader = in;
-    set(in, *share);
+    moves_.set(in, *share);
   }
   // A rank with nothing to do is a mistake; one without a row of a small parameter is not.
   void check_size(Value data, int axis) const {
@@ -178,13 +103,14 @@ class AxisOfMesh {
 
   void add(const Morphism& original) {
     Morphism m = original;
-    phase_ = m.phase;
+    moves_.enter(m.phase);
     const OpCall call = call_of(scheme_, m);
     const CallShares shares = decide(m, call);
     note_traits(m);
-    for (size_t i = 0; i < m.inputs.size(); ++i) m.inputs[i] = as(m.inputs[i], shares.wants[i]);
+    for (size_t i = 0; i < m.inputs.size(); ++i)
+      m.inputs[i] = moves_.as(m.inputs[i], shares.wants[i]);
     if (shares.cut.letter && !shares.told) shrink(m, call, shares);
-    for (size_t k = 0; k < m.outputs.size(); ++k) set(m.outputs[k], shares.gives[k]);
+    for (size_t k = 0; k < m.outputs.size(); ++k) moves_.set(m.outputs[k], shares.gives[k]);
     const std::vector<Value> made = m.outputs;
     if (shares.told) {
       emit_told(m, call, shares);
@@ -192,9 +118,9 @@ class AxisOfMesh {
       result_.morphisms.push_back(std::move(m));
     }
     for (const Value out : made) {
-      const auto said = said_of(out);
+      const auto said = said_.of(out);
       if (said) settle(out, *said);
-      if (!said && comes_[out].is_whole()) follow_leader(out);
+      if (!said && moves_.comes(out).is_whole()) follow_leader(out);
     }
   }
 
@@ -202,8 +128,8 @@ class AxisOfMesh {
   // shape is work's to follow, too, so each rank goes on with its piece.
   void follow_leader(Value v) {
     const Value leader = traits_[v].leader;
-    if (leader < 0 || phase_ != Phase::kForward) return;
-    if (same_shape(scheme_[leader].type, scheme_[v].type)) settle(v, comes_[leader]);
+    if (leader < 0 || moves_.phase() != Phase::kForward) return;
+    if (same_shape(scheme_[leader].type, scheme_[v].type)) settle(v, moves_.comes(leader));
   }
 
   void note_traits(const Morphism& m) {
@@ -220,7 +146,7 @@ class AxisOfMesh {
     if (!made.leads) made.leader = -1;
     for (const Value out : m.outputs) {
       traits_[out] = made;
-      traits_[out].kept = made.kept || is_home(out);
+      traits_[out].kept = made.kept || said_.is_home(out);
     }
   }
 
@@ -229,7 +155,7 @@ class AxisOfMesh {
     const int64_t whole = size_along_told(call, shares);
     OpCall mine = call;
     for (size_t i = 0; i < m.inputs.size(); ++i) mine.inputs[i] = result_[m.inputs[i]].type;
-    const Value coordinate = this->coordinate();
+    const Value coordinate = moves_.coordinate();
     Builder builder(result_);
     const size_t first = result_.morphisms.size();
     builder.at({m.source.path + "." + axis_.name, m.source.facet}, m.phase,
@@ -241,7 +167,7 @@ class AxisOfMesh {
                       .piece = piece_of(whole),
                       .whole = whole,
                       .gathered = [&](Value v) {
-                        Attrs attrs = this->attrs();
+                        Attrs attrs = moves_.attrs();
                         attrs["size"] = int64_t{axis_.size};
                         return builder.emit("all_gather", {v}, attrs);
                       }};
@@ -267,18 +193,16 @@ class AxisOfMesh {
 
   // What is said of an object holds for all its readers.
   void settle(Value v, const Share& said) {
-    if (comes_[v] == said || said.is_term() || is_added_up_later(v, said)) return;
-    each_part_ = true;
-    as(v, said);
-    each_part_ = false;
-    said_[v] = said;
+    if (moves_.comes(v) == said || said.is_term() || is_added_up_later(v, said)) return;
+    moves_.as_of_each_part(v, said);
+    settled_[v] = said;
   }
 
   // Of a gradient that is a sum over uses, the terms of all of them are added up together.
   bool is_added_up_later(Value v, const Share& said) const {
-    if (!comes_[v].is_term() || read_by_[v].size() != 1) return false;
+    if (!moves_.comes(v).is_term() || read_by_[v].size() != 1) return false;
     const Morphism& m = scheme_.morphisms[read_by_[v][0]];
-    return is_linear_together(call_of(scheme_, m)) && said_of(m.outputs[0]) == said;
+    return is_linear_together(call_of(scheme_, m)) && said_.of(m.outputs[0]) == said;
   }
 
   CallShares decide(const Morphism& m, const OpCall& call) {
@@ -375,9 +299,9 @@ class AxisOfMesh {
   // How a result should come: as it was said to, or as the parameter lies that it is the gradient
   // of.
   std::optional<Share> wanted_of(Value v) const {
-    if (const auto said = said_of(v); said && !is_home(v)) return said;
+    if (const auto said = said_.of(v); said && !said_.is_home(v)) return said;
     if (scheme_[v].role != Role::kGradient) return std::nullopt;
-    return share_of_parameter(scheme_[v]);
+    return said_.of_parameter(scheme_[v]);
   }
   // How the first reader will want it, because of what else that reads, or of how its result is
   // wanted: a sum over ranks is then added up in those pieces, and no more.
@@ -392,7 +316,8 @@ class AxisOfMesh {
       const Value in = reader.inputs[i];
       if (in == v) mine = i;
       const bool kept = traits_[in].of_parameters && !traits_[in].leads;
-      if (in != v && is_placed_[in] && comes_[in].is_piece() && !kept) comes[i] = comes_[in];
+      if (in != v && moves_.is_placed(in) && moves_.comes(in).is_piece() && !kept)
+        comes[i] = moves_.comes(in);
     }
     std::vector<Cut> cuts = cuts_of(call, comes, axis_.size);
     if (cuts.empty()) {
@@ -460,7 +385,7 @@ class AxisOfMesh {
                                               size_t results) const {
     if (is_linear_together(call)) return std::nullopt;
     for (size_t i = 0; i < comes.size(); ++i) {
-      if (comes[i].is_term() && is_worth_cutting(call.inputs[i])) comes[i] = piece_along(0);
+      if (comes[i].is_term() && is_worth_cutting(call.inputs[i], axis_)) comes[i] = piece_along(0);
     }
     CallShares shares = share_call(call, comes, results, axis_.size);
     const auto is_term = [](const Share& s) { return s.is_term(); };
@@ -468,9 +393,6 @@ class AxisOfMesh {
                       std::all_of(shares.gives.begin(), shares.gives.end(), is_term);
     if (!sums || !ignores_zeros(call)) return std::nullopt;
     return shares;
-  }
-  bool is_worth_cutting(const Type& type) const {
-    return type.rank() > 0 && type.dim(0) >= axis_.size;
   }
   static bool ignores_zeros(const OpCall& call) {
     return op_named(call.op).body && vanishes_at_zero(body_of(call));
@@ -513,9 +435,9 @@ class AxisOfMesh {
   // A rank has one copy of its targets, so all losses must ignore the same ones.
   void check_one_padding(const Morphism& m) const {
     for (const Value in : m.inputs) {
-      if (ignored_[in].size() < 2) continue;
-      refuse("losses ignore ", *ignored_[in].begin(), " and ", *ignored_[in].rbegin(), " of ",
-             named(in),
+      if (moves_.ignored(in).size() < 2) continue;
+      refuse("losses ignore ", *moves_.ignored(in).begin(), " and ", *moves_.ignored(in).rbegin(),
+             " of ", named(in),
              ", and the last rank has samples that do not count; choose a number of ranks that "
              "divides the batch");
     }
@@ -540,100 +462,13 @@ class AxisOfMesh {
     for (Value& in : m.inputs) {
       const Object& object = result_[in];
       const bool counter = object.role == Role::kControl && object.type == random_counter_type();
-      if (counter) in = counter_of_rank(in, piece);
+      if (counter) in = moves_.counter_of_rank(in, piece);
     }
   }
-  Value counter_of_rank(Value counter, int64_t samples) {
-    const auto [found, fresh] = counters_.emplace(std::pair{counter, samples}, -1);
-    if (fresh) {
-      const Object mine = derived(result_[counter], axis_.name);
-      const Value coordinate = this->coordinate();
-      found->second = emit("part_counter", {counter, coordinate}, {{"size", samples}}, mine);
-    }
-    return found->second;
-  }
-
-  // The rank's place along this axis of the mesh; whoever runs the step sets it.
-  Value coordinate() {
-    if (coordinate_ < 0) {
-      coordinate_ = result_.add_input({.type = {Dtype::kI32, {}},
-                                       .source = mesh_coordinate(axis_.name),
-                                       .role = Role::kControl});
-    }
-    return coordinate_;
-  }
-
-  static Object derived(Object object, std::string_view suffix) {
-    object.source = with_facet(object.source, suffix);
-    if (object.role == Role::kInput) object.role = Role::kActivation;  // it is computed
-    object.attributes.residence = Residence::kUnsaid;
-    object.attributes.parts = 1;
-    object.init.reset();
-    return object;
-  }
-
-  Value emit(std::string_view op, std::vector<Value> inputs, Attrs attrs, const Object& like) {
-    const Value out = result_.add(like);
-    result_.morphisms.push_back({.op = std::string(op),
-                                 .inputs = std::move(inputs),
-                                 .outputs = {out},
-                                 .attrs = std::move(attrs),
-                                 .source = like.source,
-                                 .phase = phase_});
-    return out;
-  }
-
-  // A sum over ranks is the object that its terms are of: it resides where that was said to.
-  Object sum_of(Value v, std::string_view suffix) {
-    Object sum = derived(scheme_[v], suffix);
-    if (phase_ != Phase::kForward) return sum;
-    sum.attributes.residence = scheme_[v].attributes.residence;
-    if (is_recomputed(v)) result_[v].attributes.residence = Residence::kRecomputed;
-    return sum;
-  }
-  bool is_recomputed(Value v) const {
-    const Residence residence = scheme_[v].attributes.residence;
-    return residence == Residence::kRecomputed || residence == Residence::kApart;
-  }
-  // Where what is gathered of v's pieces resides. Whole parameters do not wait for the backward
-  // pass, unless they are said to be kept: it gathers them again, block by block. Of what else is
-  // said to be kept, that is its piece; what is said to be recomputed is gathered again. Pieces
-  // that are recomputed because that is cheap are not, for gathering is not cheap.
-  Residence residence_of_whole(Value v) const {
-    if (phase_ != Phase::kForward) return Residence::kUnsaid;
-    const bool kept = scheme_[v].attributes.residence == Residence::kKept;
-    if (scheme_[v].role == Role::kParameter) {
-      return kept ? Residence::kKept : Residence::kRecomputed;
-    }
-    const bool again = kept || (is_recomputed(v) && who_said_.residence(scheme_[v].source));
-    return again ? Residence::kRecomputed : Residence::kUnsaid;
-  }
-  // What a rank takes of an object, or makes of it without the others, is recomputed with it.
-  Object local(Value v, std::string_view suffix) const {
-    Object object = derived(scheme_[v], suffix);
-    if (phase_ == Phase::kForward && is_recomputed(v)) {
-      object.attributes.residence = Residence::kRecomputed;
-    }
-    return object;
-  }
-
   // What v is for its readers, where something was said of it.
   Share share_of(Value v) const {
-    const auto said = said_.find(v);
-    return said == said_.end() ? comes_[v] : said->second;
-  }
-
-  // v as it is wanted; what is moved is moved once for all who want it so.
-  Value as(Value v, const Share& wanted) {
-    if (comes_[v] == wanted) return v;
-    const bool piece = wanted.is_piece();
-    const auto key = std::tuple(v, wanted.spread, piece ? wanted.axis : 0,
-                                piece ? wanted.segments : std::vector<int64_t>{});
-    const auto found = moved_.find(key);
-    if (found != moved_.end()) return found->second;
-    if (comes_[v].is_whole() && piece && phase_ == Phase::kForward) adopt(v, wanted);
-    const Value made = moved(v, wanted);
-    return moved_[key] = made;
+    const auto settled = settled_.find(v);
+    return settled == settled_.end() ? moves_.comes(v) : settled->second;
   }
 
   // v is wanted in pieces and comes whole. Where nobody said anything of the parameters that have
@@ -663,153 +498,17 @@ class AxisOfMesh {
     }
   }
 
-  Value moved(Value v, const Share& wanted) {
-    const Share& has = comes_[v];
-    if (wanted.is_term()) return as_term(as(v, kWhole), v);
-    if (has.is_piece() && !wanted.is_whole()) return cut(as(v, kWhole), v, wanted);
-    if (has.is_whole()) return cut(v, v, wanted);
-    if (has.is_piece()) return has.segments.empty() ? gathered(v, v, has.axis) : rejoined(v, has);
-    if (wanted.is_whole()) return summed(v);
-    return wanted.segments.empty() ? reduced(v, wanted.axis) : cut(as(v, kWhole), v, wanted);
-  }
-
-  // What is added to a sum over ranks is the first rank's term, and the others' are zeros.
-  Value as_term(Value whole, Value v) {
-    Object term = local(v, "term");
-    place(term, kTerm);
-    Body body;
-    const Expr is_first = equal(input(body, 1), constant(body, 0));
-    body.outputs = {{.node = select(is_first, input(body, 0), 0).node}};
-    const Value coordinate = this->coordinate();
-    return emit("map", {whole, coordinate}, {{"body", print(body)}}, term);
-  }
-
-  Attrs attrs() const { return collective_attrs(axis_.name, axis_.size); }
-  Attrs attrs_along(int axis) const {
-    Attrs all = attrs();
-    if (axis > 0) all["axis"] = int64_t{axis};
-    return all;
-  }
-  Attrs of_sum(Attrs all) const {
-    if (each_part_) all["each_part"] = int64_t{1};
-    return all;
-  }
-
-  // Of a parameter's gradient each rank adds up its piece, and all of them gather the sum, whoever
-  // wants it whole or in pieces: a sum has one order of terms. Of what has samples no axis is cut,
-  // because those may come in parts.
-  Value summed(Value v) {
-    Object sum = sum_of(v, "sum");
-    place(sum, kWhole);
-    sum.type = result_[v].type;
-    const bool of_step = phase_ == Phase::kUpdate || each_part_;
-    if (!of_step || !is_worth_cutting(sum.type)) {
-      return emit("all_reduce", {v}, of_sum(attrs()), sum);
-    }
-    return gathered(as(v, piece_along(0)), v, 0);
-  }
-  Value reduced(Value v, int axis) {
-    Object piece = sum_of(v, "piece");
-    place(piece, piece_along(axis));
-    return emit("reduce_scatter", {v}, of_sum(attrs_along(axis)), piece);
-  }
-  Value gathered(Value pieces, Value v, int axis) {
-    Object all = derived(scheme_[v], comes_[v].is_term() ? "sum" : "whole");
-    place(all, kWhole);
-    all.attributes.residence = residence_of_whole(v);
-    Attrs attrs = attrs_along(axis);
-    attrs["size"] = scheme_[v].type.dim(axis);
-    return emit("all_gather", {pieces}, std::move(attrs), all);
-  }
-  // Pieces of several segments travel side by side, rank by rank, and are then put in order.
-  Value rejoined(Value v, const Share& has) {
-    Object packed = derived(result_[v], "packed");
-    packed.attributes.residence = residence_of_whole(v);
-    place(packed, kWhole);
-    const int axis = has.axis;
-    const int64_t piece = packed.type.dim(axis);
-    packed.type.axes[axis] = {packed.type.axes[axis].name, piece * axis_.size};
-    Attrs attrs = attrs_along(axis);
-    attrs["size"] = piece * axis_.size;
-    const Value all = emit("all_gather", {v}, std::move(attrs), packed);
-    std::vector<Value> parts;
-    int64_t start = 0;
-    for (const int64_t segment : has.segments) {
-      for (int r = 0; r < axis_.size; ++r) {
-        parts.push_back(slice(all, axis, r * piece + start, segment / axis_.size));
-      }
-      start += segment / axis_.size;
-    }
-    Object whole = derived(scheme_[v], "whole");
-    whole.attributes.residence = residence_of_whole(v);
-    place(whole, kWhole);
-    return emit("concat", parts, axis ? Attrs{{"axis", int64_t{axis}}} : Attrs{}, whole);
-  }
-  Value slice(Value of, int axis, int64_t start, int64_t size) {
-    Object part = derived(result_[of], "part");
-    part.type.axes[axis] = {part.type.axes[axis].name, size};
-    return emit("slice", {of}, slice_attrs(part.type.rank(), axis, start, size), part);
-  }
-  Value cut(Value whole, Value v, const Share& wanted) {
-    if (wanted.segments.empty()) return cut(whole, v, wanted.axis);
-    Object piece = local(v, "piece");
-    std::vector<Value> parts;
-    int64_t start = 0;
-    for (const int64_t segment : wanted.segments) {
-      const Value one = slice(whole, wanted.axis, start, segment);
-      Object part = result_[one];
-      part.attributes.residence = piece.attributes.residence;
-      part.source = with_facet(part.source, "piece");
-      part.type.axes[wanted.axis] = {part.type.axes[wanted.axis].name, segment / axis_.size};
-      Attrs attrs = {{"size", segment / axis_.size}, {"axis", int64_t{wanted.axis}}};
-      parts.push_back(emit("part", {one, coordinate()}, std::move(attrs), part));
-      start += segment;
-    }
-    place(piece, wanted);
-    const int64_t axis = wanted.axis;
-    return emit("concat", parts, axis ? Attrs{{"axis", axis}} : Attrs{}, piece);
-  }
-  Value cut(Value whole, Value v, int axis) {
-    Object piece = local(v, "piece");
-    place(piece, piece_along(axis));
-    // What pads targets is ignored by the loss.
-    const int64_t fill = ignored_[v].empty() ? 0 : *ignored_[v].begin();
-    Attrs attrs = {{"size", piece.type.dim(axis)}, {"fill", fill}};
-    if (axis > 0) attrs["axis"] = int64_t{axis};
-    const Value coordinate = this->coordinate();
-    return emit("part", {whole, coordinate}, attrs, piece);
-  }
-
-  // The sum over all ranks has the name of what it is the sum of, the terms have a suffix.
-  void name_sums() {
-    std::map<Value, Value> sums;  // whole where there is one, and otherwise in pieces
-    for (const auto& [key, made] : moved_) {
-      const auto& [v, spread, axis, segments] = key;
-      if (!comes_[v].is_term()) continue;
-      const auto [found, fresh] = sums.emplace(v, made);
-      if (!fresh && spread == Spread::kReplicated) found->second = made;
-    }
-    for (const auto& [v, sum] : sums) {
-      result_[sum].source = scheme_[v].source;
-      result_[v].source = with_facet(scheme_[v].source, "term");
-    }
-  }
-
   const Scheme& scheme_;
   const MeshAxis& axis_;
-  const WhoSaid& who_said_;
   std::string who_;
   Found& found_;
-  std::vector<std::set<int64_t>> ignored_;
   std::vector<std::vector<int>> read_by_;
   std::vector<int> made_by_;
   Scheme result_;
-  std::vector<Share> comes_;        // per object of the scheme: as it is made
-  std::map<Value, Share> said_;     // by object: as it was said to be, where it is made otherwise
+  PlacementSaid said_;
+  PlacementMoves moves_;
+  std::map<Value, Share> settled_;  // by object: as it was said to be, where it is made otherwise
   std::map<Value, Share> carried_;  // by object that leaves the step: as what it replaces lies
-  std::map<std::tuple<Value, Spread, int, std::vector<int64_t>>, Value> moved_;
-  std::map<std::string, std::pair<Share, Type>> parameters_;  // by source: those that work follows
-  std::vector<bool> is_placed_;  // per object of the scheme: the walk has come to it
   // Per object of the scheme: made of parameters alone; of some that work follows; of samples that
   // are in pieces; and in updates: of what is only kept in pieces; of parameters and their states.
   struct Traits {
@@ -818,10 +517,6 @@ class AxisOfMesh {
   };
   std::vector<Traits> traits_;
   bool found_more_ = false;
-  std::map<std::pair<Value, int64_t>, Value> counters_;
-  Value coordinate_ = -1;
-  Phase phase_ = Phase::kForward;
-  bool each_part_ = false;  // sums that are made now are made of every part of the batch by itself
 };
 
 // Placements along axes that the mesh does not have, or that have one rank, are realized already.
