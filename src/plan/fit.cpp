@@ -10,6 +10,7 @@
 #include "ops/op_def.h"
 #include "plan/blocks.h"
 #include "plan/local_search.h"
+#include "scheme/shards.h"
 
 namespace adjoint {
 
@@ -24,6 +25,7 @@ constexpr double kCoarse = 1.02;  // between goals below a budget that are tried
 constexpr int kBelow = 3;         // so many
 constexpr double kNear = 1.015;   // the smallest step is sought up to this times the solver's bytes
 constexpr size_t kMostParts = 8;  // numbers of parts that are tried
+constexpr int kMostEvery = 8;     // blocks in a segment of a stage
 constexpr double kMargin = 0.002;  // by which a lower bound is uncertain
 constexpr const char* kByHand[] = {"checkpoint(block)", "checkpoint(sqrt)", "checkpoint(all)"};
 // How much of the seconds between tiers the solver counts: all, or as if they were hidden.
@@ -49,6 +51,18 @@ int64_t on_grid(int64_t bytes, double grid = kGrid) {
 bool is_off(const std::string& stack, std::string_view functor) {
   const std::vector<std::string> off = parse_stack(stack).off;
   return std::find(off.begin(), off.end(), functor) != off.end();
+}
+
+// What blocks could keep does not depend on the stages; what these keep is not to choose.
+std::string without_stages(const std::string& text) {
+  Stack stack = parse_stack(text);
+  std::erase_if(stack.functors, [](const StackedFunctor& f) {
+    if (!f.functor.mesh) return false;
+    const std::vector<MeshAxis> axes = f.functor.mesh(f.args);
+    return std::any_of(axes.begin(), axes.end(),
+                       [](const MeshAxis& axis) { return axis.name == kStageAxis; });
+  });
+  return print(stack);
 }
 
 std::vector<int64_t> divisors(int64_t n) {
@@ -83,7 +97,9 @@ struct Fit::Search {
   };
 
   Search(Scheme model, FitOptions with) : looks(std::move(model), std::move(with)) {
-    given = looks.point_of(options.step.stack, looks.build(options.step.stack));
+    const TimedStep as_given = looks.build(options.step.stack);
+    given = looks.point_of(options.step.stack, as_given);
+    staged = !as_given.scheme.schedule.empty();
     add_variants(stacks_beside(parse_stack(options.step.stack)));
     if (variants.empty()) fail("no stack beside '", options.step.stack, "' is legal");
     std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
@@ -94,7 +110,7 @@ struct Fit::Search {
   // Numbers of parts, precisions and tiers that are tried beside what was given.
   std::vector<std::string> stacks_beside(const Stack& stack) const {
     std::vector<std::string> parts = {""}, precisions = {""}, tiers = {""}, all;
-    if (!names(stack, "accumulate")) {
+    if (!names(stack, "accumulate") && !staged) {
       for (const int64_t n : divisors(options.batch)) {
         if (n > 1) parts.push_back("accumulate(" + std::to_string(n) + ")");
       }
@@ -169,12 +185,14 @@ struct Fit::Search {
 
   const Blocks& blocks_of(Variant& v) {
     if (!v.blocks) {
-      v.blocks = std::make_unique<Blocks>(looks.said(plain_stack(v.stack)), looks.options().costs);
+      const std::string stack = plain_stack(v.stack);
+      v.blocks = std::make_unique<Blocks>(looks.said(staged ? without_stages(stack) : stack),
+                                          looks.options().costs);
     }
     return *v.blocks;
   }
 
-  bool can_choose(Variant& v) { return blocks_of(v).can_choose() && v.plain_step; }
+  bool can_choose(Variant& v) { return !staged && blocks_of(v).can_choose() && v.plain_step; }
 
   // A lower bound: parameters and state are always there, and residences change nothing outside the
   // chain.
@@ -277,6 +295,7 @@ struct Fit::Search {
   // people write by hand (they reach extremes that the solver's options do not), and unchunked
   // logits, which may save time.
   void look_into(Variant& v, Bytes budget) {
+    if (staged) return look_at_stages(v);
     pose(v);
     const std::vector<std::string> named = extremes(v);
     on_all_cores(v.problems.size() + named.size(), [&](size_t i) {
@@ -298,6 +317,24 @@ struct Fit::Search {
     if (!blocks_of(v).can_choose()) return all;
     for (const char* hand : kByHand) all.push_back(joined(v.stack, hand));
     return all;
+  }
+
+  // The same choice for all blocks, and so for all stages: the problem's peak is that of one step,
+  // and stages have several.
+  void look_at_stages(Variant& v) {
+    std::vector<std::string> all = extremes(v);
+    if (blocks_of(v).can_choose()) {
+      for (int o = 0; o < v.blocks->num_options(); ++o) {
+        for (const std::string& base : {v.stack, plain_stack(v.stack)}) {
+          all.push_back(joined(base, v.blocks->print(v.blocks->uniform(o))));
+        }
+      }
+      // Those whose segments cross a stage are refused.
+      for (int every = 2; every <= kMostEvery; ++every) {
+        all.push_back(joined(v.stack, "checkpoint(every=" + std::to_string(every) + ")"));
+      }
+    }
+    on_all_cores(all.size(), [&](size_t i) { looks.at(all[i]); });
   }
 
   // For models without a chain: a search over sets of tensors to recompute, beginning with none.
@@ -404,7 +441,8 @@ struct Fit::Search {
       }
     }
     on_all_cores(goals.size(), [&](size_t i) { choose(*least, *goals[i].first, goals[i].second); });
-    if (least->problems.empty()) solve_locally(*least, {0});
+    if (staged) look_at_stages(*least);
+    if (least->problems.empty() && !staged) solve_locally(*least, {0});
     for (const FitPoint& p : looks.all()) take(p, nullptr);
     return point;
   }
@@ -412,6 +450,7 @@ struct Fit::Search {
   Looks looks;
   const FitOptions& options = looks.options();
   FitPoint given;
+  bool staged = false;
   std::vector<Variant> variants;
 };
 

@@ -1,8 +1,10 @@
 // Finds the fastest step within a budget of bytes: which tensors are kept, recomputed or offloaded,
 // how many parts the batch comes in, and what lives in the host tier. A chain of blocks is solved
 // exactly (plan/chain.h) with the bytes and seconds of real plans; a model without a chain is
-// searched locally. Every proposal is built, planned and timed, and the answer is planned once
-// more, by the calling thread, before it is returned.
+// searched locally. Stages of a pipeline all make the same choice: what a block keeps is the same
+// in every block, or states are kept at one distance, and the parts are the pipeline's own. Every
+// proposal is built, planned and timed, and the answer is planned once more, by the calling thread,
+// before it is returned.
 #pragma once
 #include <memory>
 #include <optional>

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "device/limits.h"
 #include "device/parallel.h"
+#include "functors/stage_schedule.h"
+#include "plan/staged.h"
 
 namespace adjoint {
 
@@ -50,6 +52,7 @@ Looks::Looks(Scheme forward, FitOptions options)
       builder_(forward_, in_a_search(options_.step)) {}
 
 TimedStep Looks::planned(Scheme scheme, const PlanOptions& options) const {
+  if (has_stages(scheme)) return timed_stages(scheme, options, options_.costs);
   TimedStep step{.scheme = std::move(scheme), .plan = {}, .time = {}};
   step.plan = make_plan(step.scheme, options);
   step.time = predict_time(step.scheme, step.plan, options_.costs);

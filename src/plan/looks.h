@@ -27,7 +27,8 @@ struct FitOptions {
 };
 
 // A stack that was built, planned and timed. On a mesh bytes, seconds and FLOPs are those of each
-// rank, and so is the budget.
+// rank, and so is the budget; of stages they are the most that one has, and the seconds those of
+// the whole step.
 struct FitPoint {
   std::string stack = {};
   int ranks = 1;
@@ -36,7 +37,7 @@ struct FitPoint {
   double flops = 0, recomputed_flops = 0;
 };
 
-// A step with its plan and its time.
+// A step with its plan and its time; of a pipeline that of its largest stage (staged.h).
 struct TimedStep {
   Scheme scheme;
   Plan plan;

@@ -12,6 +12,7 @@
 #include "base/temp_folder.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
+#include "functors/stage_step.h"
 #include "models/test_models.h"
 #include "plan/flops_sheet.h"
 #include "train/same_steps.h"
@@ -74,6 +75,43 @@ class FitBudgets : public ::testing::TestWithParam<const char*> {
     return {"hybrid in parts", hybrid(2), ""};
   }
 };
+
+// Of stages the budget is that of each, and none of them exceeds it.
+TEST(FitStages, NoStageExceedsTheBudget) {
+  const BoundModel model = small_gpt2(6);
+  const std::string stack = "pipeline(3, parts=4)";
+  FitOptions options{.step = {.stack = stack, .on_mesh = true},
+                     .costs = {.sheet = find_device("cpu"), .threads = 1},
+                     .plan = {.threads = num_threads()},
+                     .batch = model.batch()};
+  Fit fit(model.forward(), options);
+  const Bytes least = fit.smallest().peak, plain = fit.plain().peak;
+  ASSERT_LT(least, plain);
+  std::set<std::string> stacks;
+  double faster = fit.smallest().seconds;
+  for (const Bytes budget : budgets_between(least, plain, 6)) {
+    const auto point = fit.best(budget);
+    ASSERT_TRUE(point) << "budget " << budget.count;
+    EXPECT_LE(point->peak, budget);
+    EXPECT_EQ(point->ranks, 3);
+    EXPECT_LE(point->seconds, faster * (1 + 1e-9)) << "a larger budget is no slower";
+    faster = point->seconds;
+    stacks.insert(point->stack);
+    StepOptions chosen = options.step;
+    chosen.stack = point->stack;
+    EXPECT_EQ(point->stack.find("accumulate"), std::string::npos) << "the parts are the pipeline's";
+    Bytes largest{0};
+    for (const Scheme& step : steps_of_stages(training_step(model.forward(), chosen))) {
+      const Plan planned = make_plan(step, options.plan);
+      largest = std::max(largest, planned.arena + planned.host.size);
+    }
+    EXPECT_EQ(largest, point->peak) << point->stack;
+  }
+  EXPECT_GT(stacks.size(), 1U) << "budgets differ in what they choose";
+  EXPECT_FALSE(fit.best({least.count - 1}));
+  const std::string refused = error_text([&] { fitted(fit, {.budget = "1000"}); });
+  EXPECT_NE(refused.find("no choice needs so little"), std::string::npos) << refused;
+}
 
 TEST_P(FitBudgets, AreKeptAndLargerOnesAreNoSlower) {
   const FitCase c = fit_case(GetParam());

@@ -299,6 +299,25 @@ TEST_F(RankFolder, NormsSpikesAndOtherBeginningsWorkOnRanks) {
   EXPECT_NEAR(*train_on(2, of_ranks).loss, *alone.loss, 1e-3);
 }
 
+// Whatever --fit lets stages recompute, they train the same.
+TEST_F(RankFolder, StagesFitABudget) {
+  const TrainResult plain = train_on(2, ranked("plain", "pipeline(2, parts=3)"));
+  const std::string told = refusal(2, ranked("none", "pipeline(2, parts=3)", {{"fit", "10kB"}}));
+  EXPECT_NE(told.find("--fit 10kB: no choice needs so little"), std::string::npos) << told;
+  EXPECT_FALSE(fs::exists(out("none"))) << "nothing was written";
+  // A little more than the least that it names, for the evaluation beside it.
+  const std::string after = "the smallest that --fit can choose is ";
+  std::string bytes = told.substr(told.find(after) + after.size());
+  bytes = bytes.substr(0, bytes.find(' '));
+  std::erase(bytes, ',');
+  const std::string budget = std::to_string(std::stoll(bytes) * 21 / 20);
+  const TrainResult small = train_on(2, ranked("small", "pipeline(2, parts=3)", {{"fit", budget}}));
+  EXPECT_EQ(small.loss, plain.loss);
+  expect_same_save("small", "plain");
+  const json saved = json::parse(read_file(out("small") / "run.json"));
+  EXPECT_NE(saved["options"]["stack"], "pipeline(2, parts=3)") << "something was chosen";
+}
+
 // Every rank has the norms of all stages: those of gradients with one rank's bits.
 TEST_F(RankFolder, NormsOfStagesAreThoseOfOneRank) {
   train(ranked("one", "accumulate(3, tied=apart)", {{"norms", 2}}));
