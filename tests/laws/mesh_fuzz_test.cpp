@@ -9,5 +9,10 @@ TEST(MeshFuzz, ARandomMeshIsRefusedOrRight) {
   EXPECT_GE(counts.right, 2);
 }
 
+TEST(MeshFuzz, ARandomPipelineIsRefusedOrRight) {
+  const MeshCounts counts = fuzz_meshes(1, 4, true);
+  EXPECT_GE(counts.right, 1);
+}
+
 }  // namespace
 }  // namespace adjoint

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "schedules/automatic.h"
+#include "schedules/random_lists.h"
 
 namespace adjoint {
 namespace {
@@ -122,6 +123,24 @@ TEST(Schedules, ListsOfSmallPipelines) {
   EXPECT_EQ(list_of(h2, 0), "F0.0 F1.0 F2.0 B0.0 W0.0 F3.0 B1.0 W1.0 B2.0 W2.0 B3.0 W3.0");
   EXPECT_EQ(list_of(h2, 1), "F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 W0.1 F3.1 B3.1 W1.1 W2.1 W3.1");
   EXPECT_EQ(list_of(forward_only(two), 1), "F0.1 F1.1 F0.3 F1.3 F2.1 F3.1 F2.3 F3.3");
+}
+
+// Lists of a random walk can run, as their text says them too.
+TEST(Schedules, RandomListsCanRun) {
+  int in_order = 0;
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const int ranks = 1 + static_cast<int>(random() % 4),
+              parts = 1 + static_cast<int>(random() % 5);
+    const Schedule made =
+        RandomLists(random, ranks, parts, 1 + static_cast<int>(random() % 2)).made();
+    check_schedule(made);
+    EXPECT_EQ(parse_schedule(print(made), "random.schedule"), made);
+    in_order += sums_in_order(made) ? 1 : 0;
+  }
+  EXPECT_GT(in_order, 60);
+  EXPECT_LT(in_order, 180);
 }
 
 TEST(Schedules, WhatAScheduleCannotBe) {
