@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ops/op_def.h"
+
 namespace adjoint {
 
 StageNeeds::StageNeeds(const StageWork& work) : work_(work) {
@@ -56,18 +58,47 @@ void StageNeeds::find_calls(int rank) {
   of_rank.push_back(std::move(all));
 }
 
+// State is written in place, so no level before the last that reads what it was writes it.
 void StageNeeds::find_levels() {
   const Scheme& scheme = work_.scheme;
-  level.assign(scheme.objects.size(), 0);
-  for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
-    const Morphism& m = scheme.morphisms[i];
-    if (work_.work[i] != Work::kAfter) continue;
-    int most = 0;
-    for (const Value in : m.inputs) {
-      const bool crosses = work_.home_of(in) >= 0 && work_.home_of(in) != work_.home[i];
-      most = std::max(most, level[in] + (crosses ? 1 : 0));
+  const std::vector<std::vector<int>> read_by = readers(scheme);
+  std::map<int, std::set<int>> written_after;  // per call that writes state: who reads the old one
+  for (const Carry& c : scheme.carries) {
+    const int writer = work_.made_by[c.out];
+    if (writer < 0) continue;
+    std::vector<Value> old = {c.in};  // and its views
+    for (size_t k = 0; k < old.size(); ++k) {
+      for (const int reader : read_by[old[k]]) {
+        const OpDef& op = op_named(scheme.morphisms[reader].op);
+        if (work_.work[reader] != Work::kAfter || reader == writer) continue;
+        written_after[writer].insert(reader);
+        if (op.view || op.lies == LiesWithin::kJoins) {
+          old.push_back(scheme.morphisms[reader].outputs[0]);
+        }
+      }
     }
-    for (const Value out : m.outputs) level[out] = most;
+  }
+  level.assign(scheme.objects.size(), 0);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      const Morphism& m = scheme.morphisms[i];
+      if (work_.work[i] != Work::kAfter) continue;
+      int most = 0;
+      for (const Value in : m.inputs) {
+        const bool crosses = work_.home_of(in) >= 0 && work_.home_of(in) != work_.home[i];
+        most = std::max(most, level[in] + (crosses ? 1 : 0));
+      }
+      if (const auto found = written_after.find(static_cast<int>(i));
+          found != written_after.end()) {
+        for (const int reader : found->second) {
+          most = std::max(most, level[scheme.morphisms[reader].outputs[0]]);
+        }
+      }
+      for (const Value out : m.outputs) {
+        if (level[out] < most) level[out] = most, changed = true;
+      }
+    }
   }
 }
 

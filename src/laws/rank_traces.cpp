@@ -65,10 +65,19 @@ Numbers assembled(const Object& object, const std::vector<MeshAxis>& mesh,
     }
     return *of_ranks[0];
   }
-  if (static_cast<int64_t>(of_ranks[0]->size()) != object.type.num_elements()) return *of_ranks[0];
-  Numbers all(whole_type(object).num_elements());
+  // The numbers of all parts of a batch are longer than the object, which is of one part.
+  Object piece = object;
+  const int64_t rows = static_cast<int64_t>(of_ranks[0]->size()) / elements_per_sample(object);
+  int64_t held = rows;
+  for (const Placement& p : object.attributes.placement) {  // the last one cuts the others' pieces
+    if (p.spread != Spread::kSharded || p.axis != 0) continue;
+    held = shard_size(p.whole, p.segments, mesh_size(mesh, p.mesh_axis));
+  }
+  if (rows < held) return *of_ranks[0];  // some parts of several
+  piece.type.axes[0].size = held;
+  Numbers all(whole_type(piece).num_elements());
   for (int rank = 0; rank < ranks; ++rank) {
-    for (const ShardRun& r : shard_runs(object, mesh, coordinates_of(rank, mesh))) {
+    for (const ShardRun& r : shard_runs(piece, mesh, coordinates_of(rank, mesh))) {
       std::copy_n(of_ranks[rank]->begin() + r.local, r.count, all.begin() + r.whole);
     }
   }

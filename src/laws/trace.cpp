@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/philox.h"
 #include "laws/rank_traces.h"
@@ -93,11 +94,22 @@ void RankTracer::take_step() {
     }
     replayed_.clear();
     for (Node& node : nodes_) node.numbers.clear();
-    if (!options_.replayed) trace_.choices[step_].clear();
+    chosen_in_parts_.clear();
     run_.step();
+    if (!options_.replayed) trace_.choices[step_] = choices();
     const bool trains = scheme().outputs.size() > 2;
     if (!trains || std::isfinite(run_.number(scheme().outputs[2]))) return;
   }
+}
+
+std::map<std::string, Numbers> RankTracer::choices() const {
+  std::map<std::string, Numbers> all;
+  for (const auto& [source, parts] : chosen_in_parts_) {
+    for (const auto& [part, numbers] : parts) {
+      all[source].insert(all[source].end(), numbers.begin(), numbers.end());
+    }
+  }
+  return all;
 }
 
 // The last object of a source that is made is the complete gradient; its parts, and what it is made
@@ -239,12 +251,29 @@ Numbers& RankTracer::traced(TensorKey key, Value v) {
   return trace_.tensors[std::move(key)];
 }
 
+// Stages have an object for every part of the batch (functors/stage_step.h), in the order of a
+// list. The object of the whole step, and which part of it this is.
+std::pair<Source, int> RankTracer::part_of_whole(Source source) const {
+  constexpr int kLast = std::numeric_limits<int>::max();
+  constexpr std::string_view kPart = "part";
+  const size_t at = source.facet.rfind(kPart);
+  if (scheme().of_all_stages.empty() || at == std::string::npos) return {source, kLast};
+  const std::string number = source.facet.substr(at + kPart.size());
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (number.empty() || !std::all_of(number.begin(), number.end(), is_digit)) {
+    return {source, kLast};
+  }
+  source.facet.resize(at > 0 ? at - 1 : 0);  // with the dot before it
+  return {source, std::stoi(number)};
+}
+
 // Parts of a batch make their choices one after another, and ranks side by side; a reference with
 // the whole batch takes them in that order.
 void RankTracer::note_choice(Value out) {
   const std::string source = to_string(scheme()[out].source);
   if (!options_.replayed) {
-    Numbers& kept = trace_.choices[step_][source];
+    const auto [whole, part] = part_of_whole(scheme()[out].source);
+    Numbers& kept = chosen_in_parts_[to_string(whole)][part];
     const Numbers numbers = run_.values(out);
     kept.insert(kept.end(), numbers.begin(), numbers.end());
     return;

@@ -77,6 +77,8 @@ class RankTracer {
   void feed();
   void after_call(int at);
   void note_choice(Value out);
+  std::pair<Source, int> part_of_whole(Source source) const;
+  std::map<std::string, Numbers> choices() const;  // of a step, by source
   void set_whole(Value v, const Numbers& whole, double fill = 0);
   Numbers& traced(TensorKey key, Value v);
 
@@ -90,6 +92,7 @@ class RankTracer {
   double scale_ = 1;
   std::vector<Value> gradient_of_;  // per object: the parameter
   std::set<Value> chosen_;
+  std::map<std::string, std::map<int, Numbers>> chosen_in_parts_;  // by source and part
   std::map<std::string, int64_t>
       replayed_;                 // per source: how many of its choices have been repeated
   std::vector<int> first_node_;  // per morphism

@@ -99,6 +99,30 @@ TEST(Stages, ASharedTableAndExperts) {
   expect_law(subject, "pipeline(2, parts=3)");
 }
 
+// Adafactor's state of a tied table is read after numbers of it have been exchanged, and written in
+// place only then.
+TEST(Stages, EveryOptimizer) {
+  for (const char* optimizer : {"adafactor", "muon", "lion", "sgd", "momentum"}) {
+    SCOPED_TRACE(optimizer);
+    Subject subject = subject_of("char", 4, 2);
+    subject.options.optimizer = optimizer;
+    expect_law(subject, "pipeline(2, parts=2)");
+  }
+}
+
+// A reference repeats the choices that stages made of every part, in pieces of samples and of
+// positions.
+TEST(Stages, ChoicesOfExpertsAreThoseOfAllParts) {
+  Subject subject = subject_of("char", 6, 2);
+  subject.forward = test_model("moe", {{"batch", 10}, {"seq", 8}});
+  for (const char* mesh :
+       {"tensor_parallel(2, sequence=shards)", "tensor_parallel(2) | data_parallel(2)",
+        "tensor_parallel(2, sequence=shards) | data_parallel(2)"}) {
+    expect_law(subject, std::string("pipeline(2, parts=3) | ") + mesh, "tensor_parallel");
+    expect_law(subject, std::string("accumulate(3) | ") + mesh, "tensor_parallel");
+  }
+}
+
 TEST(Stages, AScheduleOfOnesOwn) {
   const TempFolder folder;
   const std::string file = folder / "mine.schedule";
