@@ -63,7 +63,13 @@ Scheme fuse_products(Scheme scheme, Application& application) {
   const auto is_long = [&](const Graph& graph, const Morphism& m) {
     return is_product(graph, m) && terms(graph.scheme(), m) >= limits.product_end_terms;
   };
+  // A sum over parts grows in place, which this op cannot.
+  std::vector<bool> is_carried(scheme.objects.size(), false);
+  for (const std::vector<Carry>* carries : {&scheme.loop, &scheme.carries}) {
+    for (const Carry& c : *carries) is_carried[c.out] = true;
+  }
   const auto ends_product = [&](const Graph& graph, const Morphism& map, Value product) {
+    if (is_carried[map.outputs[0]]) return false;
     const auto found = behind(graph.scheme(), product, map);
     return found && limits.product_end(found->body, graph.scheme()[product].type.dtype);
   };

@@ -82,6 +82,8 @@ TEST(Ranks, OthersKeepTheirLawsOnAMesh) {
   expect_law("char", 6, "data_parallel(2) | checkpoint(every=1)", "checkpoint");
   expect_law("char", 8, "data_parallel(2) | accumulate(2)", "accumulate");
   expect_law("char", 6, "data_parallel(2) | offload(optimizer)", "offload");
+  // A sum over parts grows in place, so no product ends in it.
+  expect_law("llama-tiny", 4, "data_parallel(2, reduce=part) | accumulate(2) | fuse_product_map");
   // Found by a random mesh: what is recomputed is not joined with the product before it, and
   // adapters lay otherwise beside such a product.
   expect_law("char", 3, "tensor_parallel(2) | lora(rank=4) | recompute(attention)", "recompute");
