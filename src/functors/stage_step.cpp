@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "functors/stage_needs.h"
 #include "functors/stage_schedule.h"
+#include "ops/op_def.h"
 #include "scheme/shards.h"
 
 namespace adjoint {
