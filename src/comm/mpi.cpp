@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "base/text.h"
 #include "comm/lifeline.h"
@@ -134,10 +135,12 @@ class MpiWire : public Wire {
     CHECK(parcel.channel < (1u << kChannelBits), "no more groups than channels");
     const int tag = static_cast<int>(parcel.channel << sequence_bits |
                                      (parcel.sequence & ((1u << sequence_bits) - 1)));
-    parcel.handle = std::max<int64_t>(1, (parcel.size + kMostBytes - 1) / kMostBytes);
+    parcel.handle = 0;
     int64_t begin = 0;
     do {  // a message without bytes is one, too
-      const int64_t size = std::min(parcel.size - begin, kMostBytes);
+      const bool first = begin == 0 && parcel.size > 2 * kFirstPiece;
+      const int64_t size = first ? kFirstPiece : std::min(parcel.size - begin, kMostBytes);
+      ++parcel.handle;
       int64_t request = 0;
       check_mpi(parcel.sends
                     ? calls_.send(parcel.data + begin, size, parcel.peer, tag, &request)
@@ -158,7 +161,12 @@ class MpiWire : public Wire {
     for (size_t i = 0; i < requests_.size(); ++i) {
       if (done_[i]) {
         last_answer_ = Clock::now();
-        if (--parcels_[i]->handle == 0) parcels_[i]->done = true;
+        if (--parcels_[i]->handle == 0) {
+          parcels_[i]->done = true;
+          begun_.erase(parcels_[i]);
+        } else {
+          begun_.insert(parcels_[i]);
+        }
         continue;
       }
       requests_[kept] = requests_[i];
@@ -176,7 +184,8 @@ class MpiWire : public Wire {
     if (idle) {
       changed_.wait(lock, [&] { return woken_; });
     } else if (const auto quiet = Clock::now() - last_answer_; quiet > kEager) {
-      const auto pause = std::clamp<Clock::duration>(quiet / 8, kFirstPause, kLongestPause);
+      const Clock::duration longest = begun_.empty() ? kLongestPause : kFirstPause;
+      const auto pause = std::clamp<Clock::duration>(quiet / 8, kFirstPause, longest);
       changed_.wait_for(lock, pause, [&] { return woken_; });
     }
     woken_ = false;
@@ -210,11 +219,16 @@ class MpiWire : public Wire {
 
  private:
   static constexpr int kChannelBits = 10, kFewestSequenceBits = 10;
+  // More than what a library sends before the other rank has asked for it.
+  static constexpr int64_t kFirstPiece = int64_t{128} << 10;
   static constexpr size_t kUsualMessages = 1024;  // under way; more take memory
   // An answer often comes at once. To yield instead of asking again would give the core away for
   // whole slices of others' time. Then pauses grow with the time since the last answer, so that one
   // is noticed an eighth later than it could be; a rank that waits for another's work asks a
-  // thousand times a second, which is a percent or two of a core.
+  // thousand times a second, which is a percent or two of a core. A large message moves by pieces
+  // that the library hands over whenever it is asked, a few at a time and in turns with the other
+  // rank; asked a thousand times a second it moves 80 MB of them. So the first piece is a message
+  // of its own, which is there when both ranks are, and from then on nobody pauses for long.
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds kEager{20}, kFirstPause{5}, kLongestPause{1000};
 
@@ -239,6 +253,7 @@ class MpiWire : public Wire {
   std::vector<int64_t> requests_;  // side by side with
   std::vector<Parcel*> parcels_;   // whose parts they are
   std::vector<unsigned char> done_;
+  std::set<const Parcel*> begun_;  // whose first piece is there
   Clock::time_point last_answer_ = Clock::now();  // or question
 
   std::mutex mutex_;
