@@ -17,14 +17,17 @@ struct RankRun {
   bool one_by_one = false;  // each call is done before the next begins
 };
 
-// Hashes of every rank's state, in order of ranks, each with the step of its stage.
-inline std::vector<std::vector<uint64_t>> bits_after(const Scheme& step, const RankRun& how) {
+inline Plan plan_of(const Scheme& step, bool overlap) {
+  return make_plan(step, {.threads = num_threads(), .overlap = overlap});
+}
+
+// Hashes of every rank's state, in order of ranks, each with the step of its stage, whose plans
+// these are.
+inline std::vector<std::vector<uint64_t>> bits_after(const Scheme& step,
+                                                     const std::vector<Plan>& plans,
+                                                     const RankRun& how) {
   const int ranks = num_ranks(step.mesh);
   const std::vector<Scheme> steps = steps_of_stages(step);
-  std::vector<Plan> plans;
-  for (const Scheme& each : steps) {
-    plans.push_back(make_plan(each, {.threads = num_threads(), .overlap = how.overlap}));
-  }
   std::vector<std::vector<uint64_t>> all(ranks);
   run_ranks(ranks, [&](Communicator world) {
     const LibraryThreads as_planned(num_threads());
@@ -41,6 +44,12 @@ inline std::vector<std::vector<uint64_t>> bits_after(const Scheme& step, const R
     all[world.rank()] = random.hashes();
   });
   return all;
+}
+
+inline std::vector<std::vector<uint64_t>> bits_after(const Scheme& step, const RankRun& how) {
+  std::vector<Plan> plans;
+  for (const Scheme& each : steps_of_stages(step)) plans.push_back(plan_of(each, how.overlap));
+  return bits_after(step, plans, how);
 }
 
 }  // namespace adjoint

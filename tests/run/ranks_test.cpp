@@ -41,11 +41,10 @@ TEST(RanksUnderWay, CollectivesThatHideKeepEveryBit) {
   for (const std::string stack : kStacks) {
     SCOPED_TRACE(stack);
     const Scheme step = step_of(stack);
-    const Plan apart = plan_of(step, true), beside = plan_of(step, false);
-    const auto wanted = bits_after(step, beside, false, true);
-    EXPECT_EQ(bits_after(step, apart, true, false), wanted) << "under way, with poison";
-    EXPECT_EQ(bits_after(step, apart, false, true), wanted) << "one call after the other";
-    EXPECT_EQ(bits_after(step, beside, true, false), wanted) << "in the plain order";
+    const auto wanted = bits_after(step, {.overlap = false, .one_by_one = true});
+    EXPECT_EQ(bits_after(step, {.poison = true}), wanted) << "under way, with poison";
+    EXPECT_EQ(bits_after(step, {.one_by_one = true}), wanted) << "one call after the other";
+    EXPECT_EQ(bits_after(step, {.overlap = false, .poison = true}), wanted) << "in the plain order";
   }
 }
 
@@ -56,8 +55,7 @@ TEST(RanksUnderWay, BucketsKeepEveryBit) {
     SCOPED_TRACE(stack);
     const Scheme plain = step_of(stack), joined = step_of(stack + " | bucket(size=65536)");
     EXPECT_LT(joined.morphisms.size(), plain.morphisms.size());
-    EXPECT_EQ(bits_after(joined, plan_of(joined, true), false, false),
-              bits_after(plain, plan_of(plain, true), false, false));
+    EXPECT_EQ(bits_after(joined, {}), bits_after(plain, {}));
   }
 }
 
@@ -144,7 +142,7 @@ TEST(RanksUnderWay, PlannedBytesAreTouchedBytes) {
 TEST(RanksUnderWay, AFreedBufferIsFound) {
   const Scheme step = step_of("data_parallel(2)");
   const Plan plan = plan_of(step, true);
-  const auto wanted = bits_after(step, plan, false, true);
+  const auto wanted = bits_after(step, {plan}, {.one_by_one = true});
   const std::vector<int> done = done_before(step, plan);
   int planted = 0;
   for (int at = 0; at < static_cast<int>(done.size()) && planted < 3; ++at) {
@@ -157,7 +155,8 @@ TEST(RanksUnderWay, AFreedBufferIsFound) {
     for (Tenant& t : operand.tenants) t.to = std::min(t.to, at);
     // A collective may be done before its operand is filled: then it is tried again.
     bool found = false;
-    for (int i = 0; i < 20 && !found; ++i) found = bits_after(step, wrong, true, false) != wanted;
+    for (int i = 0; i < 20 && !found; ++i)
+      found = bits_after(step, {wrong}, {.poison = true}) != wanted;
     EXPECT_TRUE(found) << "poison finds it";
     // Something else moves in where the operand was.
     for (size_t s = 0; s < wrong.storages.size(); ++s) {
