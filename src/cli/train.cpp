@@ -23,10 +23,12 @@ namespace adjoint {
 
 namespace {
 
-// Where some parameters are frozen: how many are not.
+// Where some parameters are frozen: how many are not; and of stages, whose they are.
 std::string words_for_trained(const Scheme& step) {
   const int64_t trained = num_trained(step);
-  return trained == num_parameters(step) ? "" : ", " + with_commas(trained) + " of them trained";
+  const std::string stage = step.of_all_stages.empty() ? "" : " on the first stage";
+  return stage +
+         (trained == num_parameters(step) ? "" : ", " + with_commas(trained) + " of them trained");
 }
 
 // Of several ranks the first one speaks.

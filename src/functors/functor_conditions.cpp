@@ -48,7 +48,7 @@ void FunctorParser::check_names(const Term& term) {
     }
   } else if (term.kind == Term::Kind::kCall) {
     known = number_functions();
-    known.insert(known.end(), {"cut", "largest", "mesh", "number"});
+    known.insert(known.end(), {"cut", "largest", "length", "mesh", "number"});
     // mesh(data): what it asks for may be said by another functor, or by none.
     if (term.word == "mesh" && term.args.size() == 1) return;
   }

@@ -9,18 +9,51 @@
 namespace adjoint {
 
 StageNeeds::StageNeeds(const StageWork& work) : work_(work) {
+  asked.resize(work.schedule.ranks);
   for (int rank = 0; rank < work.schedule.ranks; ++rank) find_calls(rank);
+  find_homes();
   find_levels();
+}
+
+// A state that no call of a stage reads, such as the average of a tied parameter, is kept where its
+// parameter is; what belongs to none, on the first rank. An evaluation keeps nothing.
+void StageNeeds::find_homes() {
+  const Scheme& scheme = work_.scheme;
+  if (scheme.carries.empty()) return;
+  std::map<std::string, Value> parameters;  // by path
+  for (const Value in : scheme.inputs) {
+    if (scheme[in].role == Role::kParameter) parameters.emplace(scheme[in].source.path, in);
+  }
+  bool homeless = false;
+  for (const Value in : scheme.inputs) {
+    const Role role = scheme[in].role;
+    if ((role != Role::kState && role != Role::kParameter) || first_holder.count(in)) continue;
+    homeless = true;
+    const auto owner = parameters.find(scheme[in].source.path);
+    bool held = false;
+    for (size_t rank = 0; rank < of_rank.size() && owner != parameters.end(); ++rank) {
+      if (!of_rank[rank].holds.count(owner->second)) continue;
+      asked[rank].insert(in);
+      held = true;
+    }
+    if (!held) asked[0].insert(in);
+  }
+  if (!homeless) return;
+  of_rank.clear();
+  first_holder.clear();
+  for (int rank = 0; rank < work_.schedule.ranks; ++rank) find_calls(rank);
 }
 
 // The calls that a rank makes: those of its chunks, and all that these, its states and the step's
 // results need.
 void StageNeeds::find_calls(int rank) {
   const Scheme& scheme = work_.scheme;
-  OfRank all{.calls = std::vector<bool>(scheme.morphisms.size(), false), .from_others = {}};
+  OfRank all{
+      .calls = std::vector<bool>(scheme.morphisms.size(), false), .from_others = {}, .holds = {}};
   std::vector<bool> wanted(scheme.objects.size(), false);
   const auto want = [&](Value v) { wanted[v] = true; };
   for (const Value out : scheme.outputs) want(out);
+  for (const Value in : asked[rank]) want(in);
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = scheme.morphisms.size(); i-- > 0;) {
@@ -53,7 +86,9 @@ void StageNeeds::find_calls(int rank) {
     if (wanted[c.in]) note(c.out);
   }
   for (const Value in : scheme.inputs) {
-    if (wanted[in]) first_holder.emplace(in, rank);
+    if (!wanted[in]) continue;
+    all.holds.insert(in);
+    first_holder.emplace(in, rank);
   }
   of_rank.push_back(std::move(all));
 }

@@ -388,6 +388,7 @@ class StageStep {
       exchange(level);
     }
     for (const Value out : scheme_.outputs) result_.outputs.push_back(at_end(out));
+    for (const Value in : needs_.asked[rank_]) input(in);  // though no call may read it
     for (const Carry& c : scheme_.carries) {
       const auto held = inputs_.find(c.in);
       if (held != inputs_.end()) result_.carries.push_back({held->second, at_end(c.out)});
@@ -456,6 +457,8 @@ class StageStep {
       if (held != inputs_.end()) result_.inputs.push_back(held->second);
       const Role role = scheme_[in].role;
       if (role == Role::kParameter || role == Role::kState) {
+        CHECK(scheme_.carries.empty() || needs_.first_holder.count(in),
+              "a rank keeps it: " + to_string(scheme_[in].source));
         result_.of_all_stages.push_back(this->held(in));
       }
     }

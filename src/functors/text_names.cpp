@@ -92,6 +92,9 @@ Term Names::meant(const Term& term) const {
     for (const Term& t : elements(term.args[0])) most.number = std::max(most.number, number(t));
     return most;
   }
+  if (term.kind == Term::Kind::kCall && term.word == "length" && term.args.size() == 1) {
+    return {.number = static_cast<double>(elements(term.args[0]).size()), .at = term.at};
+  }
   if (term.kind == Term::Kind::kCall && term.word == "mesh" && term.args.size() == 1) {
     return {.number = static_cast<double>(mesh_size(mesh_, term.args[0].word)), .at = term.at};
   }

@@ -254,6 +254,7 @@ std::byte* Run::at(const Storage& storage) const {
 }
 
 void* Run::data(Value v) const {
+  CHECK(v >= 0 && v < static_cast<Value>(plan_.places.size()), "an object of the step");
   const Place& place = plan_.places[v];
   return at(plan_.storages[place.storage]) + place.offset.count;
 }

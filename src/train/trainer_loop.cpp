@@ -44,7 +44,7 @@ json json_of(const std::optional<double>& loss) { return loss ? json(*loss) : js
 }  // namespace
 
 void Trainer::set_control(int64_t step) {
-  run_->set_number(rate_, schedule_.rate(step));
+  if (rate_ >= 0) run_->set_number(rate_, schedule_.rate(step));  // a stage may train nothing
   if (counter_ >= 0) {
     const int64_t counter[] = {static_cast<int64_t>(config_.seed), step, 0};
     run_->write(counter_, counter);

@@ -220,6 +220,8 @@ TEST(Stages, WhatCannotBeIsRefused) {
   };
   EXPECT_NE(told("pipeline(5)").find("5 pieces, and the chain has 4 blocks"), std::string::npos);
   EXPECT_NE(told("pipeline(2, parts=9)").find("at most 8 parts"), std::string::npos);
+  EXPECT_EQ(told("pipeline(2, parts=2, cuts=[1, 2])"),
+            "pipeline: 2 pieces have one cut fewer, and cuts=[1, 2] says another number");
   EXPECT_NE(told("pipeline(2, parts=2, schedule=2f2b)").find("found '2f2b'"), std::string::npos);
   EXPECT_NE(told("pipeline(2, parts=3, schedule=interleaved, chunks=2)"), "");
   EXPECT_NE(told("pipeline(2, parts=2) | checkpoint(every=3)").find("checkpoint"),

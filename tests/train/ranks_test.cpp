@@ -213,6 +213,20 @@ TEST_F(RankFolder, AFunctorDoesNotNameASchedule) {
   EXPECT_FALSE(fs::exists(out("run"))) << "nothing was written";
 }
 
+// A stage may train nothing, and then has no rate to set; a state that nothing of the step reads is
+// kept where its parameter is, tied or not.
+TEST_F(RankFolder, StagesThatTrainNothingAndStatesThatNobodyReads) {
+  for (const char* more : {" | lora(rank=2, first=1)", " | lora(rank=2, last=1)", " | prompt(2)",
+                           " | ema(0.9)", " | ema(0.9) | fp16"}) {
+    const std::string beside = more;
+    const json again = {{"overwrite", true}, {"batch", 6}};
+    const TrainResult one = train(ranked("one", "accumulate(3, tied=apart)" + beside, again));
+    const TrainResult two = train_on(2, ranked("two", "pipeline(2, parts=3)" + beside, again));
+    EXPECT_EQ(two.loss, one.loss) << more;
+    expect_same_save("two", "one");
+  }
+}
+
 TEST_F(RankFolder, AMeshHasAsManyRanksAsTheRun) {
   const std::string two = "the mesh of the stack (data=2) has 2 ranks, and this run has ";
   EXPECT_EQ(error_of(ranked("run", "data_parallel(2)")),
