@@ -57,13 +57,15 @@ RankedStep ranked_step(const RanksFlags& flags) {
   alone.model.batch = ranked.alone_batch = flags.step.model.batch / data;
   ranked.alone = alone.built(alone.bound()).scheme;
   PlanOptions options = flags.step.device.plan_options();
+  if (options.target != Target::kCpu) {
+    fail("bench ranks: ranks are timed on CPUs; train --device cuda runs them on a GPU");
+  }
   ranked.alone_plan = make_plan(ranked.alone, options);
   options.overlap = !flags.in_order;
   if (ranked.together.schedule.empty()) {
     if (!flags.chart.empty()) fail("--chart draws a pipeline's schedule, and --stack has none");
     ranked.together_plan = make_plan(ranked.together, options);
   } else {
-    check_measurable_stages(options.target);
     ranked.stages = plan_stages(ranked.together, options,
                                 {.sheet = sheet_here(Target::kCpu), .threads = num_threads()});
   }

@@ -34,9 +34,8 @@ std::vector<std::string> names_of_flags(const CLI::App& command) {
   return names;
 }
 
-bool knows(const CLI::App& command, const std::string& flag) {
-  const std::vector<std::string> names = names_of_flags(command);
-  return std::find(names.begin(), names.end(), flag) != names.end();
+const CLI::Option* flag_named(const CLI::App& command, const std::string& flag) {
+  return flag.starts_with('-') ? command.get_option_no_throw(flag) : nullptr;
 }
 
 }  // namespace
@@ -62,8 +61,12 @@ std::string explained(const CLI::App& app, const CLI::ParseError& error, int arg
   for (; i < argc; ++i) {
     const std::string word = argv[i], flag = word.substr(0, word.find('='));
     if (word == "--") break;  // what follows is another command's
-    const bool is_number = word.size() > 1 && (std::isdigit(word[1]) || word[1] == '.');
-    if (word[0] != '-' || word.size() < 2 || is_number || knows(*command, flag)) continue;
+    if (const CLI::Option* known = flag_named(*command, flag)) {
+      // What follows is its value, whatever it looks like: --stack -fuse.
+      if (known->get_items_expected_min() > 0 && flag == word) ++i;
+      continue;
+    }
+    if (word.size() < 2 || word[0] != '-') continue;
     const std::string near = did_you_mean(flag, names_of_flags(*command));
     return full_name(*command) + ": there is no flag '" + flag + "'" + (near.empty() ? see : near);
   }

@@ -253,7 +253,7 @@ class MpiWire : public Wire {
   std::vector<int64_t> requests_;  // side by side with
   std::vector<Parcel*> parcels_;   // whose parts they are
   std::vector<unsigned char> done_;
-  std::set<const Parcel*> begun_;  // whose first piece is there
+  std::set<const Parcel*> begun_;                 // whose first piece is there
   Clock::time_point last_answer_ = Clock::now();  // or question
 
   std::mutex mutex_;

@@ -1,6 +1,7 @@
 #include "functors/stack.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -93,14 +94,15 @@ Item split_item(const std::string& item) {
           bracket == std::string::npos ? "" : item.substr(bracket)};
 }
 
-// The pieces of a text that are in quotes, each with what stands before it; the rest comes with "".
+// The pieces of a text that are in quotes, each with what stands before it; the rest comes alone.
 template <class F>
 void for_each_text(std::string_view text, const F& f) {
   for (size_t at = 0;;) {
     const size_t open = text.find('"', at);
     const size_t close = open == text.npos ? text.npos : text.find('"', open + 1);
-    if (close == text.npos) return f(text.substr(at), std::string());
-    f(text.substr(at, open - at), std::string(text.substr(open + 1, close - open - 1)));
+    if (close == text.npos) return f(text.substr(at), std::nullopt);
+    f(text.substr(at, open - at),
+      std::optional<std::string>(text.substr(open + 1, close - open - 1)));
     at = close + 1;
   }
 }
@@ -280,18 +282,20 @@ std::string with_stack_files(std::string_view stack,
   for (const Piece& piece : split_items(stack)) {
     const Item parts = split_item(piece.text);
     std::string& item = items.emplace_back(parts.from_file() ? renamed(parts.name) : parts.name);
-    for_each_text(parts.rest, [&](std::string_view outside, const std::string& text) {
-      item += outside;
-      if (!text.empty()) item += '"' + (text.ends_with(kScheduleFile) ? renamed(text) : text) + '"';
-    });
+    for_each_text(parts.rest,
+                  [&](std::string_view outside, const std::optional<std::string>& text) {
+                    item += outside;
+                    if (text)
+                      item += '"' + (text->ends_with(kScheduleFile) ? renamed(*text) : *text) + '"';
+                  });
   }
   return join(items, " | ");
 }
 
 std::vector<std::string> files_named_in(std::string_view functor_text) {
   std::vector<std::string> files;
-  for_each_text(functor_text, [&](std::string_view, const std::string& text) {
-    if (text.ends_with(kScheduleFile)) files.push_back(text);
+  for_each_text(functor_text, [&](std::string_view, const std::optional<std::string>& text) {
+    if (text && text->ends_with(kScheduleFile)) files.push_back(*text);
   });
   return files;
 }

@@ -87,9 +87,12 @@ std::set<int> chunks_of(const std::vector<Slot>& list) {
 }  // namespace
 
 size_t PlannedStages::largest() const {
+  const auto bytes = [&](size_t i) {
+    return plans[i].arena + (one_memory ? plans[i].host.size : Bytes{0});
+  };
   size_t most = 0;
   for (size_t i = 0; i < plans.size(); ++i) {
-    if (plans[i].arena > plans[most].arena) most = i;
+    if (bytes(i) > bytes(most)) most = i;
   }
   return most;
 }
@@ -97,6 +100,7 @@ size_t PlannedStages::largest() const {
 PlannedStages plan_stages(const Scheme& whole, const PlanOptions& options, const Costs& costs) {
   PlannedStages all{.schedule = schedule_of(whole), .steps = steps_of_stages(whole)};
   for (const Scheme& step : all.steps) all.plans.push_back(make_plan(step, options));
+  all.one_memory = costs.sheet.link <= 0;
   time_stages(all, costs);
   return all;
 }

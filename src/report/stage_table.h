@@ -18,6 +18,7 @@ struct PlannedStages {
   std::vector<StepTime> times = {};
   SlotTimes slots = {};
   Simulated simulated = {};
+  bool one_memory = false;  // the host's tier is the device's own memory
 
   size_t largest() const;  // the stage whose plan is
 };

@@ -132,6 +132,8 @@ TEST_F(Cli, HelpAndUsage) {
         "adjoint train: there is no flag '--modle'; did you mean '--model'?\n");
   usage("train --steps -5 --no-such-flag 3",
         "adjoint train: there is no flag '--no-such-flag'; see adjoint train --help\n");
+  usage("plan --stack -fuse --bacth 4",
+        "adjoint plan: there is no flag '--bacth'; did you mean '--batch'?\n");
   usage("generate", "adjoint generate: --model is required; see adjoint generate --help\n");
 }
 

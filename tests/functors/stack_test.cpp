@@ -69,6 +69,13 @@ TEST(Stack, UnknownNamesGetTheNearest) {
   EXPECT_NE(refusal("(bf16)"), "");
 }
 
+TEST(Stack, FilesAreRenamedAndNothingElse) {
+  const auto renamed = [](const std::string& file) { return "kept/" + file; };
+  EXPECT_EQ(with_stack_files(
+                R"(bf16 | t.functor(word="", n=2) | pipeline(2, schedule="a.schedule"))", renamed),
+            R"(bf16 | kept/t.functor(word="", n=2) | pipeline(2, schedule="kept/a.schedule"))");
+}
+
 TEST(Stack, ColumnsCountInTheStack) {
   EXPECT_EQ(refusal("bf16 | lora(rank=)"), "stack:1:18: wanted a name, a number or '(', found ')'");
   EXPECT_EQ(refusal("  lora(rank=2))"), "stack:1:15: wanted the end of the line, found ')'");
