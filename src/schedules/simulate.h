@@ -22,11 +22,11 @@ struct SlotTimes {
   // Seconds of one part, per chunk of the model. `backward` is the gradient by the input alone; a
   // backward slot that has the weights' gradients with it takes both times.
   std::vector<double> forward = {}, backward = {}, weight = {};
-  // Seconds from the end of a slot until its message has arrived on another rank. Neither rank is
-  // busy meanwhile.
+  // Seconds from the end of a slot until its message has arrived on another rank. Both ranks may
+  // be in other slots meanwhile.
   double send = 0;
   // Seconds by which a slot is longer because its rank receives beside it what its next slot reads:
-  // whatever moves messages has no processor of its own.
+  // whatever moves messages has no processor of its own. Measured; a predicted step has 0.
   double beside = 0;
   // Bytes of one part, per chunk: those that a forward slot keeps, and those of them that are still
   // kept between the backward slot and the weights' own. None: no bytes are counted.

@@ -58,6 +58,29 @@ TEST(Automatic, IsNeverSlowerThanTheOnesByHandInTheirMemory) {
   }
 }
 
+// Slots that are longer beside a message count for every candidate alike.
+TEST(Automatic, IsNeverSlowerWhereMessagesLengthenSlots) {
+  std::mt19937 random(7);
+  const auto some = [&] { return 1 + static_cast<double>(random() % 100) / 25; };
+  for (int ranks = 2; ranks <= 6; ++ranks) {
+    for (const int parts : {2, 5, 12}) {
+      for (const double beside : {0.05, 0.5, 2.0}) {
+        SlotTimes times = equal_times(ranks, some(), some(), some(), 0.1);
+        times.beside = beside;
+        for (const bool barrier : {false, true}) {
+          times.barrier = barrier;
+          const double h1 = cost(make_schedule("zero_bubble", ranks, parts, 1), times);
+          const double h2 = cost(make_schedule("zb_h2", ranks, parts, 1), times);
+          EXPECT_LE(cost(automatic_zero_bubble(ranks, parts, times, ranks), times),
+                    h1 * (1 + 1e-9));
+          EXPECT_LE(cost(automatic_zero_bubble(ranks, parts, times, 2 * ranks), times),
+                    std::min(h1, h2) * (1 + 1e-9));
+        }
+      }
+    }
+  }
+}
+
 TEST(Automatic, IsFasterWithTheMemoryThatWeightsLeave) {
   // 1.5B of the paper on 8 ranks with 32 parts: ZB-1p has 0.1242, and ZB-2p 0.0039 in 2p parts. A
   // part's activations for the weights are 32/87 of all (34h + 5as bytes per token, with 24 heads
