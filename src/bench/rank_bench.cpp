@@ -71,12 +71,17 @@ RankBench bench_ranks(const Communicator& world, const std::string& engine, cons
   const auto stage = which.stages ? static_cast<size_t>(seat.coordinates().at(kStageAxis)) : 0;
   const Scheme& own = which.stages ? which.stages->steps[stage] : which.together;
   const Plan& own_plan = which.stages ? which.stages->plans[stage] : which.together_plan;
+  const auto bytes_of_plan = [](const Plan& plan) { return plan.arena + plan.host.size; };
+  Bytes planned = bytes_of_plan(own_plan);
+  if (which.stages) {
+    for (const Plan& plan : which.stages->plans) planned = std::max(planned, bytes_of_plan(plan));
+  }
   RankBench bench{.step = which.step,
                   .engine = engine,
                   .ranks = world.size(),
                   .alone_batch = which.alone_batch,
-                  .planned = own_plan.arena + own_plan.host.size,
-                  .planned_alone = which.alone_plan.arena + which.alone_plan.host.size};
+                  .planned = planned,
+                  .planned_alone = bytes_of_plan(which.alone_plan)};
   Run together(own, own_plan, {.reference = false, .poison = false, .seat = &seat});
   Run alone(which.alone, which.alone_plan, {.reference = false, .poison = false});
   RandomSteps of_all(together, kRankSeed), of_one(alone, kRankSeed);
@@ -161,7 +166,8 @@ std::string rank_bench_table(const RankBench& b) {
   line("calls one by one", milliseconds(b.work + b.collectives),
        fmt::format("of that {} of collectives", milliseconds(b.collectives)));
   line("planned bytes a rank", with_commas(b.planned.count),
-       fmt::format("alone {}", with_commas(b.planned_alone.count)));
+       fmt::format("{}alone {}", b.stages ? "of the largest stage; " : "",
+                   with_commas(b.planned_alone.count)));
   if (b.stages) out += "\n" + measured_stage_table(*b.stages);
   return out;
 }

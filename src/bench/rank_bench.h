@@ -40,7 +40,7 @@ struct RankBench {
   // where others use the machine, too, these say more.
   std::vector<double> together_cpu = {}, alone_cpu = {};
   double work = 0, collectives = 0;  // of one step whose calls run one by one, on the first rank
-  Bytes planned = {0}, planned_alone = {0};  // of a rank
+  Bytes planned = {0}, planned_alone = {0};  // of a rank; of a pipeline its largest stage's
   Bytes resident = {0};                      // of the first rank's process, both steps together
   std::optional<StagesAtWork> stages = {};   // of a pipeline
 

@@ -74,7 +74,13 @@ TEST_F(Cli, MeasuresAPipeline) {
 
   o = run("bench ranks --json --rounds 1 --steps 1" + sizes + stack);
   ASSERT_EQ(o.code, 0) << o.text;
-  EXPECT_GT(nlohmann::json::parse(o.text)["pipeline"]["ratio"], 0);
+  const auto benched = nlohmann::json::parse(o.text);
+  EXPECT_GT(benched["pipeline"]["ratio"], 0);
+  int64_t largest = 0;  // stage of all, whichever rank speaks
+  for (const auto& stage : planned["pipeline"]["stages"]) {
+    largest = std::max<int64_t>(largest, stage["bytes"]);
+  }
+  EXPECT_EQ(benched["planned_bytes"], largest);
 
   refused("plan --write-schedule " + at("x.schedule") + sizes, "has no pipeline");
   refused("plan --write-schedule " + at("x") + sizes + stack,
