@@ -246,12 +246,11 @@ int run(const PlanFlags& flags) {
   }
   const BoundModel model = flags.step.bound();
   std::optional<Chosen> chosen;
+  if (flags.measure && flags.step.threads == 0) {
+    share_cores(0, num_ranks(flags.step.built(model).scheme.mesh));
+  }
   if (flags.fit.wanted()) chosen = flags.fit.choose(model, flags.step.step);
   const std::string stack = chosen ? chosen->point.stack : flags.step.step.stack;
-  if (flags.measure && flags.step.threads == 0) {
-    const Scheme built = flags.step.built(model).scheme;
-    if (!built.schedule.empty()) share_cores(0, num_ranks(built.mesh));
-  }
   const PlannedStep first = planned_step(flags, model, stack);
   if (!first.stages && !flags.write_schedule.empty()) {
     fail("--write-schedule: '", stack, "' has no pipeline");

@@ -110,7 +110,7 @@ void profile(ProfileFlags flags, const Communicator* world) {
   const BuiltStep built = flags.step.built(model);
   const bool staged = !built.scheme.schedule.empty();
   if (world) check_mesh(built.scheme.mesh, world->size());
-  if (!world && staged) share_cores(flags.step.threads, num_ranks(built.scheme.mesh));
+  if (!world) share_cores(flags.step.threads, num_ranks(built.scheme.mesh));
   ProfiledRun run = profiled_run(built.scheme, flags.step.device.plan_options(),
                                  static_cast<int>(flags.steps), world);
   if (world && world->rank() > 0) return;
