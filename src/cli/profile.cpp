@@ -40,8 +40,12 @@ struct ProfileFlags {
 };
 
 // A step, its plan and what was measured of it; of a pipeline those of its largest stage, beside
-// all of them.
+// all of them. It stays where it is: what was measured of stages refers to their plans.
 struct ProfiledRun {
+  ProfiledRun() = default;
+  ProfiledRun(const ProfiledRun&) = delete;
+  ProfiledRun& operator=(const ProfiledRun&) = delete;
+
   Scheme step;
   Plan plan;
   Measured measured = {};
@@ -52,9 +56,8 @@ struct ProfiledRun {
   std::optional<StagesAtWork> at_work = {};
 };
 
-ProfiledRun profiled_pipeline(const Scheme& whole, const PlanOptions& options, int steps,
-                              const Communicator* world) {
-  ProfiledRun run;
+void profile_pipeline(ProfiledRun& run, const Scheme& whole, const PlanOptions& options, int steps,
+                      const Communicator* world) {
   run.stages = plan_stages(whole, options,
                            {.sheet = sheet_here(options.target), .threads = options.threads});
   const PlannedStages& stages = *run.stages;
@@ -75,20 +78,19 @@ ProfiledRun profiled_pipeline(const Scheme& whole, const PlanOptions& options, i
   run.ranks = std::move(found.ranks);
   run.at_work.emplace(stages, std::move(found.stages));
   run.measured.step_seconds = run.at_work->measured.step_seconds();
-  return run;
 }
 
-ProfiledRun profiled_run(const Scheme& step, const PlanOptions& options, int steps,
-                         const Communicator* world) {
-  if (!step.schedule.empty()) return profiled_pipeline(step, options, steps, world);
-  ProfiledRun run{.step = step, .plan = make_plan(step, options)};
+void profile_run(ProfiledRun& run, const Scheme& step, const PlanOptions& options, int steps,
+                 const Communicator* world) {
+  if (!step.schedule.empty()) return profile_pipeline(run, step, options, steps, world);
+  run.step = step;
+  run.plan = make_plan(step, options);
   LateProgress progress;
   const MeasureOptions wanted{.steps = steps, .told = progress.told()};
   run.ranks =
       world ? measure_ranks(*world, step, run.plan, wanted) : measure_ranks(step, run.plan, wanted);
   run.of_process = (world ? 1 : num_ranks(step.mesh)) * (run.plan.arena + run.plan.host.size);
   run.measured = most_touched(run.ranks);
-  return run;
 }
 
 // `world`: the ranks that a launcher started; none: ranks are threads of this process.
@@ -111,8 +113,9 @@ void profile(ProfileFlags flags, const Communicator* world) {
   const bool staged = !built.scheme.schedule.empty();
   if (world) check_mesh(built.scheme.mesh, world->size());
   if (!world) share_cores(flags.step.threads, num_ranks(built.scheme.mesh));
-  ProfiledRun run = profiled_run(built.scheme, flags.step.device.plan_options(),
-                                 static_cast<int>(flags.steps), world);
+  ProfiledRun run;
+  profile_run(run, built.scheme, flags.step.device.plan_options(), static_cast<int>(flags.steps),
+              world);
   if (world && world->rank() > 0) return;
   const Scheme& step = run.step;
   const Plan& plan = run.plan;

@@ -32,6 +32,7 @@ SlotTimes slot_times(const PlannedStages& stages, const std::vector<StageSeconds
                      const Fabric& fabric);
 
 // A measured step beside what the simulator makes of slots that were measured on each rank alone.
+// It refers to the planned stages, which outlive it.
 struct StagesAtWork {
   const PlannedStages& planned;
   MeasuredStages measured;
