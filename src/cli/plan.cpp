@@ -56,11 +56,21 @@ struct PlannedStep {
   std::string clock = {};  // whose time it is
   Fabric fabric = {};      // between ranks
   Bytes memory = {0};      // of that device; 0: unknown
-  // Of a pipeline: all its stages. The step and the plan are then those of the largest one.
+  // Of a pipeline: all its stages. The step, the plan and the time are then those of the largest
+  // one.
   std::optional<PlannedStages> stages = {};
   Scheme whole = {};  // and the step of all of them
   Costs costs = {};
 
+  // What all stages do together, in which time, and how much of it they do again.
+  const Scheme& all() const { return stages ? whole : built.scheme; }
+  double seconds() const { return stages ? stages->simulated.seconds : time.step; }
+  double recomputed_flops() const {
+    if (!stages) return time.recomputed_flops;
+    double flops = 0;
+    for (const StepTime& each : stages->times) flops += each.recomputed_flops;
+    return flops;
+  }
   bool fits() const { return memory.count == 0 || plan.arena <= memory; }
 };
 
@@ -163,7 +173,9 @@ std::string told_of_ranks(const PlannedStep& step, std::string_view whose) {
   if (mesh.empty()) return "";
   if (step.stages) {
     return fmt::format(
-        "{}{}, by {}\n{}\nBytes, FLOPs and times below are those of stage {}, the largest\n\n",
+        "{}{}, by {}\n{}\nBytes below are those of stage {}, the largest; FLOPs and the step's "
+        "time "
+        "are of all stages\n\n",
         whose, mesh_in_words(mesh), step.stages->schedule.name, stage_table(*step.stages),
         step.stages->largest());
   }
@@ -286,7 +298,7 @@ int run(const PlanFlags& flags) {
     found = write_found_schedule(flags, first, at_work ? &*at_work : nullptr);
   }
   const int64_t tokens = model.batch() * model.context();
-  const auto flops = flops_by_phase(step);
+  const auto flops = flops_by_phase(first.all());
   draw(flags,
        fmt::format("{}, batch {} x {} tokens, {}", model.name(), model.batch(), model.context(),
                    flags.step.step.optimizer),
@@ -298,15 +310,15 @@ int run(const PlanFlags& flags) {
     if (second) {
       nlohmann::json& other = out["compare"] = memory_json(second->plan);
       other["stack"] = *flags.pictures.compare;
-      other["step_s"] = second->time.step;
-      other["recomputed_flops"] = second->time.recomputed_flops;
+      other["step_s"] = second->seconds();
+      other["recomputed_flops"] = second->recomputed_flops();
       if (!second->built.scheme.mesh.empty()) {
         other["mesh"] = ranks_json(second->built.scheme, second->fabric);
       }
       add_owners(other, second->built.scheme, second->plan, by, flags.pictures.rows());
     }
     out["model"] = model.name();
-    out["params"] = num_parameters(step);
+    out["params"] = num_parameters(first.all());
     const double total = flops[0] + flops[1] + flops[2];
     if (total < 9e15) {
       out["flops_per_step"] = static_cast<int64_t>(total);
@@ -330,8 +342,8 @@ int run(const PlanFlags& flags) {
     }
     out["stack"] = stack;
     out["device"] = first.clock;
-    out["step_s"] = first.time.step;
-    out["recomputed_flops"] = first.time.recomputed_flops;
+    out["step_s"] = first.seconds();
+    out["recomputed_flops"] = first.recomputed_flops();
     if (first.memory.count > 0) out["fits"] = first.fits();
     if (measured) {
       out["measured_peak_bytes"] = measured->touched.count;
@@ -348,7 +360,8 @@ int run(const PlanFlags& flags) {
   std::cout << flags.step.describe(model) << "\n";
   if (chosen) std::cout << chosen->why;
   std::cout << "\n" << stack_table(first.built.applied) << "\n";
-  std::cout << fmt::format("{:<18} {:>20}\n\n", "parameters", with_commas(num_parameters(step)));
+  std::cout << fmt::format("{:<18} {:>20}\n\n", "parameters",
+                           with_commas(num_parameters(first.all())));
   std::cout << told_of_ranks(first, second ? "A's " : "");
   if (second) std::cout << told_of_ranks(*second, "B's ");
   std::cout << tables(flags, first, second, measured);
@@ -358,8 +371,8 @@ int run(const PlanFlags& flags) {
                            "FLOPs per step", double(flops[0]), double(flops[1]), double(flops[2]));
   std::cout << fmt::format("{:<18} {:>12}\n", "tokens per step", with_commas(tokens));
   std::cout << fmt::format("{:<18} {:>9.1f} ms on {}, {:.4g} FLOPs of it recomputed\n",
-                           "predicted step", 1e3 * first.time.step, first.clock,
-                           first.time.recomputed_flops);
+                           "predicted step", 1e3 * first.seconds(), first.clock,
+                           first.recomputed_flops());
   if (!first.fits()) {
     std::cout << fmt::format(
         "{:<18} the device has {} ({} bytes): --fit looks for a stack that does\n", "does not fit",
@@ -367,8 +380,8 @@ int run(const PlanFlags& flags) {
   }
   if (second) {
     std::cout << fmt::format("{:<18} {:>9.1f} ms on {}, {:.4g} FLOPs of it recomputed\n",
-                             "B's step", 1e3 * second->time.step, second->clock,
-                             second->time.recomputed_flops);
+                             "B's step", 1e3 * second->seconds(), second->clock,
+                             second->recomputed_flops());
   }
   if (at_work) std::cout << "\n" << measured_stage_table(*at_work, ranks);
   if (found)

@@ -41,6 +41,28 @@ class Cli : public testing::Test {
   TempFolder folder_;
 };
 
+// Parameters, FLOPs and the step's seconds are those of all stages together, as its tokens are.
+TEST_F(Cli, PlansAPipelineAsAWhole) {
+  const std::string sizes =
+      "plan --json --model char --batch 4 --context 16 --set layers=2 hidden=32 heads=2 --stack ";
+  const std::string staged = "'pipeline(2, parts=4)'", plain = "'accumulate(4)'";
+  const auto planned = [&](const std::string& flags) {
+    const Outcome o = run(sizes + flags);
+    EXPECT_EQ(o.code, 0) << o.text;
+    return nlohmann::json::parse(o.text);
+  };
+  const auto pipeline = planned(staged + " --compare " + plain);
+  const auto other = planned(plain + " --compare " + staged);
+  EXPECT_EQ(pipeline["params"], other["params"]);
+  EXPECT_EQ(pipeline["tokens_per_step"], other["tokens_per_step"]);
+  // Each end has a gradient of the embedding, 65 x 32 numbers, which are added to each other.
+  EXPECT_EQ(pipeline["flops_per_step"].get<int64_t>(),
+            other["flops_per_step"].get<int64_t>() + int64_t{65} * 32);
+  EXPECT_EQ(pipeline["step_s"], pipeline["pipeline"]["seconds"]);
+  EXPECT_EQ(pipeline["step_s"], other["compare"]["step_s"]);
+  EXPECT_EQ(pipeline["compare"]["step_s"], other["step_s"]);
+}
+
 // A pipeline that is measured on threads: its tables, its pictures, and a schedule that is searched
 // with what was measured and then trained by.
 TEST_F(Cli, MeasuresAPipeline) {
