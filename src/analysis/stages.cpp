@@ -65,6 +65,9 @@ std::vector<int> balanced_cuts(const ChainCosts& costs, int pieces) {
 
 namespace {
 
+// Beside tensors, an update reads and makes single numbers: the rate, the step number, a square of
+// the norm, the factor that clips. All stages have these, so they do not say where a call is made.
+// They are scalars; a cache line leaves room for a few numbers in one object.
 constexpr Bytes kSmall{64};
 
 class StageSpread {
@@ -113,12 +116,12 @@ class StageSpread {
     int stage = 0;
     for (const Value out : m.outputs) stage = std::max(stage, said(out));
     for (const Value in : m.inputs) {
-      if (stage == 0 && !is_input(in)) stage = std::max(stage, stage_[in]);
+      if (stage == 0 && !is_parameter(in)) stage = std::max(stage, stage_[in]);
     }
     set(m, std::max(stage, 1));
     by_path_.emplace(m.source.path, std::max(stage, 1));
   }
-  bool is_input(Value v) const { return scheme_[v].role == Role::kParameter; }
+  bool is_parameter(Value v) const { return scheme_[v].role == Role::kParameter; }
 
   // Parameters, and what is made of them alone, lie where they are read, if that is one stage.
   void follow_readers() {

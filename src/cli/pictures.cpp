@@ -32,7 +32,9 @@ void PictureFlags::add_to(CLI::App& command) {
   command.add_option("--by", by, "whose the bytes at the peak are: by category, block or tensor")
       ->capture_default_str();
   command.add_option("--top", top, "rows of --by tensor; 0: all (default 20)");
-  command.add_option("--chart", chart, "draw the memory over the step into this .svg file");
+  command.add_option(
+      "--chart", chart,
+      "draw the memory over the step, or the schedule of a pipeline, into this .svg file");
   command.add_option("--compare", compare,
                      "a second stack, side by side with the first; \"\" is none");
   command.add_option("--trace", trace,

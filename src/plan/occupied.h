@@ -1,6 +1,7 @@
 // Which bytes of an arena are taken at which places of a plan's order, and the lowest ones that are
-// free for some time. Taking bytes and asking for free ones both look at a number of ranges that
-// grows with the logarithm of the order, however much was placed before.
+// free for some time. Taking bytes visits as many lists of ranges as the logarithm of the order;
+// how many ranges asking passes in them depends on how tightly they are packed, and has no such
+// bound. Measured on a pipeline's stage (a test): 87 per storage with 32 parts, 108 with 1024.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -92,7 +92,8 @@ std::vector<Bytes> Plan::at_peak(Tier tier) const {
 Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
   if (!scheme.schedule.empty() && scheme.of_all_stages.empty()) {
     fail(
-        "pipeline: each stage has a plan of its own, and only train, plan and verify make one yet");
+        "pipeline: each stage has a plan of its own; train, plan, profile, verify and bench ranks "
+        "make them, and this command does not");
   }
   const Sharing sharing = find_sharing(scheme, options);
   // The device's bytes decide, and the host's only between equals.

@@ -17,7 +17,7 @@ struct SchedulePanel {
 };
 
 // Panels lie one below the other and share one scale of time and one of bytes. Files stay small:
-// where slots are narrower than a pixel, the kind that has most of a pixel is drawn.
+// where slots are too narrow to be seen, columns show each kind's share of the time.
 std::string schedule_chart(const std::vector<SchedulePanel>& panels, const std::string& title,
                            const std::string& subtitle);
 std::string schedule_chart(const Schedule& schedule, const Simulated& simulated,

@@ -90,7 +90,7 @@ Timings timings_of(const Scheme& scheme, const Plan& plan, const std::vector<dou
 // Resident memory of this process.
 Bytes resident_memory();
 
-// The median, the upper one of two; 0 for an empty list.
+// The median, of an even number the mean of the two in the middle; 0 for an empty list.
 double median(std::vector<double> numbers);
 
 // How often a planned call runs in a step.
