@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error_text.h"
@@ -61,6 +62,22 @@ TEST_F(Cli, PlansAPipelineAsAWhole) {
   EXPECT_EQ(pipeline["step_s"], pipeline["pipeline"]["seconds"]);
   EXPECT_EQ(pipeline["step_s"], other["compare"]["step_s"]);
   EXPECT_EQ(pipeline["compare"]["step_s"], other["step_s"]);
+}
+
+// Ranks that are threads have the cores together, whatever the mesh is for.
+TEST_F(Cli, SharesCoresAmongRanksThatAreThreads) {
+  const std::string sizes =
+      " --model char --batch 4 --context 16 --set layers=2 hidden=32 heads=2 --stack ";
+  const auto threads = [&](const std::string& flags) {
+    const Outcome o = run("plan --json" + sizes + flags);
+    EXPECT_EQ(o.code, 0) << o.text;
+    const std::string device = nlohmann::json::parse(o.text)["device"];  // "cpu, 8 threads"
+    return std::stoi(device.substr(device.rfind(", ") + 2));
+  };
+  for (const std::string& stack :
+       {std::string("'data_parallel(2)'"), std::string("'pipeline(2, parts=2)'")}) {
+    EXPECT_EQ(threads(stack + " --measure"), std::max(1, threads(stack) / 2)) << stack;
+  }
 }
 
 // A pipeline that is measured on threads: its tables, its pictures, and a schedule that is searched
