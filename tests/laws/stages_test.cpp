@@ -54,6 +54,14 @@ TEST(Stages, UntiedAndOddModels) {
   expect_law(subject_of("char", 7, 5), "pipeline(3, parts=4)");
 }
 
+TEST(Stages, FiveAndSixStages) {
+  expect_law(subject_of("gpt2", 5, 6), "pipeline(5, parts=5)");
+  expect_law(subject_of("gpt2", 4, 6), "pipeline(6, parts=4, schedule=zero_bubble)");
+  expect_law(subject_of("llama-tiny", 6, 6),
+             "pipeline(3, parts=6, schedule=interleaved, chunks=2)");
+  expect_law(subject_of("llama-tiny", 4, 6), "pipeline(2, parts=4, cuts=[5])");
+}
+
 // What stages are held to is itself held to the plain step: one part is all of the batch.
 TEST(Stages, OnePart) {
   const Subject subject = subject_of("char", 4, 4);
