@@ -169,18 +169,18 @@ class Peer:
 
 def summary(rounds):
     """Of one side: the median of all its steps, and the most memory that it ever held."""
-    seconds = [s for each in rounds for s in each["steps_s"]]
+    seconds = [s for each in rounds for s in each["measured_steps_s"]]
     last = rounds[-1]
-    return {"what": last.get("what", "adjoint"), "step_s": statistics.median(seconds),
-            "fastest_s": min(seconds), "slowest_s": max(seconds), "loss": last["loss"], "parameters": last["parameters"],
-            "rounds_s": [each["step_s"] for each in rounds],
+    return {"what": last.get("what", "adjoint"), "measured_step_s": statistics.median(seconds),
+            "fastest_s": min(seconds), "slowest_s": max(seconds), "loss": last["loss"], "params": last["params"],
+            "rounds_s": [each["measured_step_s"] for each in rounds],
             "peak_resident_bytes": max(each["peak_resident_bytes"] for each in rounds),
-            **{key: last[key] for key in ("model_utilization", "peak_flops_per_s", "predicted_peak_bytes",
+            **{key: last[key] for key in ("model_utilization", "peak_flops_per_s", "peak_bytes",
                                           "measured_peak_bytes", "gpu_bytes", "gpu_reserved_bytes") if key in last}}
 
 
 def check_same_model(name, ours, theirs):
-    for what in ("parameters", "batch", "context", "threads"):
+    for what in ("params", "batch", "seq", "threads"):
         if ours[what] != theirs[what]:
             raise Failed(f"{name}: the two sides do not run the same step: '{what}' is {ours[what]} of Adjoint's and "
                          f"{theirs[what]} of PyTorch's")
@@ -196,17 +196,17 @@ def compare(name, case, args):
             say(f"{name}: PyTorch is not installed for {args.python}: Adjoint alone")
         for i in range(args.rounds):
             ours.append(adjoint_round(args.adjoint, case))
-            text = f"{name}: round {i + 1} of {args.rounds}: adjoint {1e3 * ours[-1]['step_s']:.2f} ms"
+            text = f"{name}: round {i + 1} of {args.rounds}: adjoint {1e3 * ours[-1]['measured_step_s']:.2f} ms"
             if there:
                 theirs.append(peer.round())
-                text += f", torch {1e3 * theirs[-1]['step_s']:.2f} ms"
+                text += f", torch {1e3 * theirs[-1]['measured_step_s']:.2f} ms"
                 check_same_model(name, ours[-1], theirs[-1])
             say(text)
-    result = {"case": name, **dataclasses.asdict(case), "context": ours[-1]["context"], "adjoint": summary(ours)}
+    result = {"case": name, **dataclasses.asdict(case), "seq": ours[-1]["seq"], "adjoint": summary(ours)}
     if theirs:
         result["torch"] = summary(theirs)
-        result["ratio"] = result["torch"]["step_s"] / result["adjoint"]["step_s"]
-        result["round_ratios"] = [t["step_s"] / o["step_s"] for o, t in zip(ours, theirs)]
+        result["ratio"] = result["torch"]["measured_step_s"] / result["adjoint"]["measured_step_s"]
+        result["round_ratios"] = [t["measured_step_s"] / o["measured_step_s"] for o, t in zip(ours, theirs)]
         result["memory_ratio"] = held(result, "adjoint") / held(result, "torch")
     return result
 
@@ -258,10 +258,10 @@ def table(results, about):
              "PyTorch MiB | of its memory |", "|---|---|---|---|---|---|---|---|---|---|"]
     for r in results:
         ours, theirs = r["adjoint"], r.get("torch")
-        row = [r["case"], f"{r['batch']} x {r['context']}", str(r["threads"]), f"{1e3 * ours['step_s']:.2f}"]
+        row = [r["case"], f"{r['batch']} x {r['seq']}", str(r["threads"]), f"{1e3 * ours['measured_step_s']:.2f}"]
         if theirs:
             how = theirs["what"].removeprefix("torch ")
-            row += [f"{1e3 * theirs['step_s']:.2f} ({how})", against(r["ratio"], r["goal"]),
+            row += [f"{1e3 * theirs['measured_step_s']:.2f} ({how})", against(r["ratio"], r["goal"]),
                     f"{min(r['round_ratios']):.2f} to {max(r['round_ratios']):.2f}", mib(held(r, "adjoint")),
                     mib(held(r, "torch")), against(r["memory_ratio"], MEMORY_GOAL, below=True)]
         else:

@@ -81,9 +81,9 @@ def row(name, case, done, ceiling):
     stack = "`" + case.stack.replace("|", "\\|") + "`" + (", deterministic" if case.deterministic else "")
     if "failed" in done:
         return [name, stack, "failed"] + [""] * 8
-    seconds, rate = done["step_s"], done["model_flops"] / done["step_s"]
+    seconds, rate = done["measured_step_s"], done["model_flops"] / done["measured_step_s"]
     same = "=" if done["measured_peak_bytes"] == done["foretold_bytes"] else f"{done['foretold_bytes']:,} foretold"
-    return [f"{name}, {done['batch']} x {done['context']}", stack, f"{1e3 * seconds:.2f}",
+    return [f"{name}, {done['batch']} x {done['seq']}", stack, f"{1e3 * seconds:.2f}",
             f"{1e3 * done['fastest_s']:.2f} to {1e3 * done['slowest_s']:.2f}", f"{done['tokens_per_s'] / 1e3:,.1f} k",
             f"{rate / 1e12:.4g}", f"{100 * rate / ceiling:.1f}%", f"{done['measured_peak_bytes'] / 2**30:.2f}", same,
             f"{1e3 * done['foretold_s']:.2f}", f"{100 * (done['foretold_s'] / seconds - 1):+.1f}%"]
@@ -99,7 +99,7 @@ def table(a, results):
     failures = {name: done["failed"] for name, done in results.items() if "failed" in done}
     if failures:
         lines += ["", *(f"- {name}: {why.rpartition('adjoint: ')[2]}" for name, why in failures.items())]
-    rates = {name: done["model_flops"] / done["step_s"] for name, done in results.items() if "failed" not in done}
+    rates = {name: done["model_flops"] / done["measured_step_s"] for name, done in results.items() if "failed" not in done}
     if "gpt2" in rates and "hybrid" in rates:
         lines += ["", f"The hybrid reaches {rates['hybrid'] / rates['gpt2']:.3f} of GPT-2's utilization."]
     return "\n".join(lines) + "\n"
@@ -135,7 +135,7 @@ def main():
             say(f"gpu: {i} of {len(a.cases)}: {name}")
             try:
                 results[name] = measured(a, CASES[name])
-                say(f"gpu: {name}: {1e3 * results[name]['step_s']:.2f} ms")
+                say(f"gpu: {name}: {1e3 * results[name]['measured_step_s']:.2f} ms")
             except Failed as why:
                 say(f"gpu: {name}: {why}")
                 results[name] = {"failed": str(why)}

@@ -77,8 +77,8 @@ def main():
     if a.device == "cuda":
         held = {"gpu_bytes": torch.cuda.max_memory_allocated(), "gpu_reserved_bytes": torch.cuda.max_memory_reserved()}
     print(json.dumps({"what": f"torch {torch.__version__} peft {peft.__version__}" + (" eager" if a.eager else " compiled"),
-                      "model": a.model, "batch": a.batch, "seq": a.seq, "rank": a.rank, "step_s": median,
-                      "steps_s": seconds, "tokens_per_s": a.batch * a.seq / median,
+                      "model": a.model, "batch": a.batch, "seq": a.seq, "rank": a.rank, "measured_step_s": median,
+                      "measured_steps_s": seconds, "tokens_per_s": a.batch * a.seq / median,
                       "trained": sum(p.numel() for p in trained), **held}))
 
 

@@ -84,7 +84,7 @@ def worker(a):
     if rank == 0:
         print(json.dumps({"what": "torch " + torch.__version__ + (" eager" if a.eager else " compiled"), "mode": a.mode,
                           "model": a.model, "batch": a.batch, "context": shape.context, "ranks": ranks,
-                          "threads": a.threads, "loss": loss, "step_s": statistics.median(seconds), "steps_s": seconds,
+                          "threads": a.threads, "loss": loss, "measured_step_s": statistics.median(seconds), "measured_steps_s": seconds,
                           "tokens_per_s": a.batch * shape.context / statistics.median(seconds),
                           "peak_resident_bytes": peak.item()}), flush=True)
     dist.barrier()
@@ -151,7 +151,7 @@ def main():
             continue
         alone = found if mode == "alone" else alone
         if alone:
-            found["share"] = alone["step_s"] / found["step_s"]
+            found["share"] = alone["measured_step_s"] / found["measured_step_s"]
         print(json.dumps(found), flush=True)
     return 0
 

@@ -263,9 +263,9 @@ def main():
             held = {"gpu_bytes": torch.cuda.max_memory_allocated(), "gpu_reserved_bytes": torch.cuda.max_memory_reserved()}
         return {**held, "what": "torch " + torch.__version__ + (" eager" if a.eager else " compiled") +
                         (" bf16" if a.bf16 else " f32"),
-                "model": a.model, "batch": a.batch, "context": context, "threads": a.threads, "loss": loss,
-                "parameters": sum(p.numel() for p in model.parameters()) - padding * shape.hidden * (2 - shape.tied),
-                "step_s": median, "steps_s": seconds, "tokens_per_s": a.batch * context / median,
+                "model": a.model, "batch": a.batch, "seq": context, "threads": a.threads, "loss": loss,
+                "params": sum(p.numel() for p in model.parameters()) - padding * shape.hidden * (2 - shape.tied),
+                "measured_step_s": median, "measured_steps_s": seconds, "tokens_per_s": a.batch * context / median,
                 "peak_resident_bytes": peak_resident()}
 
     for _ in range(a.warmup):

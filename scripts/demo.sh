@@ -6,7 +6,7 @@ out=runs/demo
 mkdir -p runs
 bible -f Gen1:1-Rev22:21 | sed 's/^[^ ]* //' > runs/kjv.txt
 
-echo "What a step will need, foretold; and what a few steps then really touched:"
+echo "What a step will need, as predicted, and what a few steps then really touched:"
 echo
 "$adjoint" plan --model char --batch 12 --context 64 --vocab "$(($(fold -w1 runs/kjv.txt | sort -u | wc -l) + 1))" --measure
 echo

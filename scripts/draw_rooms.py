@@ -3,10 +3,14 @@
 
 Usage: scripts/draw_rooms.py BEFORE AFTER > docs/figures/rooms.svg
 
+A dot is the working tree as it is, with files that git does not know yet and does not ignore.
+
 Rooms stand in the order in which they may include one another. An arc goes from a room to one that
 it includes; what follows from other arcs is left out.
 """
 import collections
+import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -39,11 +43,13 @@ class House:
     def __init__(self, revision: str) -> None:
         self.files, self.lines = collections.Counter(), collections.Counter()
         self.includes = collections.defaultdict(set)
-        for path in git("ls-tree", "-r", "--name-only", revision, "src").split():
-            if not path.endswith(SUFFIXES):
+        tree = revision == "."
+        paths = git("ls-files", "-co", "--exclude-standard", "src") if tree else git("ls-tree", "-r", "--name-only", revision, "src")
+        for path in paths.split():
+            if not path.endswith(SUFFIXES) or (tree and not os.path.exists(path)):
                 continue
             parts = path.split("/")[1:-1]
-            text = git("show", f"{revision}:{path}")
+            text = pathlib.Path(path).read_text() if tree else git("show", f"{revision}:{path}")
             for room in {parts[0], "/".join(parts[:2])}:
                 self.files[room] += 1
                 self.lines[room] += text.count("\n")
@@ -82,7 +88,7 @@ def draw(house: House, title: str, x: int, most: int) -> tuple[list[str], int]:
         out.append(f'<text class="small" x="{x + BAR + width + 5}" y="{y + 14}">{house.lines[room]:,}</text>')
     for room, other in house.arcs():
         start, end = place[room] + 8, place[other] + 13
-        reach = 20 + (start - end) * 0.42
+        reach = min(20 + (start - end) * 0.42, 270)  # three quarters of it stay inside the picture
         at = x + ARCS + 12
         out.append(f'<path class="arc" marker-end="url(#head)" d="M {at} {start} C {at + reach} {start}, '
                    f'{at + reach} {end}, {at + 3} {end}"/>')

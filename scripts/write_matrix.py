@@ -7,6 +7,8 @@ import pathlib
 import subprocess
 import sys
 
+import documents
+
 BEGIN, END = "<!-- matrix -->\n", "<!-- /matrix -->"
 
 
@@ -20,7 +22,7 @@ def main() -> int:
     before, rest = text.split(BEGIN)
     after = rest.split(END, 1)[1]
     if run.stdout:
-        document.write_text(before + BEGIN + run.stdout + END + after)
+        documents.write(document, before + BEGIN + run.stdout + END + after)
     return run.returncode
 
 

@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,14 +11,17 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/file_view.h"
+#include "base/near_path.h"
 
 namespace adjoint {
 
 namespace fs = std::filesystem;
 
 std::string read_file(const fs::path& path) {
+  if (const std::string* draft = draft_of(checked_path(path))) return *draft;
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) fail(path.string(), ": there is no such file");
+  if (!fs::exists(path, ignored)) fail_no_file(path);
   if (!fs::is_regular_file(path, ignored)) fail(path.string(), ": this is not a plain file");
   std::ifstream in(path, std::ios::binary);
   if (!in) fail(path.string(), ": cannot be read: ", std::strerror(errno));
@@ -86,8 +90,15 @@ bool AtomicFile::is_temporary_of(const fs::path& path, const fs::path& file) {
 
 AtomicFile::AtomicFile(fs::path path)
     : path_(std::move(path)), temporary_(path_.string() + unique_part() + std::string(kEnding)) {
-  const int file = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  checked_output(path_);
+  // Whoever could not read the old file cannot read the new one.
+  struct stat old = {};
+  const bool replaces = ::stat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode);
+  const int file = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                          replaces ? S_IRUSR | S_IWUSR : 0666);
   if (file < 0) fail_writing();
+  // Some file systems have no permissions to set.
+  if (replaces) static_cast<void>(!::fchmod(file, old.st_mode & 0777));
   file_ = ::fdopen(file, "wb");
   if (file_) return;
   const int error = errno;

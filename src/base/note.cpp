@@ -4,6 +4,8 @@
 #include <mutex>
 #include <set>
 
+#include "base/activity.h"
+
 namespace adjoint {
 
 namespace {
@@ -16,15 +18,19 @@ Notes& notes() {
   static Notes all;
   return all;
 }
-}  // namespace
 
-void note_once(const std::string& text) {
+void tell_once(const char* kind, const std::string& text) {
   Notes& all = notes();
   const std::scoped_lock lock(all.mutex);
   if (!all.said.insert(text).second) return;
   if (all.writer) return all.writer(text);
-  std::fprintf(stderr, "adjoint: note: %s\n", text.c_str());
+  const Teller::Quiet quiet(teller());
+  std::fprintf(stderr, "adjoint: %s: %s\n", kind, text.c_str());
 }
+}  // namespace
+
+void note_once(const std::string& text) { tell_once("note", text); }
+void warn_once(const std::string& text) { tell_once("warning", text); }
 
 void set_note_writer(std::function<void(const std::string&)> writer) {
   Notes& all = notes();

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 namespace adjoint {
 
@@ -17,8 +18,11 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return out;
 }
 
-// Two neighbours that changed places are one edit: the commonest slip of all.
-static size_t edit_distance(std::string_view a, std::string_view b) {
+namespace {
+
+// How many edits lead from `a` to each beginning of `b`; the last one is to all of it. Two
+// neighbours that changed places are one edit: the commonest slip of all.
+std::vector<size_t> edit_distances(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -32,23 +36,93 @@ static size_t edit_distance(std::string_view a, std::string_view b) {
       if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
-  return row.back();
+  return row;
 }
 
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
+// As names are compared: capitals are letters, and - and _ are one sign.
+std::string alike(std::string_view word) {
+  std::string out;
+  for (const char c : word) {
+    out += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+// lr of learning-rate; the dashes of a flag stay.
+std::string initials(std::string_view word) {
+  const size_t first = word.find_first_not_of('-');
+  if (first == word.npos) return "";
+  std::string out(word.substr(0, first));
+  for (size_t i = first; i < word.size(); ++i) {
+    if (word[i] != '-' && (i == first || word[i - 1] == '-')) out += word[i];
+  }
+  return out;
+}
+
+// Whether `word` has `part` at its beginning or its end, with a dash between: batch-size has batch.
+bool has_part(std::string_view word, std::string_view part) {
+  const size_t dashes = std::min(word.find_first_not_of('-'), word.size());
+  if (!part.starts_with(word.substr(0, dashes))) return false;
+  word.remove_prefix(dashes);
+  part.remove_prefix(std::min(dashes, part.size()));
+  if (part.size() < 3 || part.size() + 1 >= word.size()) return false;
+  return (word.starts_with(part) && word[part.size()] == '-') ||
+         (word.ends_with(part) && word[word.size() - part.size() - 1] == '-');
+}
+
+// The candidate with the smallest number, and of several the shortest; `cost` gives none for those
+// that are not meant.
+template <class Cost>
+std::string best_by(const std::vector<std::string>& candidates, const Cost& cost) {
+  const std::string* best = nullptr;
+  size_t least = 0;
+  for (const std::string& candidate : candidates) {
+    const std::optional<size_t> found = cost(alike(candidate));
+    if (!found) continue;
+    const bool shorter = best && *found == least && candidate.size() < best->size();
+    if (!best || *found < least || shorter) best = &candidate, least = *found;
+  }
+  return best ? *best : "";
+}
+
+}  // namespace
+
+// From what is surely meant to what may be.
+std::string nearest(std::string_view said, const std::vector<std::string>& candidates) {
+  using Cost = std::optional<size_t>;
+  const std::string word = alike(said);
   // Who writes the beginning of one name means that name: gpt3 is gpt3-175b and not gpt2.
-  for (const std::string& candidate : candidates) {
-    if (word.size() < 3 || !candidate.starts_with(word)) continue;
-    if (best.empty() || candidate.size() < best.size()) best = candidate;
-  }
-  if (!best.empty()) return best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) best = candidate, best_distance = distance;
-  }
-  return best;
+  std::string found = best_by(candidates, [&](const std::string& c) {
+    const bool begins = c == word || (word.size() >= 3 && c.starts_with(word));
+    return begins ? Cost(c.size() - word.size()) : std::nullopt;
+  });
+  if (!found.empty()) return found;
+  const size_t most = word.size() <= 3 ? 1 : std::max<size_t>(2, word.size() / 3);
+  found = best_by(candidates, [&](const std::string& c) {
+    const size_t distance = edit_distances(word, c).back();
+    // A word of which not a letter is left was not mistyped.
+    const bool left = distance < std::max(word.size(), c.size());
+    return distance <= most && left ? Cost(distance) : std::nullopt;
+  });
+  if (!found.empty()) return found;
+  found = best_by(candidates, [&](const std::string& c) {
+    return has_part(word, c) || (c.size() >= 2 && word != c && initials(word) == c)
+               ? Cost(word.size() - std::min(word.size(), c.size()))
+               : std::nullopt;
+  });
+  if (!found.empty()) return found;
+  // What tells one name from others: 4090 is rtx4090.
+  found = best_by(candidates, [&](const std::string& c) {
+    const bool holds = word.size() >= 3 && c.find(word) != c.npos;
+    return holds ? Cost(c.size()) : std::nullopt;
+  });
+  if (!found.empty() || word.size() < 4) return found;
+  // The beginning of one name, mistyped: lama3 is llama3-8b.
+  return best_by(candidates, [&](const std::string& c) {
+    const std::vector<size_t> to = edit_distances(word, c);
+    const size_t distance = *std::min_element(to.begin(), to.end());
+    return distance <= word.size() / 4 ? Cost(distance) : std::nullopt;
+  });
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {

@@ -204,16 +204,16 @@ nlohmann::json comm_bench_json(const CommBench& bench) {
     rows.push_back({{"collective", name(row.collective)},
                     {"bytes", row.whole.count},
                     {"chosen", name(row.chosen)},
-                    {"seconds", row.chosen_seconds()},
-                    {"predicted_seconds", row.predicted},
+                    {"measured_s", row.chosen_seconds()},
+                    {"predicted_s", row.predicted},
                     {"algorithms", algorithms}});
-    if (row.library) rows.back()["library_seconds"] = *row.library;
+    if (row.library) rows.back()["library_s"] = *row.library;
   }
   return {{"engine", bench.engine},
           {"ranks", bench.ranks},
-          {"latency_seconds", bench.fabric.latency},
-          {"seconds_per_byte", bench.fabric.seconds_per_byte},
-          {"seconds_per_term", bench.fabric.seconds_per_term},
+          {"latency_s", bench.fabric.latency},
+          {"byte_s", bench.fabric.seconds_per_byte},
+          {"term_s", bench.fabric.seconds_per_term},
           {"rows", rows}};
 }
 

@@ -42,16 +42,16 @@ json op_bench_json(const OpBench& b) {
                  {"times", row.times},
                  {"flops", row.flops},
                  {"bytes", row.bytes},
-                 {"step_s", row.step_seconds()},
-                 {"in_step_s", row.in_step},
+                 {"measured_step_s", row.step_seconds()},
+                 {"call_s", row.in_step},
                  {"alone_s", row.alone},
                  {"floor_s", row.floor},
                  {"of_floor", per_second(row.floor, row.in_step)},
-                 {"gflops_per_s", per_second(row.flops, row.in_step) / 1e9},
-                 {"gbytes_per_s", per_second(row.bytes, row.in_step) / 1e9}};
+                 {"flops_per_s", per_second(row.flops, row.in_step)},
+                 {"bytes_per_s", per_second(row.bytes, row.in_step)}};
     if (row.bare) {
       each["bare_s"] = *row.bare;
-      each["bare_gflops_per_s"] = per_second(row.flops, *row.bare) / 1e9;
+      each["bare_flops_per_s"] = per_second(row.flops, *row.bare);
       each["of_bare"] = per_second(*row.bare, row.in_step);
       each["more_than_bare"] = row.more;
     }
@@ -59,17 +59,17 @@ json op_bench_json(const OpBench& b) {
   }
   json out = {{"model", b.step.model},
               {"batch", b.step.batch},
-              {"context", b.step.context},
+              {"seq", b.step.context},
               {"stack", b.step.stack},
               {"threads", b.peak.threads},
               {"device", name(b.peak.target)},
               {"peak_flops_per_s", b.peak.flops},
               {"peak_bytes_per_s", b.peak.bytes_per_second},
-              {"step_s", b.step_seconds},
+              {"measured_step_s", b.step_seconds},
               {"calls", rows}};
   const ProductSums sums = product_sums(b);
   if (sums.rows > 0) {
-    out["products"] = {{"step_s", sums.in_step},
+    out["products"] = {{"measured_step_s", sums.in_step},
                        {"bare_s", sums.bare},
                        {"of_bare", per_second(sums.bare, sums.in_step)},
                        {"calls", sums.rows},

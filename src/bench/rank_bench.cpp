@@ -122,12 +122,12 @@ nlohmann::json rank_bench_json(const RankBench& b) {
   nlohmann::json out = {{"model", b.step.model},
                         {"stack", b.step.stack},
                         {"batch", b.step.batch},
-                        {"context", b.step.context},
+                        {"seq", b.step.context},
                         {"threads", b.step.threads},
                         {"engine", b.engine},
                         {"ranks", b.ranks},
-                        {"step_s", b.median_together()},
-                        {"steps_s", b.together},
+                        {"measured_step_s", b.median_together()},
+                        {"measured_steps_s", b.together},
                         {"alone_batch", b.alone_batch},
                         {"alone_step_s", b.median_alone()},
                         {"alone_steps_s", b.alone},
@@ -137,8 +137,8 @@ nlohmann::json rank_bench_json(const RankBench& b) {
                         {"cpu_share", b.cpu_share()},
                         {"work_s", b.work},
                         {"collectives_s", b.collectives},
-                        {"planned_bytes", b.planned.count},
-                        {"alone_planned_bytes", b.planned_alone.count},
+                        {"peak_bytes", b.planned.count},
+                        {"alone_peak_bytes", b.planned_alone.count},
                         {"peak_resident_bytes", b.resident.count}};
   if (b.stages) out["pipeline"] = measured_stages_json(*b.stages);
   return out;

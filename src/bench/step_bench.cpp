@@ -101,18 +101,18 @@ json step_bench_json(const StepBench& b) {
   const auto [fastest, slowest] = std::minmax_element(b.seconds.begin(), b.seconds.end());
   json out = {{"model", b.step.model},
               {"batch", b.step.batch},
-              {"context", b.step.context},
+              {"seq", b.step.context},
               {"stack", b.step.stack},
               {"threads", b.step.threads},
-              {"parameters", b.parameters},
+              {"params", b.parameters},
               {"loss", b.loss},
-              {"step_s", b.median_seconds()},
+              {"measured_step_s", b.median_seconds()},
               {"fastest_s", *fastest},
               {"slowest_s", *slowest},
-              {"steps_s", b.seconds},
+              {"measured_steps_s", b.seconds},
               {"tokens_per_s", ratio(1, b.seconds_per_token())},
               {"model_flops", b.flops},
-              {"predicted_peak_bytes", b.predicted.count}};
+              {"peak_bytes", b.predicted.count}};
   if (b.touched.count > 0) out["measured_peak_bytes"] = b.touched.count;
   if (b.resident.count > 0) out["peak_resident_bytes"] = b.resident.count;
   if (b.products > 0) {
@@ -152,9 +152,9 @@ json sweep_json(const std::vector<StepBench>& rows) {
     json each = step_bench_json(row);
     const StepBench& first = rows.front();
     const double tokens = static_cast<double>(row.step.tokens());
-    each["s_per_token"] = row.seconds_per_token();
-    each["s_per_token_to_first"] = ratio(row.seconds_per_token(), first.seconds_per_token());
-    each["flops_per_token_to_first"] =
+    each["token_s"] = row.seconds_per_token();
+    each["seconds_to_first"] = ratio(row.seconds_per_token(), first.seconds_per_token());
+    each["flops_to_first"] =
         ratio(row.flops / tokens, first.flops / static_cast<double>(first.step.tokens()));
     all.push_back(each);
   }
@@ -166,12 +166,12 @@ std::string sweep_table(const std::vector<StepBench>& rows) {
       fmt::format("{:>6} {:>8} {:>12} {:>12} {:>10} {:>10} {:>12} {:>14}\n", "batch", "context",
                   "ms", "tokens/s", "us/token", "of first", "FLOPs/token", "time to FLOPs");
   for (const json& row : sweep_json(rows)) {
-    const double time = row["s_per_token_to_first"], flops = row["flops_per_token_to_first"];
+    const double time = row["seconds_to_first"], flops = row["flops_to_first"];
     out +=
         fmt::format("{:>6} {:>8} {:>12.2f} {:>12.0f} {:>10.3f} {:>9.2f}x {:>11.2f}x {:>13.2f}x\n",
-                    row["batch"].get<int64_t>(), row["context"].get<int64_t>(),
-                    1e3 * row["step_s"].get<double>(), row["tokens_per_s"].get<double>(),
-                    1e6 * row["s_per_token"].get<double>(), time, flops, ratio(time, flops));
+                    row["batch"].get<int64_t>(), row["seq"].get<int64_t>(),
+                    1e3 * row["measured_step_s"].get<double>(), row["tokens_per_s"].get<double>(),
+                    1e6 * row["token_s"].get<double>(), time, flops, ratio(time, flops));
   }
   return out;
 }

@@ -115,16 +115,16 @@ TokenBench bench_tokens(const std::string& title, const Scheme& logits, const St
 }
 
 nlohmann::json token_bench_json(const TokenBench& b) {
-  return {{"title", b.title},
+  return {{"model", b.title},
           {"batch", b.batch},
-          {"context", b.context},
-          {"seconds", b.seconds},
-          {"median_seconds", b.median_seconds()},
-          {"tokens_per_second", b.tokens_per_second()},
+          {"seq", b.context},
+          {"measured_steps_s", b.seconds},
+          {"measured_step_s", b.median_seconds()},
+          {"tokens_per_s", b.tokens_per_second()},
           {"weight_bytes", b.weights.count},
           {"kept_bytes", b.kept.count},
-          {"arena_bytes", b.arena.count},
-          {"bytes_per_second", b.peak.bytes_per_second},
+          {"peak_bytes", b.arena.count},
+          {"peak_bytes_per_s", b.peak.bytes_per_second},
           {"of_bandwidth", b.of_bandwidth()}};
 }
 

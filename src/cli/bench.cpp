@@ -4,10 +4,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "bench/op_bench.h"
 #include "bench/step_bench.h"
 #include "bench/token_bench.h"
+#include "cli/answer.h"
 #include "cli/bench_comm.h"
 #include "cli/bench_ranks.h"
 #include "cli/command.h"
@@ -61,10 +63,11 @@ BenchedStep described(const StepFlags& flags, const BoundModel& model) {
 }
 
 Plan planned(const StepFlags& flags, const Scheme& step) {
+  const Activity activity("planning");
   return make_plan(step, flags.device.plan_options());
 }
 
-void print_json(const nlohmann::json& out) { std::cout << out.dump(2) << "\n"; }
+void print_json(nlohmann::json out) { print_answer("bench", std::move(out)); }
 
 int run_ops(const BenchFlags& flags) {
   check_steps(flags);
@@ -72,7 +75,7 @@ int run_ops(const BenchFlags& flags) {
   const BuiltStep built = flags.step.built(model);
   OpBench bench;
   {
-    LateProgress progress;
+    LateProgress progress("timing");
     bench = bench_ops(
         described(flags.step, model), built.scheme, planned(flags.step, built.scheme),
         {.steps = static_cast<int>(flags.steps), .filter = flags.filter, .told = progress.told()});
@@ -88,7 +91,7 @@ int run_ops(const BenchFlags& flags) {
 StepBench benched(const BenchFlags& flags, bool touched) {
   const BoundModel model = flags.step.bound();
   const BuiltStep built = flags.step.built(model);
-  LateProgress progress;
+  LateProgress progress("timing");
   return bench_step(described(flags.step, model), built.scheme, planned(flags.step, built.scheme),
                     {.steps = static_cast<int>(flags.steps),
                      .warmup = static_cast<int>(flags.warmup),
@@ -100,7 +103,10 @@ int run_step(const BenchFlags& flags) {
   check_steps(flags);
   StepBench bench = benched(flags, true);
   // After the step: the product that it times has memory of its own.
-  bench.products = product_rate(bench.dtype, flags.step.device.target());
+  {
+    const Activity activity("timing products");
+    bench.products = product_rate(bench.dtype, flags.step.device.target());
+  }
   if (flags.json) {
     print_json(step_bench_json(bench));
   } else {
@@ -154,12 +160,14 @@ int run_tokens(const BenchFlags& flags) {
   const BoundModel model = flags.step.bound();
   StepOptions step = flags.step.step;
   step.target = flags.step.device.target();
-  const TokenBench bench =
-      bench_tokens(described(flags.step, model).title, logits_of(model.forward()), step,
-                   flags.step.device.plan_options(),
-                   {.tokens = static_cast<int>(flags.steps),
-                    .warmup = static_cast<int>(flags.warmup),
-                    .prompt = flags.prompt});
+  const TokenBench bench = [&] {
+    const Activity activity("timing tokens");
+    return bench_tokens(described(flags.step, model).title, logits_of(model.forward()), step,
+                        flags.step.device.plan_options(),
+                        {.tokens = static_cast<int>(flags.steps),
+                         .warmup = static_cast<int>(flags.warmup),
+                         .prompt = flags.prompt});
+  }();
   if (flags.json) {
     print_json(token_bench_json(bench));
   } else {

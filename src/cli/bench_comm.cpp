@@ -4,9 +4,12 @@
 
 #include <iostream>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/comm_bench.h"
+#include "cli/answer.h"
+#include "cli/interrupts.h"
 #include "comm/mpi.h"
 #include "comm/threads.h"
 
@@ -36,9 +39,15 @@ CommBenchOptions comm_options(const CommFlags& flags) {
   return options;
 }
 
+CommBench timed_comm(const Communicator& world, const std::string& engine,
+                     const CommBenchOptions& options) {
+  const Activity activity("timing collectives", world.rank() == 0);
+  return bench_comm(world, engine, options);
+}
+
 void show_comm(const CommBench& bench, bool json) {
   if (json) {
-    std::cout << comm_bench_json(bench).dump(2) << "\n";
+    print_answer("bench", comm_bench_json(bench));
   } else {
     std::cout << bench.ranks << " ranks, " << bench.engine << "\n\n" << comm_bench_table(bench);
   }
@@ -51,8 +60,9 @@ int run_comm(const CommFlags& flags) {
       fail("--ranks: the launcher started ", launch->ranks, " ranks, found ", flags.ranks);
     }
     run_launched(*launch, [&](const Communicator& world) {
+      let_first_rank_tell(world.rank());
       options.library = &mpi_calls();
-      const CommBench bench = bench_comm(world, mpi_calls().library, options);
+      const CommBench bench = timed_comm(world, mpi_calls().library, options);
       if (world.rank() == 0) show_comm(bench, flags.json);
     });
     return kDone;
@@ -62,7 +72,7 @@ int run_comm(const CommFlags& flags) {
     fail("--ranks: wanted 1 to ", kMostThreadRanks, ", found ", flags.ranks);
   }
   run_ranks(static_cast<int>(ranks), [&](const Communicator& world) {
-    const CommBench bench = bench_comm(world, "threads of one process", options);
+    const CommBench bench = timed_comm(world, "threads of one process", options);
     if (world.rank() == 0) show_comm(bench, flags.json);
   });
   return kDone;

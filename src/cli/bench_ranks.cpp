@@ -5,9 +5,12 @@
 
 #include <iostream>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "bench/rank_bench.h"
+#include "cli/answer.h"
+#include "cli/interrupts.h"
 #include "cli/step_flags.h"
 #include "comm/mpi.h"
 #include "comm/threads.h"
@@ -60,6 +63,7 @@ RankedStep ranked_step(const RanksFlags& flags) {
   if (options.target != Target::kCpu) {
     fail("bench ranks: ranks are timed on CPUs; train --device cuda runs them on a GPU");
   }
+  const Activity activity("planning");
   ranked.alone_plan = make_plan(ranked.alone, options);
   options.overlap = !flags.in_order;
   if (ranked.together.schedule.empty()) {
@@ -90,19 +94,22 @@ int run_rank_bench(const RanksFlags& flags) {
   if (!flags.chart.empty() && (!launch || launch->rank == 0)) {
     AtomicFile probe(flags.chart);  // refused now, not after the run
   }
+  if (launch) let_first_rank_tell(launch->rank);
   const RankedStep step = ranked_step(flags);
   const int ranks = num_ranks(step.together.mesh);
   const auto bench = [&](const Communicator& world, const std::string& engine, int processes) {
+    std::optional<Activity> activity(std::in_place, "timing ranks", world.rank() == 0);
     const RankBench found = bench_ranks(world, engine, step,
                                         {.rounds = static_cast<int>(flags.rounds),
                                          .steps = static_cast<int>(flags.steps),
                                          .processes = processes});
+    activity.reset();
     if (world.rank() > 0) return;
     if (!flags.chart.empty()) {
       write_file_atomically(flags.chart, schedule_chart(*found.stages, step.step.title, engine));
     }
     if (flags.json) {
-      std::cout << rank_bench_json(found).dump(2) << "\n";
+      print_answer("bench", rank_bench_json(found));
     } else {
       std::cout << step.step.title << ", " << engine << "\n\n" << rank_bench_table(found);
     }

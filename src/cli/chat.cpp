@@ -1,6 +1,8 @@
 // adjoint chat: a conversation with a trained model.
 #include <iostream>
+#include <optional>
 
+#include "base/activity.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/interrupts.h"
@@ -23,7 +25,10 @@ int run(const ChatFlags& flags) {
   use_threads(flags.sample.threads);
   GeneratorOptions options = flags.sample.generator();
   options.whole_context = true;  // a conversation grows
+  std::optional<Activity> reading(std::in_place, "reading the model");
   Generator generator(flags.sample.model, options);
+  reading.reset();
+  Interrupts::be_silent();  // a conversation tells by ending
   generator.stop_when(&interrupts.stop());
   const ChatTemplate form = flags.form.empty() ? chat_template_for(generator.tokenizer())
                                                : find_chat_template(flags.form);
@@ -39,9 +44,13 @@ int run(const ChatFlags& flags) {
       prompt.insert(prompt.end(), ids.begin(), ids.end());
     }
     interrupts.ask_from_now_on();
+    std::optional<Activity> thinking(std::in_place, "reading what was said");
     const std::vector<Generated> reply =
-        generator.generate({prompt}, sample, turn,
-                           [](int64_t, std::string_view text) { std::cout << text << std::flush; });
+        generator.generate({prompt}, sample, turn, [&](int64_t, std::string_view text) {
+          thinking.reset();
+          std::cout << text << std::flush;
+        });
+    thinking.reset();
     interrupts.end_from_now_on();
     std::cout << "\n";
     flags.sample.show(generator.times());

@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <vector>
 
 namespace adjoint {
 
@@ -26,11 +27,18 @@ void add_plan(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
+void add_models(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
 void add_functors(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_tokenizer(CLI::App& app, Action& action);
 void add_launch(CLI::App& app, Action& action);
+// Puts the `--` before the `train` of `launch -n 4 train --data ...`, whose flags are not launch's.
+void part_launched_command(std::vector<char*>& arguments);
+void add_edit(CLI::App& app, Action& action);
+void add_studio(CLI::App& app, Action& action);
+void add_man(CLI::App& app, Action& action);
+void add_completions(CLI::App& app, Action& action);
 void add_help(CLI::App& app, Action& action);
 
 }  // namespace adjoint

@@ -6,9 +6,13 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/answer.h"
+#include "cli/choice.h"
 #include "cli/command.h"
+#include "cli/values.h"
 #include "train/fit_budget.h"
 
 namespace adjoint {
@@ -24,21 +28,20 @@ struct ConvertFlags {
 int convert_folder(const ConvertFlags& flags) {
   ConvertOptions options = flags.options;
   if (!flags.dtype.empty()) {
+    check_choice("--dtype", flags.dtype, choices_of("convert --dtype"));
     options.dtype = dtype_named(flags.dtype);
-    if (options.dtype != Dtype::kF32 && options.dtype != Dtype::kBF16 &&
-        options.dtype != Dtype::kF16) {
-      fail("--dtype: wanted f32, bf16 or f16, found '", flags.dtype, "'");
-    }
   }
   options.shard = budget_of(flags.shard);
-  const ConvertResult result = convert(flags.in, flags.out, options);
+  const ConvertResult result = [&] {
+    const Activity activity("converting");
+    return convert(flags.in, flags.out, options);
+  }();
   if (flags.json) {
     const nlohmann::json out = {{"tensors", result.tensors},
                                 {"files", result.files},
                                 {"bytes", result.size.count},
                                 {"out", flags.out}};
-    std::cout << out.dump() << "\n";
-    return kDone;
+    return print_answer("convert", out, -1);
   }
   std::cout << fmt::format("wrote {} tensors, {}, in {} {} to {}\n", result.tensors,
                            human(result.size), result.files, result.files == 1 ? "file" : "files",

@@ -5,8 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/answer.h"
+#include "cli/choice.h"
 #include "cli/command.h"
 #include "cli/step_flags.h"
+#include "cli/values.h"
 #include "train/evaluate.h"
 #include "train/late_progress.h"
 
@@ -74,21 +77,18 @@ void print(const EvaluateResult& result) {
 }
 
 int run(EvalFlags flags) {
-  if (flags.by != "source" && flags.by != "file") {
-    fail("--by: wanted source or file, found '", flags.by, "'");
-  }
+  check_choice("--by", flags.by, choices_of("eval --by"));
   use_threads(flags.threads);
   flags.options.by_file = flags.by == "file";
   flags.options.choices = flags.choices;
   EvaluateResult result;
   {
-    LateProgress progress;
+    LateProgress progress("evaluating");
     flags.options.told = progress.told();
     result = evaluate(flags.model, flags.options, flags.device.plan_options());
   }
   if (flags.json) {
-    std::cout << to_json(result).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-              << "\n";
+    print_answer("eval", to_json(result), -1);
   } else {
     print(result);
   }

@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "device/parallel.h"
+#include "report/choice_labels.h"
 #include "report/pareto_chart.h"
 
 namespace adjoint {
@@ -46,20 +48,6 @@ nlohmann::json fit_json(const FitPoint& p) {
           {"step_s", p.seconds},
           {"flops", p.flops},
           {"recomputed_flops", p.recomputed_flops}};
-}
-
-// What was chosen beside the user's own stack, and how much of the work is done again.
-std::string label_of(const FitPoint& p, const std::string& own) {
-  std::string label = kind_of(p.stack);
-  if (!own.empty() && label.starts_with(own)) label = label.substr(own.size());
-  if (label.starts_with(" | ")) label = label.substr(3);
-  if (const size_t at = label.find("reside(...)"); at != std::string::npos) {
-    const size_t cheap = label.find("-recompute_cheap | ");
-    if (cheap != std::string::npos) label.erase(cheap, 19);
-  }
-  if (label.empty()) label = "as given";
-  const double share = p.flops > 0 ? 100 * p.recomputed_flops / p.flops : 0;
-  return fmt::format("{}, {:.1f}% again", label, share);
 }
 
 std::string fit_table(const Fit& fit, const FitPoint& chosen, Bytes budget) {
@@ -145,39 +133,50 @@ void ParetoFlags::add_to(CLI::App& command) {
 }
 
 int run_pareto(const ParetoFlags& pareto, const FitFlags& flags, const StepFlags& step, bool json) {
+  // Who asks for JSON draws for himself, unless he says where.
+  const bool draws = !json || !pareto.file.empty();
   const std::string file = pareto.file.empty() ? "pareto.svg" : pareto.file;
   if (!file.ends_with(".svg")) {
     fail("--pareto-chart: wanted a file that ends in .svg, found '", file, "'");
   }
-  { AtomicFile probe(file); }  // refused before anything is computed
+  if (draws) AtomicFile{file};  // refused before anything is computed
   const BoundModel model = step.bound();
   FitOptions options = fit_options(flags.wish, model, step.step, num_threads());
   std::vector<FitPoint> curve;
+  Bytes everything_kept{0};
   {
     PlansMade plans;
     options.say = plans.told();
     Fit fit(model.forward(), options);
     curve = fit.pareto(static_cast<int>(pareto.points));
+    everything_kept = fit.plain().peak;
   }
   ParetoChart chart{.title = step.describe(model),
-                    .subtitle = "memory against time, predicted for " + options.costs.sheet.name};
+                    .subtitle = "memory against time, predicted for " + options.costs.sheet.name,
+                    .everything_kept = everything_kept};
+  std::vector<std::string> stacks;
+  for (const FitPoint& p : curve) stacks.push_back(p.stack);
+  const std::vector<std::string> labels = choice_labels(stacks);
   nlohmann::json points = nlohmann::json::array();
   std::string table = header("stack");
   for (const FitPoint& p : curve) {
-    chart.points.push_back(
-        {.bytes = p.peak, .seconds = p.seconds, .label = label_of(p, step.step.stack)});
+    chart.points.push_back({.bytes = p.peak,
+                            .seconds = p.seconds,
+                            .label = labels[chart.points.size()],
+                            .recomputed = p.flops > 0 ? p.recomputed_flops / p.flops : 0});
     points.push_back(fit_json(p));
     table += fmt::format("{}  {}\n", point_line(p, curve.back().seconds),
                          shortened(kind_of(p.stack), 70));
   }
-  write_file_atomically(file, pareto_chart(chart));
+  if (draws) write_file_atomically(file, pareto_chart(chart));
   if (json) {
-    std::cout << nlohmann::json{{"device", options.costs.sheet.name},
-                                {"chart", file},
-                                {"points", points}}
-                     .dump(2)
-              << "\n";
-    return kDone;
+    nlohmann::json out = {{"model", model.name()},
+                          {"batch", model.batch()},
+                          {"seq", model.context()},
+                          {"device", options.costs.sheet.name},
+                          {"points", points}};
+    if (draws) out["chart"] = file;
+    return print_answer("plan", std::move(out));
   }
   std::cout << chart.title << ", " << chart.subtitle << "\n\n" << table;
   std::cout << "\ndrawn in " << file << "; --json has the stacks in full\n";

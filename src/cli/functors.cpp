@@ -5,9 +5,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/file_view.h"
 #include "base/text.h"
+#include "cli/answer.h"
 #include "cli/command.h"
+#include "edit/functor_json.h"
 #include "functors/functor.h"
+#include "functors/functor_text.h"
+#include "functors/stack.h"
 
 namespace adjoint {
 
@@ -25,7 +31,11 @@ nlohmann::json to_json(const Functor& f) {
       {"name", f.name},          {"law", name(f.law)},        {"summary", f.summary},
       {"default", f.by_default}, {"gpu_only", f.on_gpu_only}, {"of_forward", f.of_forward},
       {"params", params}};
-  if (!f.text.empty()) out["text"] = f.text;
+  if (!f.text.empty()) {
+    out["text"] = f.text;
+    out["rules"] = functor_json(f.text, f.name + std::string(kFunctorFile))
+                       .value("rules", nlohmann::json::array());
+  }
   return out;
 }
 
@@ -47,12 +57,20 @@ int run(const std::string& which, bool as_json) {
   nlohmann::json out = nlohmann::json::array();
   std::vector<std::string> names;
   bool found = which.empty();
+  Functor own;
+  std::vector<const Functor*> known(all_functors().begin(), all_functors().end());
+  const bool from_file = which.ends_with(kFunctorFile);
+  if (from_file) {
+    own = parse_functor(read_file(which), which);
+    settle_law(own, all_functors());
+    known = {&own};
+  }
   for (const Kind& kind : kKinds) {
     if (!as_json && which.empty()) std::cout << kind.title;
-    for (const Functor* f : all_functors()) {
+    for (const Functor* f : known) {
       if (!kind.has(*f)) continue;
       names.push_back(f->name);
-      if (!which.empty() && f->name != which) continue;
+      if (!which.empty() && !from_file && f->name != which) continue;
       found = true;
       out.push_back(to_json(*f));
       if (as_json) continue;
@@ -66,9 +84,11 @@ int run(const std::string& which, bool as_json) {
       if (!f->text.empty()) std::cout << "\n" << f->text;
     }
   }
+  if (const std::string file = which + std::string(kFunctorFile); !found && is_visible(file)) {
+    fail("there is no functor '", which, "'; did you mean '", file, "'?");
+  }
   if (!found) fail("there is no functor '", which, "'", did_you_mean(which, names));
-  if (as_json) std::cout << out.dump(2) << "\n";
-  return kDone;
+  return as_json ? print_answer("functors", {{"functors", std::move(out)}}) : kDone;
 }
 
 }  // namespace
@@ -81,7 +101,7 @@ void add_functors(CLI::App& app, Action& action) {
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  command->add_option("functor", flags->which, "one of them, in full");
+  command->add_option("functor", flags->which, "one of them, in full, or a .functor file");
   command->add_flag("--json", flags->json, "as JSON");
   command->footer("Examples:\n  adjoint functors\n  adjoint functors lora");
   command->callback(

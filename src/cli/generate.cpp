@@ -3,7 +3,9 @@
 
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
@@ -52,15 +54,25 @@ void print_line(const nlohmann::json& out) {
 }
 
 int run_one(const GenerateFlags& flags, Generator& generator, const SampleOptions& sample) {
+  // Until there is something to see.
+  std::optional<Activity> writing(std::in_place, "writing");
   if (flags.json) {
     const std::string text = generator.generate(flags.prompt, sample, nullptr);
+    writing.reset();
     print_line({{"prompt", flags.prompt}, {"text", text}, {"tokens", generator.times().tokens}});
     flags.sample.show(generator.times());
     return kDone;
   }
-  std::cout << flags.prompt << std::flush;
-  generator.generate(flags.prompt, sample,
-                     [](std::string_view text) { std::cout << text << std::flush; });
+  const auto begin = [&] {
+    if (!writing) return;
+    writing.reset();
+    std::cout << flags.prompt;
+  };
+  generator.generate(flags.prompt, sample, [&](std::string_view text) {
+    begin();
+    std::cout << text << std::flush;
+  });
+  begin();
   std::cout << "\n";
   flags.sample.show(generator.times());
   return kDone;
@@ -71,6 +83,7 @@ int run_many(const GenerateFlags& flags, Generator& generator, const SampleOptio
   const std::vector<std::string> prompts =
       flags.prompts.empty() ? std::vector<std::string>{flags.prompt} : read_prompts(flags.prompts);
   const int64_t texts = static_cast<int64_t>(prompts.size()) * flags.samples;
+  Activity writing(Progress{.what = "writing", .unit = "texts"});
   for (int64_t first = 0; first < texts; first += flags.batch) {
     const int64_t end = std::min(texts, first + flags.batch);
     std::vector<std::vector<int32_t>> batch;
@@ -78,6 +91,8 @@ int run_many(const GenerateFlags& flags, Generator& generator, const SampleOptio
       batch.push_back(generator.tokenizer().encode_with_specials(prompts[i / flags.samples]));
     }
     const std::vector<Generated> made = generator.generate(batch, sample, first, nullptr);
+    const Teller::Quiet quiet(teller());
+    writing.at(end, texts);
     for (int64_t i = first; i < end; ++i) {
       const std::string& prompt = prompts[i / flags.samples];
       const Generated& text = made[i - first];
@@ -104,7 +119,9 @@ int run(const GenerateFlags& flags) {
   }
   const SampleOptions sample = flags.sample.checked();
   use_threads(flags.sample.threads);
+  std::optional<Activity> reading(std::in_place, "reading the model");
   Generator generator(flags.sample.model, flags.sample.generator());
+  reading.reset();
   return flags.samples == 1 && flags.prompts.empty() ? run_one(flags, generator, sample)
                                                      : run_many(flags, generator, sample);
 }

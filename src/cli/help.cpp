@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/pages.h"
+#include "cli/values.h"
 #include "functors/functor.h"
 #include "functors/optimizer_text.h"
 #include "ops/op_def.h"
@@ -34,7 +37,7 @@ std::string lowered(std::string_view text) {
 
 std::vector<Section> sections() {
   std::vector<Section> all;
-  for (const Page& page : pages()) {
+  for (const HelpPage& page : pages()) {
     for (size_t at = page.text.find("\n## "); at != page.text.npos;) {
       const size_t next = page.text.find("\n## ", at + 1);
       const std::string_view text = page.text.substr(at + 1, next - at - 1);
@@ -54,7 +57,7 @@ std::string op_text(const OpDef& op) {
 std::string text_for(const std::string& topic) {
   const std::string wanted = lowered(topic);
   std::string found;
-  for (const Page& page : pages()) {
+  for (const HelpPage& page : pages()) {
     if (page.name.substr(0, page.name.find('.')) == wanted) return std::string(page.text);
   }
   for (const Section& section : sections()) {
@@ -112,12 +115,38 @@ std::string contents() {
          "functors`.\n";
 }
 
-int run(const std::vector<std::string>& words, bool as_json) {
+// The commands, by what stands behind `adjoint`, for which `chosen` holds.
+std::vector<std::string> commands_with(const CLI::App& app,
+                                       const std::function<bool(const CLI::App&)>& chosen) {
+  std::vector<std::string> found;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (chosen(*command)) found.push_back(path_of(*command));
+    const std::vector<std::string> below = commands_with(*command, chosen);
+    found.insert(found.end(), below.begin(), below.end());
+  }
+  return found;
+}
+
+// "; `adjoint train --help` says what train does", if the topic is a command or a flag of some.
+std::string help_of_commands(const CLI::App& app, const std::string& topic) {
+  const auto commands =
+      commands_with(app, [&](const CLI::App& command) { return path_of(command) == topic; });
+  if (!commands.empty()) return "; it is a command: see adjoint " + topic + " --help";
+  const std::string flag = topic.starts_with("--") ? topic : "--" + topic;
+  const auto takers = commands_with(
+      app, [&](const CLI::App& command) { return command.get_option_no_throw(flag) != nullptr; });
+  if (takers.empty()) return "";
+  return "; " + flag + " is a flag of " + join(takers, ", ") + ": see adjoint " + takers[0] +
+         " --help";
+}
+
+int run(const CLI::App& app, const std::vector<std::string>& words, bool as_json) {
   const std::string topic = join(words, " ");
   std::string text = topic.empty() ? contents() : text_for(topic);
   if (text.empty()) {
     std::vector<std::string> known;
-    for (const Page& page : pages()) known.emplace_back(page.name.substr(0, page.name.find('.')));
+    for (const HelpPage& page : pages())
+      known.emplace_back(page.name.substr(0, page.name.find('.')));
     for (const Section& section : sections()) known.push_back(lowered(section.title));
     for (const OpDef* op : all_ops()) {
       if (!op->params.empty()) known.emplace_back(op->name);
@@ -126,13 +155,17 @@ int run(const std::vector<std::string>& words, bool as_json) {
     for (const Functor* f : all_functors()) known.push_back(f->name);
     for (const std::string& optimizer : known_optimizers()) known.push_back(optimizer);
     const std::vector<std::string> speaking = sections_with(lowered(topic));
+    const std::string near = did_you_mean(lowered(topic), known);
+    const std::string of_commands = help_of_commands(app, lowered(topic));
     fail("there is no help on '", topic, "'",
-         speaking.empty() ? did_you_mean(lowered(topic), known)
-                          : ", but these sections speak of it: " + join(speaking, ", "),
-         "; `adjoint help` lists what there is");
+         !speaking.empty() ? ", but these sections speak of it: " + join(speaking, ", ") : "",
+         !of_commands.empty() ? of_commands
+         : !speaking.empty()  ? ""
+         : !near.empty()      ? near
+                              : "; `adjoint help` lists what there is");
   }
   if (as_json) {
-    std::cout << nlohmann::json{{"topic", topic}, {"text", text}}.dump(2) << "\n";
+    print_answer("help", {{"topic", topic}, {"text", text}});
   } else {
     std::cout << text << (text.ends_with('\n') ? "" : "\n");
   }
@@ -149,7 +182,8 @@ void add_help(CLI::App& app, Action& action) {
                       "a page, a section, an op, a functor or an optimizer; none: a list");
   command->add_flag("--json", *as_json, "as JSON");
   command->footer("Examples:\n  adjoint help\n  adjoint help attention\n  adjoint help lora");
-  command->callback([=, &action] { action = [=] { return run(*words, *as_json); }; });
+  command->callback(
+      [=, &app, &action] { action = [=, &app] { return run(app, *words, *as_json); }; });
 }
 
 }  // namespace adjoint

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/interrupts.h"
+#include "cli/mistakes.h"
 #include "cli/train_flags.h"
 #include "comm/lifeline.h"
 #include "train/resolve_config.h"
@@ -55,10 +56,13 @@ StartedTrain read_command(const Words& words) {
   CLI::App app;
   const auto flags = std::make_shared<TrainFlags>();
   TrainFlags::add_to(*app.add_subcommand("train"), flags);
+  app.name("adjoint");
   try {
     app.parse(Words(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& e) {
-    fail("train: ", e.what());
+    std::vector<const char*> argv = {"adjoint"};
+    for (const std::string& word : words) argv.push_back(word.c_str());
+    fail("launch: ", explained(app, e, static_cast<int>(argv.size()), argv.data()));
   }
   const nlohmann::json layers[] = {flags->file_layer(), flags->layer()};
   const TrainConfig config = make_config(layers);
@@ -182,7 +186,10 @@ int run_launch(const LaunchFlags& flags) {
   if (split_words(flags.mpirun).empty()) fail("--mpirun: wanted a command, found nothing");
   const StartedTrain train = read_command(flags.command);
   Interrupts interrupts;
-  interrupts.ask_from_now_on();
+  interrupts.ask_from_now_on(
+      {.first =
+           [] { return "asking the ranks to save and stop; Ctrl-C again ends the job at once"; },
+       .second = "ended at once"});
   const std::string before = print_of_run(train.out);
   Words words = flags.command;
   for (int64_t restart = 0;; ++restart) {
@@ -211,6 +218,23 @@ int run_launch(const LaunchFlags& flags) {
 }
 
 }  // namespace
+
+void part_launched_command(std::vector<char*>& arguments) {
+  static char kEnd[] = "--";
+  bool launches = false;
+  for (auto word = arguments.begin() + 1; word < arguments.end(); ++word) {
+    const std::string_view said = *word;
+    if (said == kEnd) return;
+    if (launches && said == "train") {
+      arguments.insert(word, kEnd);
+      return;
+    }
+    const bool of_program =
+        said.starts_with('-') || *(word - 1) == std::string_view("--tell-every");
+    if (!launches && said != "launch" && !of_program) return;
+    launches = launches || said == "launch";
+  }
+}
 
 void add_launch(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(

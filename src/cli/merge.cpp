@@ -6,7 +6,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/activity.h"
 #include "base/text.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 
 namespace adjoint {
@@ -19,12 +21,14 @@ struct MergeFlags {
 };
 
 int run(const MergeFlags& flags) {
-  const MergeResult result = merge_run(flags.run, flags.out, flags.weights);
+  const MergeResult result = [&] {
+    const Activity activity("merging");
+    return merge_run(flags.run, flags.out, flags.weights);
+  }();
   if (flags.json) {
     const nlohmann::json out = {
         {"step", result.step}, {"merged", result.merged}, {"out", flags.out}};
-    std::cout << out.dump() << "\n";
-    return kDone;
+    return print_answer("merge", out, -1);
   }
   int64_t total = 0;
   std::vector<std::string> parts;

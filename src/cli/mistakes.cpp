@@ -1,6 +1,15 @@
 #include "cli/mistakes.h"
 
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "base/file_view.h"
 #include "base/text.h"
+#include "cli/values.h"
+#include "models/library.h"
+#include "scheme/document.h"
+#include "train/config.h"
 
 namespace adjoint {
 
@@ -38,6 +47,191 @@ const CLI::Option* flag_named(const CLI::App& command, const std::string& flag) 
   return flag.starts_with('-') ? command.get_option_no_throw(flag) : nullptr;
 }
 
+bool takes_a_word(const CLI::Option& option) { return option.get_items_expected_min() > 0; }
+
+// Whether a text of the library has this number, which is then said by --set.
+bool is_setting(const std::string& name) {
+  for (const std::string& preset : known_presets()) {
+    const ModelText text = find_model(preset);
+    const Document document = parse_document(text.text, text.file);
+    for (const auto* settings : {&document.axes, &document.numbers}) {
+      const auto found = std::find_if(settings->begin(), settings->end(),
+                                      [&](const Setting& setting) { return setting.name == name; });
+      if (found != settings->end()) return true;
+    }
+  }
+  return false;
+}
+
+// Flags that are none by themselves: a model's number (--layers 4), a choice (--cuda).
+std::string said_otherwise(const CLI::App& command, const std::string& flag,
+                           const std::string& value) {
+  std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+  for (const OptionSpec& option : train_options()) {
+    if (!flag_named(command, option.flag())) continue;
+    const std::string_view other = option.traits.meant ? option.traits.meant(word) : "";
+    const std::string choice = other.empty() ? word : std::string(other);
+    const auto& all = option.choices;
+    if (std::find(all.begin(), all.end(), choice) == all.end()) continue;
+    return "; did you mean '" + option.flag() + " " + choice + "'?";
+  }
+  std::replace(word.begin(), word.end(), '-', '_');
+  if (!flag_named(command, "--set") || !is_setting(word)) return "";
+  return "; '" + word + "' is a number of the model: did you mean '--set " + word + "=" +
+         (value.empty() ? "N" : value) + "'?";
+}
+
+// One letter is an edit away from every other letter, so it means the one flag that begins with it.
+std::string nearest_flag(const CLI::App& command, const std::string& flag) {
+  const std::vector<std::string> names = names_of_flags(command);
+  if (flag.size() != 2 || flag == "--") return did_you_mean(flag, names);
+  std::vector<std::string> begin;
+  for (const std::string& name : names) {
+    if (name.starts_with("-" + flag)) begin.push_back(name);
+  }
+  return begin.size() == 1 ? "; did you mean '" + begin[0] + "'?" : "";
+}
+
+// What stands between the words of one value that were not quoted together: --stack bf16 lora.
+std::optional<std::string> between_words(const CLI::App& command, const CLI::Option& option) {
+  if (option.check_name("--prompt")) return " ";
+  const ValueKind* const kind = value_kind(command, option);
+  if (kind && kind->word == "STACK") return " | ";
+  if (kind && kind->word == "BYTES") return "";
+  return std::nullopt;
+}
+
+// What stands behind a command's name.
+struct CommandWords {
+  std::set<std::string> given;     // flags
+  std::vector<std::string> stray;  // words that nothing takes
+  std::string unquoted;            // a flag and its value, of which more words are parts
+};
+
+CommandWords words_behind(const CLI::App& command, int argc, const char* const* argv, int first) {
+  CommandWords words;
+  size_t places = 0;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_positional()) places += option->get_items_expected_max();
+  }
+  const CLI::Option* behind = nullptr;  // the flag whose value the next word follows
+  std::string flag, value;
+  for (int i = first; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--") break;
+    const size_t equals = word.find('=');
+    if (const CLI::Option* known = flag_named(command, word.substr(0, equals))) {
+      behind = takes_a_word(*known) ? known : nullptr;
+      flag = known->get_lnames().empty() ? word : "--" + known->get_lnames()[0];
+      words.given.insert(flag);
+      if (equals != word.npos) value = word.substr(equals + 1);
+      if (!behind || equals != word.npos || i + 1 == argc) continue;
+      value = argv[++i];
+      const bool several = known->get_items_expected_max() > 1 && known->get_allow_extra_args();
+      while (several && i + 1 < argc && argv[i + 1][0] != '-') ++i;
+    } else if (word.starts_with('-')) {
+      behind = nullptr;
+    } else if (places > 0) {
+      --places;
+    } else {
+      words.stray.push_back(word);
+      const auto between = behind ? between_words(command, *behind) : std::nullopt;
+      if (!between) continue;
+      value += *between + word;
+      words.unquoted = flag + " " + (between->empty() ? value : '"' + value + '"');
+    }
+  }
+  return words;
+}
+
+// The flag that most probably was meant to take a word; "" if none was.
+std::string flag_for(const CLI::App& command, const std::set<std::string>& given,
+                     const std::string& word) {
+  const auto open = [&](const char* flag) {
+    return flag_named(command, flag) && given.count(flag) == 0;
+  };
+  const std::filesystem::path path = word;
+  const bool is_run = is_visible(path / "run.json");
+  if (given.count("--resume") > 0 && open("--out")) return "--resume --out";
+  if (is_run && open("--resume")) return open("--data") ? "--resume --out" : "--init";
+  const std::vector<std::string> presets = known_presets();
+  const bool is_model = is_run || is_visible(path / "config.json") || word.ends_with(".scheme") ||
+                        std::find(presets.begin(), presets.end(), word) != presets.end();
+  if (is_model && open("--model")) return "--model";
+  for (const bool required : {true, false}) {
+    for (const char* flag : {"--data", "--model", "--run", "--out", "--prompt"}) {
+      if (open(flag) && (flag_named(command, flag)->get_required() || !required)) return flag;
+    }
+  }
+  return "";
+}
+
+// "; did you mean '--model char --data book.txt'?" of words that nothing takes.
+std::string meant_by(const CLI::App& command, const CommandWords& words) {
+  if (!words.unquoted.empty()) return "; did you mean '" + words.unquoted + "'?";
+  std::set<std::string> given = words.given;
+  std::vector<std::string> meant;
+  std::string prompt;  // has all the words that nothing else takes
+  for (const std::string& word : words.stray) {
+    const std::string flag = prompt.empty() ? flag_for(command, given, word) : "--prompt";
+    if (flag.empty()) return "";
+    given.insert(flag);
+    if (flag == "--prompt") {
+      prompt += (prompt.empty() ? "" : " ") + word;
+    } else {
+      meant.push_back(flag + " " + word);
+    }
+  }
+  const bool plain = prompt.find(' ') == prompt.npos;
+  if (!prompt.empty()) meant.push_back("--prompt " + (plain ? prompt : '"' + prompt + '"'));
+  return meant.empty() ? "" : "; did you mean '" + join(meant, " ") + "'?";
+}
+
+// "--run and --out are required".
+std::string required_flags(const CLI::App& command, const CommandWords& words) {
+  std::vector<std::string> missing;
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required() || option->get_lnames().empty()) continue;
+    const std::string flag = "--" + option->get_lnames()[0];
+    if (words.given.count(flag) == 0) missing.push_back(flag);
+  }
+  if (missing.empty()) return "";
+  return join(missing, " and ") + (missing.size() == 1 ? " is required" : " are required");
+}
+
+// What the parser says of values and of words that nothing takes; the command's own words begin at
+// `first`.
+std::string in_our_words(const CLI::App& command, const CLI::ParseError& error, int argc,
+                         const char* const* argv, int first) {
+  const std::string said = error.what();
+  const auto kind = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  const std::string flag = said.substr(0, said.find(':'));
+  if (kind == CLI::ExitCodes::ArgumentMismatch && flag_named(command, flag))
+    return flag + " wants a value";
+  const std::string converts = "Could not convert: ";
+  const size_t equals = said.find(" = ");
+  if (kind == CLI::ExitCodes::ConversionError && said.starts_with(converts) &&
+      equals != said.npos) {
+    const std::string of = said.substr(converts.size(), equals - converts.size());
+    const CLI::Option* option = flag_named(command, of);
+    if (!option && command.get_parent()) option = flag_named(*command.get_parent(), of);
+    const std::string type = option ? option->get_type_name() : "";
+    const char* const wanted = type == "INT" || type == "UINT"        ? "a whole number"
+                               : type == "FLOAT" || type == "SECONDS" ? "a number"
+                                                                      : "another value";
+    return of + ": wanted " + wanted + ", found '" + said.substr(equals + 3) + "'";
+  }
+  const CommandWords words = words_behind(command, argc, argv, first);
+  const std::string required = required_flags(command, words);
+  if (kind == CLI::ExitCodes::RequiredError && !required.empty()) {
+    return required + meant_by(command, words);
+  }
+  if (kind != CLI::ExitCodes::ExtrasError) return said;
+  const std::string word =
+      words.stray.empty() ? said.substr(said.find(": ") + 2) : words.stray.front();
+  return "nothing takes '" + word + "'" + meant_by(command, words);
+}
+
 }  // namespace
 
 std::string explained(const CLI::App& app, const CLI::ParseError& error, int argc,
@@ -45,16 +239,26 @@ std::string explained(const CLI::App& app, const CLI::ParseError& error, int arg
   const CLI::App* command = &app;
   int i = 1;
   for (; i < argc; ++i) {
+    // What is said of the whole program comes first: --tell-every 5 train.
+    const std::string word = argv[i], flag = word.substr(0, word.find('='));
+    const CLI::Option* const known = command == &app ? flag_named(app, flag) : nullptr;
+    if (known) {
+      if (takes_a_word(*known) && flag == word) ++i;
+      continue;
+    }
     const CLI::App* const sub = command_named(*command, argv[i]);
     if (!sub) break;
     command = sub;
   }
+  const int first = i;
   const std::string see = "; see " + full_name(*command) + " --help";
   const std::vector<std::string> commands = names_of_commands(*command);
-  if (!commands.empty() && (i == argc || argv[i][0] != '-')) {
+  if (!commands.empty() && (i >= argc || argv[i][0] != '-')) {
     const std::string wanted = " (" + join(commands, ", ") + ")";
-    if (i == argc) return full_name(*command) + ": wanted a command" + wanted + see;
-    const std::string near = did_you_mean(argv[i], commands);
+    if (i >= argc) return full_name(*command) + ": wanted a command" + wanted + see;
+    std::string near = did_you_mean(argv[i], commands);
+    const std::string flag = "--" + std::string(argv[i]);
+    if (near.empty() && flag_named(*command, flag)) near = "; did you mean '" + flag + "'?";
     return full_name(*command) + ": there is no command '" + argv[i] + "'" +
            (near.empty() ? wanted : near);
   }
@@ -63,14 +267,20 @@ std::string explained(const CLI::App& app, const CLI::ParseError& error, int arg
     if (word == "--") break;  // what follows is another command's
     if (const CLI::Option* known = flag_named(*command, flag)) {
       // What follows is its value, whatever it looks like: --stack -fuse.
-      if (known->get_items_expected_min() > 0 && flag == word) ++i;
+      if (takes_a_word(*known) && flag == word) ++i;
       continue;
     }
     if (word.size() < 2 || word[0] != '-') continue;
-    const std::string near = did_you_mean(flag, names_of_flags(*command));
+    const bool has_value = i + 1 < argc && argv[i + 1][0] != '-';
+    const std::string value = flag != word ? word.substr(flag.size() + 1)
+                              : has_value  ? argv[i + 1]
+                                           : "";
+    std::string near = said_otherwise(*command, flag, value);
+    if (near.empty()) near = nearest_flag(*command, flag);
     return full_name(*command) + ": there is no flag '" + flag + "'" + (near.empty() ? see : near);
   }
-  return full_name(*command) + ": " + error.what() + see;
+  const std::string why = in_our_words(*command, error, argc, argv, first);
+  return full_name(*command) + ": " + why + (why.ends_with('?') ? "" : see);
 }
 
 }  // namespace adjoint

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "functors/optimizer_text.h"
 #include "ops/words.h"
@@ -50,8 +51,7 @@ int list_as_json() {
     const Optimizer o = find_optimizer(called, {});
     out.push_back(other_as_json(o.name, signature(o.name, o.params), "optimizer", summary_of(o)));
   }
-  std::cout << out.dump(2) << "\n";
-  return kDone;
+  return print_answer("ops", {{"ops", std::move(out)}});
 }
 
 int list() {

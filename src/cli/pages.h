@@ -5,10 +5,10 @@
 
 namespace adjoint {
 
-struct Page {
+struct HelpPage {
   std::string_view name;  // notation.md
   std::string_view text;
 };
-std::span<const Page> pages();
+std::span<const HelpPage> pages();
 
 }  // namespace adjoint

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 #include "report/trace.h"
 
 namespace adjoint {
@@ -17,6 +18,7 @@ void check_file(std::string_view flag, const std::string& file, std::string_view
   if (path.extension() != ending) {
     fail(flag, ": wanted a file that ends in ", ending, ", found '", file, "'");
   }
+  checked_output(path);  // of what is outside nothing is said
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) fail(flag, ": '", file, "' is a folder");
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");

@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/totals.h"
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/fit_flags.h"
 #include "cli/pictures.h"
@@ -20,9 +22,11 @@
 #include "report/rank_table.h"
 #include "report/schedule_chart.h"
 #include "report/schedule_search.h"
+#include "report/scheme_json.h"
 #include "report/stack_table.h"
 #include "report/stage_table.h"
 #include "report/timeline.h"
+#include "report/timeline_json.h"
 
 namespace adjoint {
 
@@ -33,7 +37,7 @@ struct PlanFlags {
   PictureFlags pictures;
   FitFlags fit;
   ParetoFlags pareto;
-  bool json = false, measure = false;
+  bool json = false, measure = false, timeline = false;
   std::string write_schedule, schedule_memory;
 
   std::optional<Bytes> most_of_a_stage() const {
@@ -92,8 +96,10 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
   const Costs costs = costs_for(flags.fit.wish, model, num_threads());
   const PlanOptions planned = plan_options(costs);
   options.target = planned.target;
+  const Activity activity("planning");
   PlannedStep step{.title = stack_title(stack),
                    .built = build_step(model.forward(), parse_stack(stack), options)};
+  StepFlags::warn_of(step.built);
   if (step.built.scheme.schedule.empty()) {
     step.plan = make_plan(step.built.scheme, planned);
     step.time = predict_time(step.built.scheme, step.plan, costs);
@@ -203,6 +209,7 @@ FoundSchedule write_found_schedule(const PlanFlags& flags, const PlannedStep& st
                                    const StagesAtWork* at_work) {
   const PlannedStages& stages = *step.stages;
   const bool once = step.whole.schedule == "zb_1p";
+  const Activity activity("searching for a schedule");
   const FoundSchedule found =
       search_schedule(step.whole, stages, at_work ? at_work->slots : stages.slots,
                       plan_options(step.costs), step.costs,
@@ -231,6 +238,9 @@ std::string told_of_schedule(const std::string& file, const std::string& asked,
 }
 
 int run(const PlanFlags& flags) {
+  if (flags.timeline && !flags.json) {
+    fail("--timeline is for machines: say --json too, or --chart FILE for a picture");
+  }
   if (flags.write_schedule.empty() && !flags.schedule_memory.empty()) {
     fail("--schedule-memory goes with --write-schedule");
   }
@@ -278,6 +288,8 @@ int run(const PlanFlags& flags) {
   const Plan& plan = first.plan;
   std::vector<Measured> ranks;  // each of them
   std::optional<StagesAtWork> at_work;
+  std::optional<Activity> measuring;
+  if (flags.measure) measuring.emplace("measuring");
   if (flags.measure && first.stages) {
     const PlannedStages& stages = *first.stages;
     MeasuredPipeline found = measure_pipeline(stages.schedule, stages.steps, stages.plans);
@@ -286,6 +298,7 @@ int run(const PlanFlags& flags) {
   } else if (flags.measure) {
     ranks = measure_ranks(step, plan);
   }
+  measuring.reset();
   std::optional<Measured> measured;
   if (at_work) {
     measured = ranks[rank_of_stage(step.mesh, first.stages->largest())];
@@ -318,7 +331,10 @@ int run(const PlanFlags& flags) {
       add_owners(other, second->built.scheme, second->plan, by, flags.pictures.rows());
     }
     out["model"] = model.name();
+    out["batch"] = model.batch();
+    out["seq"] = model.context();
     out["params"] = num_parameters(first.all());
+    out["trained_params"] = num_trained(first.all());
     const double total = flops[0] + flops[1] + flops[2];
     if (total < 9e15) {
       out["flops_per_step"] = static_cast<int64_t>(total);
@@ -329,18 +345,24 @@ int run(const PlanFlags& flags) {
     out["model_states"] = model_states_json(model_states(step, plan));
     if (!step.mesh.empty()) {
       out["mesh"] = ranks_json(step, first.fabric);
-      out["mesh"]["seconds"] = first.time.ranks;
+      out["mesh"]["collectives_s"] = first.time.ranks;
       out["mesh"]["waited_s"] = first.time.ranks_waited;
     }
-    if (first.stages) out["pipeline"] = stages_json(*first.stages);
+    if (first.stages) out["pipeline"] = stages_json(*first.stages, flags.timeline);
     if (at_work) out["pipeline"]["measured"] = measured_stages_json(*at_work);
     if (found) {
       out["pipeline"]["written"] = {
-          {"file", flags.write_schedule},      {"seconds", found->simulated.seconds},
-          {"bubble", found->simulated.bubble}, {"asked_seconds", found->asked.seconds},
+          {"file", flags.write_schedule},      {"step_s", found->simulated.seconds},
+          {"bubble", found->simulated.bubble}, {"asked_step_s", found->asked.seconds},
           {"parts_in_flight", found->parts},   {"bytes", found->most.count}};
     }
+    const Stack applied = parse_stack(stack);
     out["stack"] = stack;
+    out["law"] = name(law_of(applied));
+    out["applied"] = applied_json(first.built.applied, applied);
+    if (flags.timeline) {
+      out["timeline"] = timeline_json(step, plan, first.time.seconds, first.costs.sheet.overlaps);
+    }
     out["device"] = first.clock;
     out["step_s"] = first.seconds();
     out["recomputed_flops"] = first.recomputed_flops();
@@ -354,14 +376,15 @@ int run(const PlanFlags& flags) {
         out["measured_ranks"] = measured_ranks_json(step, plan, ranks);
       }
     }
-    std::cout << out.dump(2) << "\n";
-    return kDone;
+    return print_answer("plan", std::move(out), flags.timeline ? -1 : 2);
   }
   std::cout << flags.step.describe(model) << "\n";
   if (chosen) std::cout << chosen->why;
   std::cout << "\n" << stack_table(first.built.applied) << "\n";
-  std::cout << fmt::format("{:<18} {:>20}\n\n", "parameters",
+  std::cout << fmt::format("{:<18} {:>20}\n", "parameters",
                            with_commas(num_parameters(first.all())));
+  std::cout << fmt::format("{:<18} {:>20}\n\n", "of them trained",
+                           with_commas(num_trained(first.all())));
   std::cout << told_of_ranks(first, second ? "A's " : "");
   if (second) std::cout << told_of_ranks(*second, "B's ");
   std::cout << tables(flags, first, second, measured);
@@ -422,6 +445,8 @@ void add_plan(CLI::App& app, Action& action) {
                    "times are predicted for this: a name, or a .device file")
       ->capture_default_str();
   flags->pareto.add_to(*command);
+  command->add_flag("--timeline", flags->timeline,
+                    "with --json: every call with its time, and whose bytes are alive when");
   command->add_flag("--json", flags->json, "as JSON");
   command->footer(
       "Examples:\n"

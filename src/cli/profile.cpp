@@ -5,9 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/activity.h"
 #include "base/error.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/fit_flags.h"
+#include "cli/interrupts.h"
 #include "cli/pictures.h"
 #include "cli/step_flags.h"
 #include "comm/mpi.h"
@@ -58,10 +61,13 @@ struct ProfiledRun {
 
 void profile_pipeline(ProfiledRun& run, const Scheme& whole, const PlanOptions& options, int steps,
                       const Communicator* world) {
-  run.stages = plan_stages(whole, options,
-                           {.sheet = sheet_here(options.target), .threads = options.threads});
+  {
+    const Activity activity("planning");
+    run.stages = plan_stages(whole, options,
+                             {.sheet = sheet_here(options.target), .threads = options.threads});
+  }
   const PlannedStages& stages = *run.stages;
-  LateProgress progress;
+  LateProgress progress("measuring");
   const MeasureOptions wanted{.steps = steps, .told = progress.told()};
   MeasuredPipeline found =
       world ? measure_pipeline(*world, stages.schedule, stages.steps, stages.plans, wanted)
@@ -84,8 +90,11 @@ void profile_run(ProfiledRun& run, const Scheme& step, const PlanOptions& option
                  const Communicator* world) {
   if (!step.schedule.empty()) return profile_pipeline(run, step, options, steps, world);
   run.step = step;
-  run.plan = make_plan(step, options);
-  LateProgress progress;
+  {
+    const Activity activity("planning");
+    run.plan = make_plan(step, options);
+  }
+  LateProgress progress("measuring");
   const MeasureOptions wanted{.steps = steps, .told = progress.told()};
   run.ranks =
       world ? measure_ranks(*world, step, run.plan, wanted) : measure_ranks(step, run.plan, wanted);
@@ -110,6 +119,7 @@ void profile(ProfileFlags flags, const Communicator* world) {
     why = chosen.why;
   }
   const BuiltStep built = flags.step.built(model);
+  if (!world || world->rank() == 0) StepFlags::warn_of(built);
   const bool staged = !built.scheme.schedule.empty();
   if (world) check_mesh(built.scheme.mesh, world->size());
   if (!world) share_cores(flags.step.threads, num_ranks(built.scheme.mesh));
@@ -119,7 +129,10 @@ void profile(ProfileFlags flags, const Communicator* world) {
   if (world && world->rank() > 0) return;
   const Scheme& step = run.step;
   const Plan& plan = run.plan;
-  const MachinePeak peak = measure_machine(plan.target);
+  const MachinePeak peak = [&] {
+    const Activity activity("measuring the machine");
+    return measure_machine(plan.target);
+  }();
   Costs costs = costs_on(measured_sheet(peak), peak.threads, product_table());
   costs.deterministic = plan.deterministic;
   if (staged) {
@@ -148,11 +161,12 @@ void profile(ProfileFlags flags, const Communicator* world) {
       .stages = run.at_work ? &*run.at_work : nullptr,
       .processes = world != nullptr};
   const std::string title = stack_title(profile.step.stack);
-  const ChartedStep charted{.title = title,
-                            .scheme = step,
-                            .plan = plan,
-                            .seconds = profile.measured.call_seconds,
-                            .clock = fmt::format("measured, {} threads", peak.threads)};
+  const ChartedStep charted{
+      .title = title,
+      .scheme = step,
+      .plan = plan,
+      .seconds = profile.measured.call_seconds,
+      .clock = fmt::format("measured, {} thread{}", peak.threads, peak.threads == 1 ? "" : "s")};
   const std::string chart =
       memory_chart(chart_of(profile.step.title, "live memory over one step", {charted}));
   std::vector<Picture> pictures = {{"Memory over the step", chart}};
@@ -174,7 +188,8 @@ void profile(ProfileFlags flags, const Communicator* world) {
   if (flags.json) {
     nlohmann::json out = profile_json(profile);
     out["stack"] = profile.step.stack;
-    std::cout << out.dump(2) << "\n";
+    out["model"] = profile.step.model;
+    print_answer("profile", std::move(out));
     return;
   }
   std::cout << profile.step.title << "\n";
@@ -198,6 +213,7 @@ int run(ProfileFlags flags) {
     return kDone;
   }
   run_launched(*launch, [&](const Communicator& world) {
+    let_first_rank_tell(world.rank());
     int& ranks = flags.step.step.ranks;
     if (ranks != 0 && ranks != launch->ranks) {
       fail("--ranks: the launcher started ", launch->ranks, " ranks, found ", ranks);

@@ -5,9 +5,13 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/activity.h"
 #include "base/error.h"
+#include "cli/answer.h"
+#include "cli/choice.h"
 #include "cli/command.h"
 #include "cli/step_flags.h"
+#include "cli/values.h"
 #include "train/quantize_run.h"
 
 namespace adjoint {
@@ -23,20 +27,16 @@ struct QuantizeFlags {
 
 QuantizeOptions options_of(const QuantizeFlags& flags) {
   QuantizeOptions options{.batches = flags.batches, .data = flags.data};
-  const auto kind = code_kind(flags.format);
-  if (!kind) fail("--format: wanted int8, int4 or nf4, found '", flags.format, "'");
-  options.format.kind = *kind;
+  check_choice("--format", flags.format, choices_of("quantize --format"));
+  options.format.kind = *code_kind(flags.format);
+  check_choice("--per", flags.per, choices_of("quantize --per"));
+  check_choice("--method", flags.method, choices_of("quantize --method"));
   if (flags.per == "group") {
     if (flags.group < 1) fail("--group: wanted 1 or more, found ", flags.group);
     options.format.per = CodeFormat::Per::kGroup;
     options.format.group = flags.group;
   } else if (flags.per == "channel") {
     options.format.per = CodeFormat::Per::kChannel;
-  } else if (flags.per != "tensor") {
-    fail("--per: wanted tensor, channel or group, found '", flags.per, "'");
-  }
-  if (flags.method != "gptq" && flags.method != "round") {
-    fail("--method: wanted gptq or round, found '", flags.method, "'");
   }
   options.calibrated = flags.method == "gptq";
   if (flags.batches < 1 || flags.batches > 1'000'000) {
@@ -48,8 +48,10 @@ QuantizeOptions options_of(const QuantizeFlags& flags) {
 int run(const QuantizeFlags& flags) {
   const QuantizeOptions options = options_of(flags);
   use_threads(flags.threads);
-  const QuantizeResult result =
-      quantize_run(flags.run, flags.out, options, flags.device.plan_options());
+  const QuantizeResult result = [&] {
+    const Activity activity("quantizing");
+    return quantize_run(flags.run, flags.out, options, flags.device.plan_options());
+  }();
   const double before = std::exp(result.loss_before), after = std::exp(result.loss_after);
   if (flags.json) {
     const nlohmann::json out = {
@@ -62,8 +64,7 @@ int run(const QuantizeFlags& flags) {
         {"perplexity", {{"before", before}, {"after", after}}},
         {"bytes", {{"before", result.before.count}, {"after", result.after.count}}},
         {"out", flags.out}};
-    std::cout << out.dump() << "\n";
-    return kDone;
+    return print_answer("quantize", out, -1);
   }
   std::cout << fmt::format(
       "quantized {} matrices of step {} to {} by {} into {}\n"

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "base/activity.h"
 #include "base/error.h"
+#include "base/note.h"
 #include "cli/command.h"
 #include "device/parallel.h"
 #include "run/machine.h"
@@ -78,7 +80,14 @@ BuiltStep StepFlags::built(const BoundModel& model) const {
   StepOptions options = step;
   options.target = device.target();
   options.deterministic = device.deterministic;
+  const Activity activity("planning");
   return build_step(model.forward(), parse_stack(step.stack), options);
+}
+
+void StepFlags::warn_of(const BuiltStep& built) {
+  for (const Applied& applied : built.applied) {
+    for (const std::string& doubt : applied.doubts) warn_once(doubt);
+  }
 }
 
 std::string StepFlags::describe(const BoundModel& model) const {

@@ -52,6 +52,7 @@ struct StepFlags {
   // Also sets the number of threads, for which plans are made.
   BoundModel bound() const;
   BuiltStep built(const BoundModel& model) const;
+  static void warn_of(const BuiltStep& built);          // what its functors found hardly meant
   std::string describe(const BoundModel& model) const;  // gpt2, batch 4 x 1024 tokens, adamw ...
 };
 

@@ -9,11 +9,14 @@
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "data/bpe_train.h"
 #include "device/parallel.h"
@@ -131,8 +134,7 @@ int run_info(const TokenizerFlags& flags) {
                       {"before", frame.before},
                       {"after", frame.after},
                       {"special_tokens", named}};
-    std::cout << out.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
-    return kDone;
+    return print_answer("tokenizer", out);
   }
   const auto named = [&](int32_t id) {
     const std::vector<int32_t> one = {id};
@@ -183,10 +185,8 @@ int run_speed(const TokenizerFlags& flags) {
   }
   const double rate = static_cast<double>(bytes) / 1e6 / seconds;
   if (flags.json) {
-    const json out = {
-        {"bytes", input.size()}, {"tokens", tokens}, {"megabytes_per_cpu_second", rate}};
-    std::cout << out.dump() << "\n";
-    return kDone;
+    const json out = {{"bytes", input.size()}, {"tokens", tokens}, {"bytes_per_cpu_s", rate * 1e6}};
+    return print_answer("tokenizer", out, -1);
   }
   std::cout << fmt::format("{:.1f} MB per CPU second: {} bytes are {} tokens\n", rate, input.size(),
                            tokens);
@@ -194,14 +194,10 @@ int run_speed(const TokenizerFlags& flags) {
 }
 
 std::string pattern_named(const std::string& name) {
-  const std::vector<std::pair<std::string, std::string>> all = {{"gpt2", kGpt2Pattern},
-                                                                {"llama3", kLlama3Pattern},
-                                                                {"qwen2", kQwen2Pattern},
-                                                                {"o200k", kO200kPattern}};
   std::vector<std::string> names;
-  for (const auto& [known, pattern] : all) {
+  for (const auto& [known, pattern] : kNamedPatterns) {
     if (name == known) return pattern;
-    names.push_back(known);
+    names.emplace_back(known);
   }
   fail("--pattern: there is no pattern '", name, "', only ", join(names, ", "),
        did_you_mean(name, names));
@@ -213,24 +209,27 @@ int run_train(const TokenizerFlags& flags) {
   }
   if (flags.least_count < 1) fail("--least-count: wanted 1 or more, found ", flags.least_count);
   use_threads(flags.threads);
+  std::optional<Activity> activity(std::in_place,
+                                   Progress{.what = "learning a tokenizer", .unit = "merges"});
   std::vector<std::string> texts;
   for (const std::string& file : flags.data) texts.push_back(read_file(file));
   size_t bytes = 0;
   for (const std::string& text : texts) bytes += text.size();
   if (bytes == 0) fail("--data: the text is empty, so there is nothing to learn");
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  const ByteLevelFile file = train_bpe(views, {.vocab = flags.vocab,
-                                               .pattern = pattern_named(flags.pattern),
-                                               .specials = flags.special,
-                                               .least_count = flags.least_count,
-                                               .threads = num_threads(),
-                                               .told = [](int64_t merges, int64_t wanted) {
-                                                 if (merges % 1000 == 0)
-                                                   std::cerr << "\r" << merges << " of " << wanted
-                                                             << " merges";
-                                               }});
-  if (file.merges.size() >= 1000) std::cerr << "\n";
+  const ByteLevelFile file = train_bpe(
+      views, {.vocab = flags.vocab,
+              .pattern = pattern_named(flags.pattern),
+              .specials = flags.special,
+              .least_count = flags.least_count,
+              .threads = num_threads(),
+              .told = [&](int64_t merges, int64_t wanted) { activity->at(merges, wanted); }});
+  activity.reset();
   write_file_atomically(flags.out, byte_level_json(file));
+  if (flags.json) {
+    return print_answer("tokenizer",
+                        {{"out", flags.out}, {"vocab", file.tokens.size()}, {"bytes", bytes}}, -1);
+  }
   std::cout << fmt::format("{}: {} tokens of {} bytes\n", flags.out, file.tokens.size(), bytes);
   if (std::cmp_less(file.tokens.size(), flags.vocab)) {
     std::cout << fmt::format("fewer than {}: no other pair occurs {} times\n", flags.vocab,
@@ -293,6 +292,7 @@ void add_tokenizer(CLI::App& app, Action& action) {
   encode->add_flag("--specials", flags->specials,
                    "names of special tokens in the text are those tokens");
   encode->add_flag("--frame", flags->frame, "with what the tokenizer puts around a text");
+  train->add_flag("--json", flags->json, "as JSON");
   encode->add_flag("--json", flags->json, "a text per line as JSON; a list of ids for each");
   decode->add_flag("--json", flags->json, "a list of ids per line as JSON; a text for each");
   info->add_flag("--json", flags->json, "as JSON");

@@ -1,13 +1,16 @@
 // adjoint train: trains a model on a text, saves, evaluates, resumes.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <csignal>
 #include <iostream>
 
 #include "analysis/totals.h"
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/note.h"
 #include "base/text.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/interrupts.h"
 #include "cli/train_flags.h"
@@ -15,39 +18,52 @@
 #include "comm/mpi.h"
 #include "device/parallel.h"
 #include "run/machine.h"
+#include "train/doubts.h"
 #include "train/job.h"
-#include "train/progress.h"
+#include "train/settings_text.h"
 #include "train/trainer.h"
 
 namespace adjoint {
 
 namespace {
 
-// Where some parameters are frozen: how many are not; and of stages, whose they are.
-std::string words_for_trained(const Scheme& step) {
-  const int64_t trained = num_trained(step);
-  const std::string stage = step.of_all_stages.empty() ? "" : " on the first stage";
-  return stage +
-         (trained == num_parameters(step) ? "" : ", " + with_commas(trained) + " of them trained");
+// How many parameters there are, how many of them are trained, and of stages, whose they are.
+std::string words_for_parameters(const Scheme& step) {
+  const int64_t all = num_parameters(step), trained = num_trained(step);
+  return fmt::format("{} parameters{}, {}", with_commas(all),
+                     step.of_all_stages.empty() ? "" : " on the first stage",
+                     trained == all ? "all trained" : with_commas(trained) + " of them trained");
 }
+
+// What a signal is answered while steps run.
+std::string stopping() {
+  const std::string again = "; Ctrl-C again ends without ";
+  if (teller().doing() == "saving") return "stopping once this save is written" + again + "it";
+  return "stopping after this step, then saving" + again + "a save";
+}
+
+constexpr const char* kEnded = "ended at once, without a save";
 
 // Of several ranks the first one speaks.
 int train(const TrainFlags& flags, Interrupts& interrupts, const ResolvedConfig& resolved,
-          const std::optional<Communicator>& world) {
+          const std::optional<Communicator>& world, int ranks_here = 1) {
   Trainer trainer(resolved, world);
   if (world && world->rank() > 0) {
-    interrupts.ask_from_now_on();
+    interrupts.ask_from_now_on({.first = stopping, .second = kEnded});
     trainer.train(interrupts.stop());
     return kDone;
   }
   const TrainConfig& c = trainer.config();
+  for (const std::string& doubt : doubts_about_threads(num_threads(), ranks_here)) {
+    warn_once(doubt);
+  }
   const Scheme& step = trainer.run().scheme();
   if (!flags.json) {
     const Bytes copied = trainer.copied_to_save();
     std::cout << fmt::format(
-        "{}: {} parameters{}; {} tokens to train on, {} to validate, {} in the vocabulary\n"
+        "{}: {}; {} tokens to train on, {} to validate, {} in the vocabulary\n"
         "batch {} x {} tokens, {}{} threads, memory {} (predicted){}\n",
-        trainer.model().name(), with_commas(num_parameters(step)), words_for_trained(step),
+        trainer.model().name(), words_for_parameters(step),
         with_commas(trainer.corpus().size(Split::kTrain)),
         with_commas(trainer.corpus().size(Split::kValidation)),
         with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),
@@ -62,30 +78,42 @@ int train(const TrainFlags& flags, Interrupts& interrupts, const ResolvedConfig&
     for (const std::string& note : trainer.notes()) std::cout << note << "\n";
     std::cout << std::flush;
   }
-  interrupts.ask_from_now_on();
+  interrupts.ask_from_now_on({.first = stopping, .second = kEnded});
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe ends nothing
-  const Progress watch(1, 0);
+  const auto began = std::chrono::steady_clock::now();
   const TrainResult result = trainer.train(interrupts.stop(), flags.json ? nullptr : &std::cout);
   if (flags.json) {
     nlohmann::json out = {{"step", result.step},
                           {"loss", result.loss ? nlohmann::json(*result.loss) : nlohmann::json()},
                           {"out", c.out},
                           {"interrupted", result.interrupted},
-                          {"predicted_bytes", result.predicted.count},
+                          {"peak_bytes", result.predicted.count},
                           {"save_copy_bytes", trainer.copied_to_save().count}};
     if (!result.ended_by.empty()) out["ended_by"] = result.ended_by;
     if (result.val_loss) out["val_loss"] = *result.val_loss;
     if (!result.val_loss && !result.interrupted) out["val_loss"] = nullptr;  // nothing was counted
-    std::cout << out.dump() << "\n";
+    out["model"] = trainer.model().name();
+    out["params"] = num_parameters(step);
+    out["trained_params"] = num_trained(step);
+    print_answer("train", std::move(out), -1);
   } else {
     if (!result.ended_by.empty()) std::cout << result.ended_by << "\n";
-    std::cout << fmt::format("saved step {} of {} to {} ({})\n", result.step, c.steps, c.out,
-                             human_time(watch.seconds()));
+    std::cout << fmt::format(
+        "saved step {} of {} to {} ({})\n", result.step, c.steps, c.out,
+        human_time(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count()));
     if (result.step < c.steps) {
       std::cout << "go on with: adjoint train --resume --out " << shell_quoted(c.out) << "\n";
     }
   }
   return result.interrupted ? kInterrupted : kDone;
+}
+
+ResolvedConfig resolved_with(const TrainFlags& flags, const nlohmann::json& toml,
+                             const nlohmann::json& layer) {
+  ResolvedConfig resolved = resolve_config(toml, layer);
+  if (!flags.config.empty()) check_settings(flags.config, resolved.text);
+  return resolved;
 }
 
 // As one of the ranks that a launcher started, each a process.
@@ -95,7 +123,7 @@ int run_launched_rank(const TrainFlags& flags, const JobLaunch& launch) {
   run_launched(
       launch,
       [&](const Communicator& world) {
-        if (world.rank() > 0) set_note_writer([](const std::string&) {});  // the first one tells
+        let_first_rank_tell(world.rank());
         agree_on_program(world);
         const nlohmann::json toml = flags.file_layer();
         nlohmann::json layer = flags.layer();
@@ -105,7 +133,7 @@ int run_launched_rank(const TrainFlags& flags, const JobLaunch& launch) {
                said["ranks"].dump());
         }
         layer["ranks"] = launch.ranks;
-        ResolvedConfig resolved = resolve_config(toml, layer);
+        ResolvedConfig resolved = resolved_with(flags, toml, layer);
         if (resolved.config.threads == 0) resolved.config.threads = threads_of_ranks(world);
         if (launch.ranks == 1) {
           status = train(flags, interrupts, resolved, std::nullopt);
@@ -120,7 +148,7 @@ int run_launched_rank(const TrainFlags& flags, const JobLaunch& launch) {
 int run(const TrainFlags& flags) {
   if (const auto launch = find_launch()) return run_launched_rank(flags, *launch);
   Interrupts interrupts;
-  ResolvedConfig resolved = resolve_config(flags.file_layer(), flags.layer());
+  ResolvedConfig resolved = resolved_with(flags, flags.file_layer(), flags.layer());
   const auto ranks = static_cast<int>(resolved.config.ranks);
   if (ranks == 1) return train(flags, interrupts, resolved, std::nullopt);
   // Ranks share the cores of this machine.
@@ -130,7 +158,7 @@ int run(const TrainFlags& flags) {
   int status = kDone;
   run_ranks(ranks,
             [&](const Communicator& world) {
-              const int mine = train(flags, interrupts, resolved, world);
+              const int mine = train(flags, interrupts, resolved, world, ranks);
               if (world.rank() == 0) status = mine;
             },
             {.memory = memory_of(target_named(resolved.config.device))});

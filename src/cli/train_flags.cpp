@@ -43,8 +43,10 @@ void TrainFlags::add_to(CLI::App& command, const std::shared_ptr<TrainFlags>& fl
     if (!option.choices.empty()) help += " {" + join(option.choices, "|") + "}";
     const std::string key = option.name;
     if (option.kind == OptionSpec::Kind::kSwitch) {
-      command.add_flag_callback(
-          option.flag(), [flags, key] { flags->given[key] = {"true"}; }, help);
+      command
+          .add_flag_callback(
+              option.flag(), [flags, key] { flags->given[key] = {"true"}; }, help)
+          ->group(option.section);
       continue;
     }
     const std::string otherwise = option.otherwise.is_string() ? option.otherwise.get<std::string>()
@@ -62,7 +64,7 @@ void TrainFlags::add_to(CLI::App& command, const std::shared_ptr<TrainFlags>& fl
     }
     const bool number =
         option.kind == OptionSpec::Kind::kInteger || option.kind == OptionSpec::Kind::kNumber;
-    added->default_str(otherwise)->type_name(number ? "NUMBER" : "TEXT");
+    added->default_str(otherwise)->type_name(number ? "NUMBER" : "TEXT")->group(option.section);
   }
   command.add_option("--set", flags->set,
                      "settings of the model by name, such as layers=2 dropout=0.1");

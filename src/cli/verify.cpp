@@ -6,10 +6,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/step_flags.h"
 #include "device/parallel.h"
 #include "laws/composition.h"
+#include "report/composition_json.h"
 #include "run/machine.h"
 #include "train/late_progress.h"
 #include "train/settings_text.h"
@@ -31,9 +33,15 @@ struct VerifyFlags {
 int print_matrix(const VerifyFlags& flags) {
   CompositionOptions options{.models = {find_model("char"), find_model("llama-tiny")}};
   for (const std::string& model : flags.with) options.models.push_back(find_model(model));
-  LateProgress progress;
-  const Composition composition = compose_all(options, progress.told());
-  std::cout << to_markdown(composition);
+  const Composition composition = [&] {
+    LateProgress progress("composing functors");
+    return compose_all(options, progress.told());
+  }();
+  if (flags.json) {
+    print_answer("verify", composition_json(composition));
+  } else {
+    std::cout << to_markdown(composition);
+  }
   return composition.ok() ? kDone : kBadInput;
 }
 
@@ -47,7 +55,7 @@ nlohmann::json to_json(const Report& report) {
   for (const Verdict& v : report.functors) {
     functors.push_back({{"name", v.functor},
                         {"law", name(v.law)},
-                        {"by_default", v.by_default},
+                        {"default", v.by_default},
                         {"matches", v.matches},
                         {"ok", v.ok},
                         {"max_error", v.error},
@@ -141,14 +149,14 @@ int run(VerifyFlags flags) {
   try {
     const ModelText text = find_model(flags.model);
     const Stack stack = parse_stack(flags.stack);
-    LateProgress progress;
+    LateProgress progress("verifying");
     report = verify_model(text, stack, options, progress.told());
   } catch (const Error& e) {
     if (!flags.json) throw;
     report = {.ok = false, .refused = true, .reason = e.what()};
   }
   if (flags.json) {
-    std::cout << to_json(report).dump(2) << "\n";
+    print_answer("verify", to_json(report));
   } else if (!report.refused) {
     std::cout << table(report, flags.stack);
   }

@@ -35,7 +35,7 @@ std::vector<std::string> library_paths(const std::string& file) {
   std::error_code missing;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", missing);
   if (!missing) {
-    for (const char* folder : {"lib", "../lib", "."}) {
+    for (const char* folder : {"lib", "../lib", "../lib64", "."}) {
       paths.push_back((self.parent_path() / folder / file).lexically_normal().string());
     }
   }
@@ -320,6 +320,18 @@ Communicator mpi_world(const JobLaunch& launch, const WatchLimits& limits) {
   Communicator world(std::move(wire));
   engine.hold(world, limits);
   return world;
+}
+
+std::vector<std::string> found_mpi_libraries() {
+  std::vector<std::string> found;
+  for (const std::string kind : {"openmpi", "mpich", "mpi"}) {
+    for (const std::string& path : library_paths("libadjoint_" + kind + ".so")) {
+      if (path.find('/') == std::string::npos || !std::filesystem::exists(path)) continue;
+      found.push_back(path);
+      break;
+    }
+  }
+  return found;
 }
 
 const MpiCalls& mpi_calls() {

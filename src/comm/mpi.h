@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/mpi_calls.h"
@@ -31,6 +32,10 @@ void run_launched(const JobLaunch& launch, const std::function<void(Communicator
 // All ranks of the launch; once per process. An Error says in one sentence what is missing. From
 // here on a rank that dies or is silent ends all others (comm/lifeline.h).
 Communicator mpi_world(const JobLaunch& launch, const WatchLimits& limits = {});
+
+// The libraries that can be opened (comm/mpi_calls.h), with their paths, as they lie beside this
+// binary; none: ranks are threads.
+std::vector<std::string> found_mpi_libraries();
 
 // The library's own calls, to be measured beside ours; after mpi_world.
 const MpiCalls& mpi_calls();

@@ -93,7 +93,7 @@ Batches::Batches(std::vector<Field> fields, int64_t tokens, int64_t batch, int64
   if (tokens <= context) {
     fail("the ", split == "train" ? "training" : split, " part of the data has ", tokens,
          " tokens, but a context of ", context, " needs at least ",
-         static_cast<uint64_t>(context) + 1);
+         static_cast<uint64_t>(context) + 1, advice_on_length(split == "train"));
   }
   sources_.push_back({std::make_shared<FieldCrops>(fields_, tokens, context)});
   slots_ = slots_of(sources_);

@@ -62,6 +62,12 @@ struct WeightedSamples {
   double weight = 1;
 };
 
+// Ends the sentence that refuses a part of the data which is shorter than one sample.
+constexpr std::string_view advice_on_length(bool training) {
+  return training ? "; say a shorter --seq or a smaller --val-fraction, or give it more --data"
+                  : "; say a shorter --seq or a larger --val-fraction, or give it more --data";
+}
+
 class Batches {
  public:
   enum class Draw : uint8_t { kAtRandom, kShuffled };

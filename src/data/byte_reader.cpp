@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_view.h"
+#include "base/near_path.h"
 #include "device/library.h"
 
 // zstd's streaming interface, which has been stable since 1.0. Declared here and not included, so
@@ -144,7 +146,7 @@ class ZstdReader : public ByteReader {
 
 std::unique_ptr<ByteReader> open_bytes(const fs::path& path) {
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) fail(path.string(), ": there is no such file");
+  if (!fs::exists(checked_path(path), ignored)) fail_no_file(path);
   if (!fs::is_regular_file(path, ignored)) fail(path.string(), ": this is not a plain file");
   const std::string ending = path.extension().string();
   if (ending == ".gz") return std::make_unique<GzipReader>(path);

@@ -233,7 +233,7 @@ Batches TextCorpus::batches(std::span<const FieldWish> wishes, Split split,
       }
       fail("the ", part_name, " part of the data", of, " has ", options.end - options.begin,
            " tokens, but a context of ", sampling.context, " needs at least ",
-           static_cast<uint64_t>(sampling.context) + 1);
+           static_cast<uint64_t>(sampling.context) + 1, advice_on_length(train));
     }
     sources.push_back({std::move(rows), part.weight});
   }

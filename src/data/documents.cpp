@@ -97,6 +97,11 @@ std::vector<TextPiece> conversation(const json& messages, const ChatTemplate* ch
   return chat->render(said);
 }
 
+[[noreturn]] void fail_in_file(const Chunk& chunk, const TextError& error) {
+  fail(chunk.file->path.string(), ": ", error.before, "byte ",
+       static_cast<size_t>(chunk.begin) + error.at, error.behind);
+}
+
 // What a tokenizer puts before a text is read and never written; behind the text comes what it puts
 // there, and the token that ends a document, if there is one and the text has not ended with it.
 void begin_document(const Tokenizer& tokenizer, TokenizedChunk& to) {
@@ -258,6 +263,8 @@ TokenizedChunk tokenize(const Chunk& chunk, const DocumentOptions& options) {
   std::vector<int32_t> ids;
   try {
     ids = tokenizer.encode_piece(chunk.bytes, {.first = chunk.begin == 0, .last = chunk.ends_file});
+  } catch (const TextError& error) {
+    fail_in_file(chunk, error);
   } catch (const Error& error) {
     const std::string place =
         chunk.begin == 0 ? "" : "behind byte " + std::to_string(chunk.begin) + ": ";
@@ -290,6 +297,11 @@ std::string text_to_learn_from(std::span<const DataSource> sources, const ChatTe
       const auto chunk = reader.next();
       if (!chunk) break;
       if (chunk->file->kind != DataKind::kJsonLines) {
+        try {
+          check_utf8(chunk->bytes);
+        } catch (const TextError& error) {
+          fail_in_file(*chunk, error);
+        }
         text += chunk->bytes;
         continue;
       }

@@ -9,12 +9,14 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file_view.h"
+#include "base/near_path.h"
 
 namespace adjoint {
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0 && errno == ENOENT) fail(path.string(), ": there is no such file");
+  const int file = ::open(checked_path(path).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) fail_no_file(path);
   if (file < 0) fail(path.string(), ": cannot be read: ", std::strerror(errno));
   struct stat info = {};
   const bool plain = ::fstat(file, &info) == 0 && S_ISREG(info.st_mode);

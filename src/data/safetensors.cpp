@@ -16,7 +16,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_view.h"
 #include "base/json.h"
+#include "base/near_path.h"
 #include "base/text.h"
 
 namespace adjoint {
@@ -48,8 +50,8 @@ std::optional<Bytes> bytes_of(int64_t element_bytes, const std::vector<int64_t>&
 std::string show(const std::vector<int64_t>& shape) { return json(shape).dump(); }
 
 std::shared_ptr<const std::byte> map_file(const std::filesystem::path& path, Bytes& size) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0 && errno == ENOENT) fail(path.string(), ": there is no such file");
+  const int file = ::open(checked_path(path).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) fail_no_file(path);
   if (file < 0) fail(path.string(), ": cannot be read: ", std::strerror(errno));
   struct stat info = {};
   void* bytes = MAP_FAILED;

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_view.h"
 #include "base/hash.h"
+#include "base/near_path.h"
 #include "base/text.h"
 #include "data/byte_reader.h"
 #include "data/mapped_file.h"
@@ -45,6 +47,7 @@ std::vector<DataFile> files_under(const fs::path& folder, const Wanted& wanted) 
   const auto options = fs::directory_options::skip_permission_denied |
                        fs::directory_options::follow_directory_symlink;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, options)) {
+    if (entry.is_symlink()) checked_path(entry.path());
     if (!entry.is_regular_file() || !wanted(entry.path())) continue;
     files.push_back({.path = entry.path(), .kind = kind_of(entry.path())});
   }
@@ -55,7 +58,7 @@ std::vector<DataFile> files_under(const fs::path& folder, const Wanted& wanted) 
 
 std::vector<DataFile> files_of(const std::string& said) {
   std::error_code ignored;
-  if (fs::is_directory(said, ignored)) {
+  if (fs::is_directory(checked_path(said), ignored)) {
     auto files = files_under(said, [](const fs::path& path) {
       const std::string ending = without_compression(path).extension().string();
       return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
@@ -67,7 +70,7 @@ std::vector<DataFile> files_of(const std::string& said) {
     return files;
   }
   if (fs::exists(said, ignored) || !is_pattern(said)) {
-    if (!fs::exists(said, ignored)) fail(said, ": there is no such file");
+    if (!fs::exists(said, ignored)) fail_no_file(said);
     return {{.path = said, .kind = kind_of(said)}};
   }
   fs::path folder;
@@ -80,7 +83,9 @@ std::vector<DataFile> files_of(const std::string& said) {
     }
   }
   if (folder.empty()) folder = ".";
-  if (!fs::is_directory(folder, ignored)) fail(said, ": there is no folder ", folder.string());
+  if (!fs::is_directory(folder, ignored)) {
+    fail(said, ": there is no folder ", folder.string(), did_you_mean_path(folder));
+  }
   auto files = files_under(folder, [&](const fs::path& path) {
     return matches(pattern, parts_of(path.lexically_relative(folder)));
   });

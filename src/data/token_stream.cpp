@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 #include "base/hash.h"
 
 namespace adjoint {
@@ -82,7 +83,7 @@ class CacheLock {
  public:
   explicit CacheLock(const fs::path& folder) {
     std::error_code error;
-    fs::create_directories(folder, error);
+    fs::create_directories(checked_output(folder), error);
     const fs::path path = folder / "lock";
     file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (file_ < 0) fail_to_write(path, errno);

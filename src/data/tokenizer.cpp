@@ -15,7 +15,9 @@
 #include "base/base64.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 #include "base/json.h"
+#include "base/near_path.h"
 #include "base/text.h"
 #include "data/bpe_tokenizer.h"
 #include "data/sentencepiece.h"
@@ -28,12 +30,21 @@ namespace {
 using nlohmann::json;
 using Vocabulary = std::vector<std::string>;
 
-CodePoint text_at(std::string_view kind, std::string_view text, size_t at) {
-  const CodePoint point = code_point_at(text, at);
-  if (point.size == 0) {
-    fail("byte ", at, " of the text is ", text[at] == '\0' ? "NUL" : "not UTF-8", ", and the ",
-         kind, " tokenizer reads only UTF-8 text; `--tokenizer byte` takes any bytes");
+[[noreturn]] void fail_not_utf8(std::string_view text, size_t at) {
+  // A byte-order mark, at the beginning of a file.
+  if (at == 0 && (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))) {
+    throw TextError("", at,
+                    " of the text begins UTF-16, and a text is UTF-8: convert it first, as `iconv "
+                    "-f UTF-16 -t UTF-8` does");
   }
+  throw TextError("", at,
+                  std::string(" of the text is ") + (text[at] == '\0' ? "NUL" : "not UTF-8") +
+                      "; only `--tokenizer byte` takes any bytes");
+}
+
+CodePoint text_at(std::string_view text, size_t at) {
+  const CodePoint point = code_point_at(text, at);
+  if (point.size == 0) fail_not_utf8(text, at);
   return point;
 }
 
@@ -83,7 +94,7 @@ class CharTokenizer : public Tokenizer {
   static std::unique_ptr<Tokenizer> learn(std::string_view text) {
     std::vector<bool> seen(0x110000);
     for (size_t at = 0; at < text.size();) {
-      const CodePoint point = text_at("char", text, at);
+      const CodePoint point = text_at(text, at);
       seen[point.value] = true;
       at += point.size;
     }
@@ -100,11 +111,15 @@ class CharTokenizer : public Tokenizer {
     std::vector<int32_t> tokens;
     tokens.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
-      const CodePoint point = text_at("char", text, at);
+      const CodePoint point = text_at(text, at);
       const int32_t token = point.value < token_of_.size() ? token_of_[point.value] : -1;
       if (token < 0) {
-        fail("the vocabulary of ", vocab_.size(), " characters lacks ",
-             describe(text.substr(at, point.size), point.value), ", at byte ", at, " of the text");
+        throw TextError(
+            join_parts("the vocabulary of ", vocab_.size(), " characters lacks ",
+                       describe(text.substr(at, point.size), point.value), ", at "),
+            at,
+            " of the text; a model takes every text if it, and the run that it started from, were "
+            "trained with --tokenizer byte");
       }
       tokens.push_back(token);
       at += point.size;
@@ -192,15 +207,15 @@ class WordTokenizer : public Tokenizer {
   static void for_each_piece(std::string_view text, const Visit& visit) {
     for (size_t at = 0; at < text.size();) {
       const size_t start = at;
-      CodePoint point = text_at("word", text, at);
+      CodePoint point = text_at(text, at);
       at += point.size;
       if (point.value == ' ' && at < text.size()) {
-        const CodePoint after = text_at("word", text, at);
+        const CodePoint after = text_at(text, at);
         if (!is_space(after.value)) point = after, at += after.size;
       }
       if (is_word(point.value)) {
         while (at < text.size()) {
-          point = text_at("word", text, at);
+          point = text_at(text, at);
           if (!is_word(point.value)) break;
           at += point.size;
         }
@@ -244,11 +259,9 @@ class IdsTokenizer : public Tokenizer {
   int64_t size_;
 };
 
-const std::vector<std::string> kLearned = {"byte", "char", "word"};
-
 [[noreturn]] void fail_unknown_kind(const std::string& kind) {
-  fail("there is no tokenizer '", kind, "', only ", join(kLearned, ", "),
-       did_you_mean(kind, kLearned));
+  fail("there is no tokenizer '", kind, "', only ", join(learned_tokenizers(), ", "),
+       did_you_mean(kind, learned_tokenizers()));
 }
 
 std::unique_ptr<Tokenizer> from_json(const json& parsed) {
@@ -311,7 +324,7 @@ auto with_name_of(const std::filesystem::path& path, const Make& make) {
 // How the files of GPT-2's kind are to be cut is the class's own, which a folder may name.
 std::unique_ptr<Tokenizer> from_vocab_and_merges(const std::filesystem::path& folder) {
   const auto text_of = [&](const char* name) {
-    return std::filesystem::exists(folder / name) ? read_file(folder / name) : std::string();
+    return is_visible(folder / name) ? read_file(folder / name) : std::string();
   };
   std::string made_for = "GPT2Tokenizer";
   if (const std::string config = text_of("tokenizer_config.json"); !config.empty()) {
@@ -335,10 +348,9 @@ std::unique_ptr<Tokenizer> from_vocab_and_merges(const std::filesystem::path& fo
 
 std::unique_ptr<Tokenizer> from_folder(const std::filesystem::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
-    if (std::filesystem::exists(folder / name)) return load_tokenizer(folder / name);
+    if (is_visible(folder / name)) return load_tokenizer(folder / name);
   }
-  if (std::filesystem::exists(folder / "vocab.json") &&
-      std::filesystem::exists(folder / "merges.txt")) {
+  if (is_visible(folder / "vocab.json") && is_visible(folder / "merges.txt")) {
     return from_vocab_and_merges(folder);
   }
   fail(folder.string(),
@@ -347,6 +359,10 @@ std::unique_ptr<Tokenizer> from_folder(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+void check_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) at += text_at(text, at).size;
+}
 
 std::string Tokenizer::decode(std::span<const int32_t> tokens) const {
   std::string text;
@@ -366,17 +382,21 @@ std::string TextStream::next(int32_t token) {
 
 std::string TextStream::finish() { return std::exchange(held_, {}); }
 
+std::vector<std::string> learned_tokenizers() { return {"byte", "char", "word"}; }
+
 bool learns_tokenizer(std::string_view name) {
-  return std::find(kLearned.begin(), kLearned.end(), name) != kLearned.end();
+  const std::vector<std::string> all = learned_tokenizers();
+  return std::find(all.begin(), all.end(), name) != all.end();
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, std::string_view text,
                                           int64_t max_vocab) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
   if (!learns_tokenizer(name)) {
-    if (!std::filesystem::exists(name)) {
-      fail("there is no tokenizer '", name, "': wanted ", join(kLearned, ", "),
-           " or the path of a file or folder", did_you_mean(name, kLearned));
+    if (!is_visible(name)) {
+      const std::string near = did_you_mean(name, learned_tokenizers());
+      fail("there is no tokenizer '", name, "': wanted ", join(learned_tokenizers(), ", "),
+           " or the path of a file or folder", near.empty() ? did_you_mean_path(name) : near);
     }
     return load_tokenizer(name);
   }
@@ -389,7 +409,7 @@ std::unique_ptr<Tokenizer> make_ids_tokenizer(int64_t vocab_size) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) return from_folder(path);
+  if (std::filesystem::is_directory(checked_path(path))) return from_folder(path);
   std::string text = read_file(path);
   const std::string kind = path.extension().string();
   if (kind == ".model" || kind == ".tiktoken") {

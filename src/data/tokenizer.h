@@ -20,7 +20,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "base/error.h"
 
 namespace adjoint {
 
@@ -39,6 +42,22 @@ struct SpecialToken {
 struct PieceOfText {
   bool first = true, last = true;
 };
+
+// An Error about a place of a text, in two parts, so that whoever read the text from a file can say
+// the file, and the place in it.
+class TextError : public Error {
+ public:
+  TextError(std::string before, size_t at, std::string behind)
+      : Error(before + "byte " + std::to_string(at) + behind),
+        before(std::move(before)),
+        behind(std::move(behind)),
+        at(at) {}
+  std::string before, behind;
+  size_t at;
+};
+
+// Throws a TextError where a text is not UTF-8, as all tokenizers but `byte` want it.
+void check_utf8(std::string_view text);
 
 class Tokenizer {
  public:
@@ -105,7 +124,8 @@ class TextStream {
 // ones would nearly double the output layer, for words that occur a few times each.
 inline constexpr int64_t kDefaultMaxWords = 8192;
 
-// Whether this names a tokenizer that is learned from the text at hand: byte, char or word.
+// Tokenizers that are learned from the text at hand: byte, char and word.
+std::vector<std::string> learned_tokenizers();
 bool learns_tokenizer(std::string_view name);
 
 // One of those, with the vocabulary of `text`, or else the tokenizer of a file or folder.

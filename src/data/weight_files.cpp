@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_view.h"
 #include "base/json.h"
 
 namespace adjoint {
@@ -48,10 +49,10 @@ WeightFiles::WeightFiles(fs::path folder) : folder_(std::move(folder)) {
   std::error_code ignored;
   std::map<std::string, std::string> index;
   std::set<std::string> names;
-  if (fs::exists(folder_ / kIndex, ignored)) {
+  if (is_visible(folder_ / kIndex)) {
     index = read_index(folder_ / kIndex);
     for (const auto& [tensor, file] : index) names.insert(file);
-  } else if (fs::exists(folder_ / kOneFile, ignored)) {
+  } else if (is_visible(folder_ / kOneFile)) {
     names.insert(kOneFile);
   } else {
     fail(folder_.string(), ": there are no weights here: wanted ", kOneFile, " or ", kIndex);

@@ -28,7 +28,9 @@ void FreeBuffer::operator()(std::byte* data) const {
 
 Buffer::Buffer(Bytes size, Memory memory) : size_(size) {
   // Asking for too much often succeeds, and ends in the kernel killing whoever touches it.
-  if (memory != Memory::kGpu) check_memory(size, "this");
+  if (memory != Memory::kGpu) {
+    if (const auto lack = lack_of_memory(size, "this")) throw MachineError(*lack);
+  }
   if (memory != Memory::kHost) {
     void* data = memory == Memory::kGpu ? allocate_gpu(size) : allocate_pinned(size);
     data_ = {static_cast<std::byte*>(data), FreeBuffer{memory}};

@@ -180,13 +180,31 @@ std::optional<AvailableMemory> available_memory(const path& root) {
   return least;
 }
 
-void check_memory(Bytes need, const std::string& what, const std::string& advice) {
-  if (need < kWorthAsking) return;
+std::optional<std::string> lack_of_memory(Bytes need, const std::string& what) {
+  if (need < kWorthAsking) return std::nullopt;
   const auto available = available_memory();
-  if (!available || need <= available->bytes) return;
-  throw MachineError(join_parts(what, " needs ", human(need), " (", need.count,
-                                " bytes) of memory, ", available->giver, " ",
-                                human(available->bytes), " available", advice));
+  if (!available || need <= available->bytes) return std::nullopt;
+  return join_parts(what, " needs ", human(need), " (", need.count, " bytes) of memory, ",
+                    available->giver, " ", human(available->bytes), " available");
+}
+
+void check_memory(Bytes need, const std::string& what, const std::string& advice) {
+  if (const auto lack = lack_of_memory(need, what)) fail(*lack, advice);
+}
+
+void check_space(const path& folder, Bytes need, const std::string& what,
+                 const std::string& advice) {
+  std::error_code error;
+  path there = std::filesystem::absolute(folder, error);
+  while (there.has_relative_path() && !std::filesystem::exists(there, error)) {
+    there = there.parent_path();
+  }
+  const std::filesystem::space_info space = std::filesystem::space(there, error);
+  if (error || need.count <= 0 || static_cast<uintmax_t>(need.count) <= space.available) return;
+  const Bytes free{static_cast<int64_t>(space.available)};
+  throw MachineError(join_parts(folder.string(), ": ", what, " needs ", human(need), " (",
+                                need.count, " bytes) of disk, and ", human(free), " are free",
+                                advice));
 }
 
 std::optional<double> allowed_processors(const path& root) {

@@ -19,8 +19,16 @@ struct AvailableMemory {
 // drop. Nothing if the machine does not report it. `root` is the parent of proc and sys, for tests.
 std::optional<AvailableMemory> available_memory(const std::filesystem::path& root = "/");
 
-// Throws a MachineError if there is less; `advice` ends its sentence.
+// "what needs 2 TiB of memory, the machine has 20 GiB available", or nothing if it has enough.
+std::optional<std::string> lack_of_memory(Bytes need, const std::string& what);
+
+// Throws an Error if there is less, for what was asked for is too much; `advice` ends its sentence.
 void check_memory(Bytes need, const std::string& what, const std::string& advice = "");
+
+// Throws a MachineError if the file system on which `folder` is, or would be, certainly has less
+// room; "FOLDER: what needs 9 MiB of disk, and 3 MiB are free" begins its sentence.
+void check_space(const std::filesystem::path& folder, Bytes need, const std::string& what,
+                 const std::string& advice = "");
 
 // The processor time that control groups allow, in processors; nothing where there is no limit.
 std::optional<double> allowed_processors(const std::filesystem::path& root = "/");

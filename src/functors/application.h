@@ -32,6 +32,8 @@ class Application {
   // Rules that found nothing, with their places: a functor of several rules may have such in a
   // model that others of them speak of.
   std::vector<std::string> idle = {};
+  // What a rule found that can hardly be meant, each sentence once: nothing is refused.
+  std::vector<std::string> doubts = {};
   // Who has said what of an object's attribute, by source and attribute.
   struct Saying {
     std::string value, by;

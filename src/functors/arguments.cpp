@@ -32,8 +32,18 @@ double number_of(const Term& term) {
   return term.kind == Term::Kind::kNegate ? -number_of(term.args[0]) : term.number;
 }
 
-void check_one(std::string_view functor, const FunctorParam& param, const Term& term) {
-  const std::string what = std::string(functor) + ": '" + param.name + "'";
+// What a complaint about an argument begins with.
+struct Complaint {
+  std::string_view functor, file;
+
+  std::string at(Position place) const {
+    const std::string name(functor);
+    return file.empty() ? name : join_parts(file, ":", place.line, ":", place.column, ": ", name);
+  }
+};
+
+void check_one(const Complaint& of, const FunctorParam& param, const Term& term) {
+  const std::string what = of.at(term.at) + ": '" + param.name + "'";
   if (param.text && term.kind == Term::Kind::kText) return;
   if (param.text && param.words.empty()) {
     if (term.kind != Term::Kind::kText) fail(what, " must be in quotes, found ", print(term));
@@ -59,10 +69,12 @@ void check_one(std::string_view functor, const FunctorParam& param, const Term& 
   }
 }
 
-void check(std::string_view functor, const FunctorParam& param, const Term& term) {
-  if (term.kind != Term::Kind::kList) return check_one(functor, param, term);
-  if (!param.list) fail(functor, ": '", param.name, "' is one value, found the list ", print(term));
-  for (const Term& element : term.args) check_one(functor, param, element);
+void check(const Complaint& of, const FunctorParam& param, const Term& term) {
+  if (term.kind != Term::Kind::kList) return check_one(of, param, term);
+  if (!param.list) {
+    fail(of.at(term.at), ": '", param.name, "' is one value, found the list ", print(term));
+  }
+  for (const Term& element : term.args) check_one(of, param, element);
 }
 
 }  // namespace
@@ -78,30 +90,34 @@ std::string signature(const std::string& name, const std::vector<FunctorParam>& 
 }
 
 Arguments::Arguments(std::string_view functor, const std::vector<FunctorParam>& params,
-                     const Term& call) {
+                     const Term& call, std::string_view file) {
+  const Complaint of{.functor = functor, .file = file};
   if (call.args.size() > params.size()) {
-    fail(functor, ": too many arguments; it takes ", what_it_takes(params));
+    fail(of.at(call.args[params.size()].at), ": too many arguments; it takes ",
+         what_it_takes(params));
   }
   std::vector<std::string> names, said;
   for (const FunctorParam& p : params) names.push_back(p.name);
   for (size_t i = 0; i < call.args.size(); ++i) values_[params[i].name] = call.args[i];
   for (const auto& [word, value] : call.keywords) {
     if (std::find(names.begin(), names.end(), word) == names.end()) {
-      fail(functor, ": there is no parameter '", word, "'; it takes ", what_it_takes(params),
-           did_you_mean(word, names));
+      fail(of.at(value.named), ": there is no parameter '", word, "'; it takes ",
+           what_it_takes(params), did_you_mean(word, names));
     }
-    if (!values_.emplace(word, value).second) fail(functor, ": '", word, "' is given twice");
+    if (!values_.emplace(word, value).second) {
+      fail(of.at(value.named), ": '", word, "' is given twice");
+    }
   }
   for (const FunctorParam& p : params) {
     const auto found = values_.find(p.name);
     if (found == values_.end()) {
       if (p.otherwise.empty()) {
-        fail(functor, ": '", p.name, "' is missing; it takes ", what_it_takes(params));
+        fail(of.at(call.at), ": '", p.name, "' is missing; it takes ", what_it_takes(params));
       }
       values_[p.name] = parse_term(p.otherwise, functor);
       continue;
     }
-    check(functor, p, found->second);
+    check(of, p, found->second);
     if (adjoint::print(found->second) != p.otherwise) {
       said.push_back(p.name + "=" + adjoint::print(found->second));
     }

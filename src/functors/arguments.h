@@ -31,8 +31,10 @@ std::string signature(const std::string& name, const std::vector<FunctorParam>& 
 // What it was told, defaults filled in and checked.
 class Arguments {
  public:
-  // `at` names the functor in complaints. Every param is given, by position, by name or by default.
-  Arguments(std::string_view functor, const std::vector<FunctorParam>& params, const Term& call);
+  // Every param is given, by position, by name or by default. Complaints name the functor and,
+  // where `file` says what the call was read from, the place in it.
+  Arguments(std::string_view functor, const std::vector<FunctorParam>& params, const Term& call,
+            std::string_view file = "");
 
   bool is_word(std::string_view name) const;
   double number(std::string_view name) const;

@@ -49,6 +49,10 @@ void FunctorParser::check_names(const Term& term) {
   } else if (term.kind == Term::Kind::kCall) {
     known = number_functions();
     known.insert(known.end(), {"cut", "largest", "length", "mesh", "number"});
+    if (!sized_.empty()) {
+      known.emplace_back("width");
+      if (term.word == "width") return check_width(term);
+    }
     // mesh(data): what it asks for may be said by another functor, or by none.
     if (term.word == "mesh" && term.args.size() == 1) return;
   }
@@ -57,6 +61,13 @@ void FunctorParser::check_names(const Term& term) {
                              join(known, ", ") + ")" + did_you_mean(term.word, known));
   }
   for (const Term& t : term.args) check_names(t);
+}
+
+void FunctorParser::check_width(const Term& term) const {
+  const std::string asked = term.args.size() == 1 ? term.args[0].word : "";
+  if (std::find(sized_.begin(), sized_.end(), asked) != sized_.end()) return;
+  in_.fail_at(term.at, "width wants the result or an operand of this rule (" + join(sized_, ", ") +
+                           "), found '" + print(term) + "'" + did_you_mean(asked, sized_));
 }
 
 Term FunctorParser::number_term() {

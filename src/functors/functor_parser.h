@@ -22,10 +22,11 @@ class FunctorParser {
   void params();
   void param();
   void check_default(const FunctorParam& p, const Term& otherwise);
+  void line(std::string_view kind, Position from);
   void law(Position line);
   void against();
   void let();
-  void requirement();
+  Requirement requirement(const std::vector<std::string>& names = {});
   void mesh(Position at);
   void order(Position at);
   void check_message(std::string_view message, Position at,
@@ -43,8 +44,11 @@ class FunctorParser {
   AttributeValue placement(const std::string& word, Position at);
   void morphism_rule(Position at);
   void state_rule(Position at);
-  Term right_side(std::vector<Statement>& before, std::vector<std::string>& names);
-  std::vector<Statement> statements(std::vector<std::string>& names);
+  std::vector<Requirement> expectations(const std::vector<std::string>& variables);
+  // `below`: the head's line is over already.
+  Term right_side(std::vector<Statement>& before, std::vector<std::string>& names,
+                  bool below = false);
+  std::vector<Statement> statements(std::vector<std::string>& names, bool below);
   bool at_statement() const;
   void check_statements_are_used(const std::vector<Statement>& all, const Term& result) const;
   void note_blocks(const Term& term, const std::vector<std::string>& variables);
@@ -63,6 +67,7 @@ class FunctorParser {
   void check_is_free(Position at, const std::string& name,
                      const std::vector<std::string>& others) const;
   void check_names(const Term& term);
+  void check_width(const Term& term) const;
   Term number_term();
   Condition when();
   Term condition();
@@ -71,8 +76,10 @@ class FunctorParser {
   Cursor in_;
   std::string_view whole_;
   TermParser terms_{in_};
+  TextSpan arrow_;     // of the last rule
   std::string index_;  // l, in a rule about x_l
   bool knows_block_ = false, speaks_of_block_ = false, knows_training_ = false;
+  std::vector<std::string> sized_;  // variables whose width may be asked for
   FunctorText result_;
 };
 

@@ -130,8 +130,11 @@ void FunctorParser::exceptions(Exceptions& unless, const AttributeValue& value) 
 
 // -> on this line or on the next.
 void FunctorParser::arrow() {
+  const Position left_end = in_.last();
   if (!in_.looking_at("->")) in_.skip_blank_lines();
   in_.expect("->", "and what it becomes");
+  in_.skip_blank();
+  arrow_ = {left_end, in_.position()};
 }
 
 void FunctorParser::check_once(const std::vector<AttributeValue>& values) const {
@@ -253,7 +256,9 @@ void FunctorParser::morphism_rule(Position at) {
   knows_training_ = true;
   rule.when = when();
   knows_training_ = false;
-  rule.replacement = right_side(rule.statements, names);
+  const bool below = in_.at_line_end();
+  if (below) rule.expectations = expectations(names);
+  rule.replacement = right_side(rule.statements, names, below);
   rule.by_block = end_rule();
   result_.morphisms.push_back(std::move(rule));
 }
@@ -279,9 +284,24 @@ void FunctorParser::state_rule(Position at) {
   result_.states.push_back(std::move(rule));
 }
 
+// Lines `expect rank <= width(x), else "..."` below the head of a rule.
+std::vector<Requirement> FunctorParser::expectations(const std::vector<std::string>& variables) {
+  std::vector<Requirement> all;
+  std::vector<std::string> widths;
+  for (const std::string& variable : variables) widths.push_back("width(" + variable + ")");
+  sized_ = variables;
+  for (in_.skip_blank_lines(); in_.accept_word("expect"); in_.skip_blank_lines()) {
+    all.push_back(requirement(widths));
+    in_.expect_line_end();
+  }
+  sized_.clear();
+  return all;
+}
+
 // Statements, the arrow and the term behind it.
-Term FunctorParser::right_side(std::vector<Statement>& before, std::vector<std::string>& names) {
-  before = statements(names);
+Term FunctorParser::right_side(std::vector<Statement>& before, std::vector<std::string>& names,
+                               bool below) {
+  before = statements(names, below);
   arrow();
   Term term = terms_.whole_value();
   note_blocks(term, names);
@@ -290,9 +310,9 @@ Term FunctorParser::right_side(std::vector<Statement>& before, std::vector<std::
 }
 
 // Lines `V = W + ...` between the head of a rule and its arrow.
-std::vector<Statement> FunctorParser::statements(std::vector<std::string>& names) {
+std::vector<Statement> FunctorParser::statements(std::vector<std::string>& names, bool below) {
   std::vector<Statement> all;
-  if (in_.looking_at("->") || !in_.at_line_end()) return all;
+  if (in_.looking_at("->") || (!below && !in_.at_line_end())) return all;
   for (in_.skip_blank_lines(); at_statement(); in_.skip_blank_lines()) {
     Statement statement{.names = {}, .values = {}, .at = in_.position()};
     do {

@@ -16,9 +16,16 @@ FunctorText FunctorParser::parse() {
   if (in_.accept("(")) params();
   if (in_.accept("=")) return stack_of_others();
   in_.expect(":", "or '=' after the head of a functor");
+  result_.head_end = in_.last();
   in_.expect_line_end();
   for (in_.skip_blank_lines(); !in_.at_end(); in_.skip_blank_lines()) {
     const Position at = in_.position();
+    std::string_view kind;
+    for (const std::string_view word :
+         {"law", "default", "let", "require", "mesh", "order", "object", "morphism", "state"}) {
+      if (in_.looking_at(word)) kind = word;
+    }
+    arrow_ = {};
     if (at.column == 1) in_.fail_at(at, "wanted an indented line of the functor");
     if (in_.accept_word("law")) {
       law(at);
@@ -27,7 +34,7 @@ FunctorText FunctorParser::parse() {
     } else if (in_.accept_word("let")) {
       let();
     } else if (in_.accept_word("require")) {
-      requirement();
+      result_.requirements.push_back(requirement());
     } else if (in_.accept_word("mesh")) {
       mesh(at);
     } else if (in_.accept_word("order")) {
@@ -41,6 +48,7 @@ FunctorText FunctorParser::parse() {
     } else {
       in_.fail_wanted("law, default, let, require, mesh, order, object, morphism or state");
     }
+    line(kind, at);
     in_.expect_line_end();
   }
   if (!result_.says_law)
@@ -51,6 +59,19 @@ FunctorText FunctorParser::parse() {
   return std::move(result_);
 }
 
+// Notes where a line stands that was read up to here.
+void FunctorParser::line(std::string_view kind, Position from) {
+  FunctorLine line{.kind = std::string(kind), .span = {from, in_.last()}};
+  for (const FunctorLine& other : result_.lines) line.index += other.kind == kind;
+  if (arrow_.to.line > 0) {
+    Position left = from;
+    left.column += static_cast<int>(kind.size()) + 1;
+    line.left = {left, arrow_.from};
+    line.right = {arrow_.to, line.span.to};
+  }
+  result_.lines.push_back(std::move(line));
+}
+
 // = quantize(nf4) | lora(rank) | -fuse, on one line or several; then a law, or nothing.
 FunctorText FunctorParser::stack_of_others() {
   do {
@@ -58,11 +79,13 @@ FunctorText FunctorParser::stack_of_others() {
     result_.parts.push_back(part());
     if (in_.at_line_end()) in_.skip_blank_lines();
   } while (in_.accept("|"));
+  result_.head_end = in_.last();
   for (; !in_.at_end(); in_.skip_blank_lines()) {
     const Position at = in_.position();
     if (at.column == 1) in_.fail_at(at, "wanted an indented line of the functor");
     if (!in_.accept_word("law")) in_.fail_wanted("'|' and a functor, or a law");
     law(at);
+    line("law", at);
     in_.expect_line_end();
   }
   return std::move(result_);
@@ -152,6 +175,8 @@ void FunctorParser::param() {
   }
   if (!numbers) p.least = 1, p.most = 0;  // words only
   if (otherwise) check_default(p, *otherwise);
+  result_.param_places.push_back(
+      {.whole = {at, in_.last()}, .otherwise = otherwise ? otherwise->whole : TextSpan{}});
   result_.params.push_back(std::move(p));
 }
 
@@ -220,7 +245,8 @@ void FunctorParser::let() {
   result_.lets.push_back(std::move(let));
 }
 
-void FunctorParser::requirement() {
+// CONDITION, else "..."; the message may also fill in `names`.
+Requirement FunctorParser::requirement(const std::vector<std::string>& names) {
   Requirement r;
   r.condition = condition();
   in_.expect(",", "after the condition");
@@ -228,8 +254,8 @@ void FunctorParser::requirement() {
   in_.skip_blank();
   const Position at = in_.position();
   r.message = in_.take_text();
-  check_message(r.message, at);
-  result_.requirements.push_back(std::move(r));
+  check_message(r.message, at, names);
+  return r;
 }
 
 // mesh data = n

@@ -16,6 +16,7 @@
 //     object parameter inside chain -> frozen when l < L/2 and not l in keep
 //     object parameter made here as lora_b -> rate 16 and decay 0
 //     morphism y = linear(x, W) where parameter(W), inside chain, on when l >= L - last
+//       expect rank <= width(x), else "rank={rank} is more than the width {width(x)}"
 //       A = param(rank, width(x), init=uniform(1/sqrt(width(x))))
 //       B = param(width(y), rank)
 //       -> y(x, W + scale * contract(B, A, "or,ri->oi"))
@@ -79,12 +80,19 @@ struct ObjectRule {
   Position at = {};
 };
 
+// require k <= L, else "..."
+struct Requirement {
+  Term condition;
+  std::string message;
+};
+
 struct MorphismRule {
   std::string result, op;
   std::vector<std::string> operands;
   std::vector<Clause> where = {};
   Condition when = {};
-  bool by_block = false;  // it speaks of l, the block in which the use is
+  bool by_block = false;                       // it speaks of l, the block in which the use is
+  std::vector<Requirement> expectations = {};  // a use that is otherwise is told of
   std::vector<Statement> statements = {};
   Term replacement;
   Position at = {};
@@ -108,11 +116,6 @@ struct Let {
   std::vector<std::pair<Term, Condition>> choices;
 };
 
-struct Requirement {
-  Term condition;
-  std::string message;
-};
-
 // mesh data = n: the ranks that work together, and how many.
 struct MeshRule {
   std::string axis;
@@ -125,6 +128,18 @@ struct OrderRule {
   std::string word;  // a schedule, or a parameter that is one
   Term chunks = {.number = 1};
   Position at = {};
+};
+
+// Where a line of the text stands, which may go on over several: its kind is the word that it
+// begins with, and `index` its number among its kind. A rule has what is left and right of its
+// arrow.
+struct FunctorLine {
+  std::string kind;
+  size_t index = 0;
+  TextSpan span = {}, left = {}, right = {};
+};
+struct ParamPlace {
+  TextSpan whole = {}, otherwise = {};
 };
 
 struct FunctorText {
@@ -143,6 +158,9 @@ struct FunctorText {
   std::vector<ObjectRule> objects = {};
   std::vector<MorphismRule> morphisms = {};
   std::vector<StateRule> states = {};
+  std::vector<FunctorLine> lines = {};
+  std::vector<ParamPlace> param_places = {};  // one for each of params
+  Position head_end = {};                     // behind the colon, or the last part of a stack
 };
 
 // The block in which an object or a use is, in rules that have no other number of this name.

@@ -2,6 +2,7 @@
 #include "functors/pipeline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include "analysis/roles.h"
@@ -268,14 +269,14 @@ class Pipeline {
                                 .index = i,
                                 .firings = firings_};
         Applied& applied = result_.applied[i];
-        applied.morphisms_before = static_cast<int64_t>(result_.scheme.morphisms.size());
+        applied.calls_added -= static_cast<int64_t>(result_.scheme.morphisms.size());
         try {
           take(rule.apply(std::move(result_.scheme), application));
         } catch (const Error& e) {
           if (stacked.within.empty()) throw;
           fail(join(stacked.within, ": "), ": ", e.what());
         }
-        applied.morphisms_after = static_cast<int64_t>(result_.scheme.morphisms.size());
+        applied.calls_added += static_cast<int64_t>(result_.scheme.morphisms.size());
         applied.matches += application.matches;
         for (const auto& [what, count] : application.counts) applied.counts[what] += count;
         for (std::string& rule : application.idle) {
@@ -283,6 +284,8 @@ class Pipeline {
           std::vector<std::string>& told = applied.idle_rules;
           if (std::find(told.begin(), told.end(), rule) == told.end()) told.push_back(rule);
         }
+        std::move(application.doubts.begin(), application.doubts.end(),
+                  std::back_inserter(applied.doubts));
       }
     }
   }

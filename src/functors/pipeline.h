@@ -19,7 +19,8 @@ struct Applied {
   int64_t matches = 0;
   std::map<std::string, int64_t> counts = {};
   std::vector<std::string> idle_rules = {};  // those that found nothing, with their places
-  int64_t morphisms_before = 0, morphisms_after = 0;
+  std::vector<std::string> doubts = {};      // what its rules found that can hardly be meant
+  int64_t calls_added = 0;                   // by its rules; less than 0 where they joined calls
 };
 struct BuiltStep {
   Scheme scheme;

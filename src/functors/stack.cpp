@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/file_view.h"
+#include "base/split.h"
 #include "base/text.h"
 #include "functors/functor_text.h"
 #include "models/settings.h"
@@ -13,35 +15,11 @@ namespace adjoint {
 
 namespace {
 
-std::string trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return "";
-  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
-}
+using Piece = SplitPart;
 
 // What stands between two bars of a stack, and where in the stack it begins.
-struct Piece {
-  std::string text;
-  size_t at = 0;
-};
-
 std::vector<Piece> split_items(std::string_view text) {
-  std::vector<Piece> items;
-  size_t begin = 0;
-  int depth = 0;
-  const auto end_at = [&](size_t end) {
-    const std::string_view item = text.substr(begin, end - begin);
-    const size_t first = item.find_first_not_of(" \t\r\n");
-    items.push_back({trimmed(item), begin + (first == std::string_view::npos ? 0 : first)});
-    begin = end + 1;
-  };
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    quoted = quoted != (text[i] == '"');
-    if (!quoted) depth += (text[i] == '(') - (text[i] == ')');
-    if (text[i] == '|' && depth == 0) end_at(i);
-  }
-  end_at(text.size());
+  std::vector<Piece> items = split_outside_brackets(text, '|');
   if (items.size() == 1 && items[0].text.empty()) items.clear();
   return items;
 }
@@ -54,13 +32,35 @@ std::vector<std::string> functor_names(bool defaults_only) {
   return names;
 }
 
-[[noreturn]] void fail_unknown(std::string_view what, const std::string& name,
-                               const std::vector<std::string>& names) {
-  if (name.find(',') != std::string::npos) {
-    fail("stack: functors are joined by '|', as in 'bf16 | accumulate(4)'; found '", name, "'");
+// "stack:1:8: ", counted in the stack as it was written.
+constexpr const char* kStackFile = "stack";
+std::string place_in_stack(size_t at) { return join_parts(kStackFile, ":1:", at + 1, ": "); }
+
+// Refuses an item whose functors are joined by another sign, or by none: what stands between
+// brackets is not meant.
+void check_not_joined_otherwise(const Piece& item) {
+  const bool has_path = item.text.find(kFunctorFile) != item.text.npos;  // may be of any signs
+  for (const char sign : {',', '+', '&', ';', ' '}) {
+    if (has_path && sign != ',') return;
+    std::vector<std::string> parts;
+    bool named = true;
+    for (const Piece& part : split_outside_brackets(item.text, sign)) {
+      if (part.text.empty() && sign == ' ') continue;
+      const std::string word = part.text.substr(0, part.text.find('('));
+      // `every=2` is an argument without brackets, and no functor.
+      named = named && !word.empty() && word != "-" && word.find('=') == word.npos;
+      parts.push_back(part.text);
+    }
+    if (parts.size() < 2 || (!named && sign != ',')) continue;
+    fail(place_in_stack(item.at), "functors are joined by '|', found '", item.text,
+         "'; did you mean '", join(parts, " | "), "'?");
   }
+}
+
+[[noreturn]] void fail_unknown(std::string_view what, const std::string& name,
+                               const std::vector<std::string>& names, const std::string& place) {
   const std::string near = did_you_mean(name, names);
-  fail("stack: there is no ", what, " '", name, "'",
+  fail(place, "there is no ", what, " '", name, "'",
        near.empty() ? " (there are " + join(names, ", ") + ")" : near);
 }
 
@@ -113,11 +113,11 @@ struct Reading {
   std::vector<std::string> off = {};
 };
 
-void switch_off(const std::string& name, Reading& into) {
+void switch_off(const std::string& name, Reading& into, const std::string& place) {
   const Functor* found = find_functor(all_functors(), name);
-  if (!found) fail_unknown("functor", name, functor_names(true));
+  if (!found) fail_unknown("functor", name, functor_names(true), place);
   if (!found->by_default) {
-    fail("stack: '", name, "' is not on by default, so it cannot be switched off (on are ",
+    fail(place, "'", name, "' is not on by default, so it cannot be switched off (on are ",
          join(functor_names(true), ", "), ")");
   }
   // A stack and a stack inside it may both want it off.
@@ -165,9 +165,10 @@ class Filling {
   const StackPart& part_;
 };
 
-void add(const Functor& functor, const Term& call, bool from_file, std::vector<std::string> within,
-         Reading& into) {
-  Arguments args(functor.name, functor.params, call);
+// `file`: what the call was read from, where complaints should say its place.
+void add(const Functor& functor, const Term& call, std::string_view file, bool from_file,
+         std::vector<std::string> within, Reading& into) {
+  Arguments args(functor.name, functor.params, call, file);
   if (functor.parts.empty()) {
     const int rank = rank_of(functor, from_file);
     into.ranked.push_back({{functor, std::move(args), false, std::move(within)}, rank});
@@ -182,12 +183,12 @@ void add(const Functor& functor, const Term& call, bool from_file, std::vector<s
   for (const StackPart& part : functor.parts) {
     try {
       if (part.off) {
-        switch_off(part.name, into);
+        switch_off(part.name, into, "");
         continue;
       }
       const Functor* found = find_functor(all_functors(), part.name);
-      if (!found) fail_unknown("functor", part.name, functor_names(false));
-      add(*found, Filling(functor, args, part).call(), false, within, into);
+      if (!found) fail_unknown("functor", part.name, functor_names(false), "");
+      add(*found, Filling(functor, args, part).call(), "", false, within, into);
     } catch (const Error& e) {
       fail_at(part.file, part.at, functor.name, ": ", e.what());
     }
@@ -210,15 +211,25 @@ void read_item(const Piece& item, Reading& into) {
     settle_law(functor, all_functors());
   } else {
     const Functor* found = find_functor(all_functors(), name);
-    if (!found) fail_unknown("functor", name, functor_names(false));
+    if (!found) {
+      const std::string file = name + std::string(kFunctorFile);
+      if (!name.empty() && is_visible(file)) {
+        fail(place_in_stack(item.at), "there is no functor '", name, "'; did you mean '", file,
+             "'?");
+      }
+      fail_unknown("functor", name, functor_names(false), place_in_stack(item.at));
+    }
     functor = *found;
   }
   // As far to the right as it stands in the stack, so that an error's column is the stack's.
   const size_t bracket = item.at + item.text.size() - parts.rest.size();
-  const Term call = parse_term(
-      std::string(bracket - 1, ' ') + "_" + (parts.rest.empty() ? "()" : parts.rest), "stack");
-  if (call.kind != Term::Kind::kCall) fail("stack: wanted a functor, found '", item.text, "'");
-  add(functor, call, from_file, {}, into);
+  Term call = parse_term(
+      std::string(bracket - 1, ' ') + "_" + (parts.rest.empty() ? "()" : parts.rest), kStackFile);
+  if (call.kind != Term::Kind::kCall) {
+    fail(place_in_stack(item.at), "wanted a functor, found '", item.text, "'");
+  }
+  call.at.column = static_cast<int>(item.at) + 1;
+  add(functor, call, kStackFile, from_file, {}, into);
 }
 
 // " (in qlora)" where a part of a stack is meant.
@@ -235,9 +246,12 @@ std::string where_named(const StackedFunctor& a, const StackedFunctor& b) {
 Stack parse_stack(std::string_view text) {
   Reading reading;
   for (const Piece& item : split_items(text)) {
-    if (item.text.empty()) fail("stack: wanted a functor between two '|', found nothing");
+    if (item.text.empty()) {
+      fail(place_in_stack(item.at), "wanted a functor between two '|', found nothing");
+    }
+    check_not_joined_otherwise(item);
     if (item.text[0] == '-') {
-      switch_off(trimmed(item.text.substr(1)), reading);
+      switch_off(trimmed(item.text.substr(1)), reading, place_in_stack(item.at));
     } else {
       read_item(item, reading);
     }

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "functors/text_rules.h"
 #include "models/elaborate.h"
 #include "ops/loss_count.h"
@@ -76,6 +77,7 @@ class MorphismRules : TextRules {
       for (const std::string& way : names.ways(rule.when)) {
         application_.note(way.empty() ? branch : branch + " when " + way, to_string(m.source));
       }
+      expect(after, m, rule, names);
       const Use use = roles.use_of(static_cast<int>(i));
       ++application_.counts[use == Use::kNone ? rule.op : std::string(name(use))];
       const bool alone = std::equal(before.outputs.begin(), before.outputs.end(), m.outputs.begin(),
@@ -84,8 +86,55 @@ class MorphismRules : TextRules {
       const std::vector<Value> made = graft(after, m, rule, names, alone);
       for (size_t k = 0; k < made.size(); ++k) renamed[m.outputs[k]] = made[k];
     }
+    tell_doubts();
     for (Value& out : after.outputs) out = renamed[out];
     return without_dead(std::move(after));
+  }
+
+  // Notes what a rule expects of its use and does not find.
+  void expect(const Scheme& scheme, const Morphism& m, const MorphismRule& rule,
+              const Names& names) {
+    std::map<std::string, double> widths;
+    const auto add = [&](const std::string& variable, Value v) {
+      const Type& type = scheme[v].type;
+      if (type.rank() > 0) widths[variable] = static_cast<double>(type.dim(type.rank() - 1));
+    };
+    for (size_t k = 0; k < rule.operands.size(); ++k) add(rule.operands[k], m.inputs[k]);
+    add(rule.result, m.outputs[0]);
+    const auto sized = [&](const auto& self, Term term) -> Term {
+      if (term.kind == Term::Kind::kCall && term.word == "width") {
+        return {.number = widths[term.args[0].word], .at = term.at};
+      }
+      for (Term& t : term.args) t = self(self, std::move(t));
+      return term;
+    };
+    for (const Requirement& expected : rule.expectations) {
+      if (names.holds(sized(sized, expected.condition))) continue;
+      std::string message = expected.message;
+      for (const auto& [variable, width] : widths) {
+        const std::string asked = "{width(" + variable + ")}";
+        for (size_t at; (at = message.find(asked)) != message.npos;) {
+          message.replace(at, asked.size(), shortest(width));
+        }
+      }
+      Doubt& doubt = doubts_[&expected];
+      if (doubt.uses++ == 0) {
+        doubt.first = to_string(m.source);
+        doubt.message = names.filled(std::move(message));
+      }
+    }
+  }
+
+  // One sentence for all uses of a rule.
+  void tell_doubts() {
+    for (const auto& [expected, doubt] : doubts_) {
+      const int64_t others = doubt.uses - 1;
+      application_.doubts.push_back(join_parts(
+          application_.functor, ": '", doubt.first, "'",
+          others > 0 ? join_parts(" and ", others, others > 1 ? " others" : " other") : "", ": ",
+          doubt.message));
+    }
+    doubts_.clear();
   }
 
   bool morphism_matches(const Scheme& scheme, const Roles& roles, const Names& names, int i,
@@ -363,7 +412,12 @@ class MorphismRules : TextRules {
   }
 
   std::set<std::string> rewritten_;  // by source: a use is rewritten once
-  std::optional<int64_t> queries_;   // of the use that is being rewritten
+  struct Doubt {
+    std::string first, message;  // of the first use
+    int64_t uses = 0;
+  };
+  std::map<const Requirement*, Doubt> doubts_;  // of the rule that is being applied
+  std::optional<int64_t> queries_;              // of the use that is being rewritten
 };
 
 }  // namespace

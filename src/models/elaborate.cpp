@@ -182,6 +182,11 @@ void Elaborator::run_statement(Scope& scope, const Statement& statement) {
     if (std::count(statement.names.begin(), statement.names.end(), statement.names[i]) > 1) {
       fail_here(statement.at, "'", statement.names[i], "' is named twice");
     }
+    if (const auto* made = std::get_if<Objects>(&values[i]); made && made->size() == 1) {
+      written_.names[made->front()] = statement.names[i];
+    } else if (const auto* loss = std::get_if<Loss>(&values[i]); loss && loss->size() == 1) {
+      written_.names[loss->front().sum] = statement.names[i];
+    }
     scope.locals[statement.names[i]] = std::move(values[i]);
   }
 }
@@ -259,8 +264,14 @@ void Elaborator::accept_objects(Value first, std::string_view maker, Position at
 }
 
 Scheme elaborate(const Document& document, std::string_view file, const ModelConfig& config,
-                 const KnownUses& uses) {
-  return Elaborator(document, file, config, uses).run();
+                 const KnownUses& uses, Written* written) {
+  Elaborator elaborator(document, file, config, uses);
+  Scheme scheme = elaborator.run();
+  if (written) {
+    *written = elaborator.written();
+    written->calls.resize(scheme.morphisms.size());
+  }
+  return scheme;
 }
 
 }  // namespace adjoint

@@ -19,10 +19,16 @@ struct KnownUse {
 };
 using KnownUses = std::map<std::string, KnownUse, std::less<>>;
 
+// Where a text says what it made, for whoever draws or edits the text.
+struct Written {
+  std::vector<TextSpan> calls = {};         // per morphism; line 0: no call of the text
+  std::map<Value, std::string> names = {};  // what statements call objects; the outermost one
+};
+
 // Inputs: the model box's formals (i32 unless they say otherwise), then parameters and control in
 // the order in which they arise. Outputs: what the model's last statement names; for a loss that is
 // the pair (sum, count). An Error names file, line and column.
 Scheme elaborate(const Document& document, std::string_view file, const ModelConfig& config,
-                 const KnownUses& uses = {});
+                 const KnownUses& uses = {}, Written* written = nullptr);
 
 }  // namespace adjoint

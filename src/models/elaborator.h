@@ -23,6 +23,7 @@ class Elaborator {
   Elaborator(const Document& document, std::string_view file, const ModelConfig& config,
              const KnownUses& uses);
   Scheme run();
+  const Written& written() const { return written_; }
 
  private:
   // One object, or several side by side.
@@ -71,6 +72,7 @@ class Elaborator {
 
   // terms.cpp
   Meaning evaluate(Scope& scope, const Term& term);
+  Meaning evaluate_here(Scope& scope, const Term& term);
   Meaning meaning_of_name(const Scope& scope, const Term& name);
   Meaning combine(Scope& scope, const Term& binary);
   Objects relate(Scope& scope, const Term& term, std::string_view op, SurfaceCall::Argument a,
@@ -141,6 +143,7 @@ class Elaborator {
   std::set<Value> truths_;                             // objects of ones and zeros
   std::optional<Value> position_;
   int64_t calls_ = 0, bytes_ = 0;
+  Written written_;
 };
 
 }  // namespace adjoint

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 #include "base/json.h"
+#include "base/near_path.h"
 #include "base/text.h"
 #include "models/format_config.h"
+#include "models/viete.h"
 #include "scheme/document.h"
 
 namespace adjoint {
@@ -27,7 +31,7 @@ std::string file_of(const LibraryText& text) { return "models/" + std::string(te
 std::pair<std::string, std::string> used_text(const std::string& name, const std::string& file,
                                               const std::string& place) {
   const std::filesystem::path path = std::filesystem::path(file).parent_path() / name;
-  if (std::filesystem::exists(path)) return {path.string(), read_file(path)};
+  if (is_visible(path)) return {path.string(), read_file(path)};
   std::vector<std::string> ours;
   for (const LibraryText& text : library_texts()) {
     if (text.name == name) return {file_of(text), std::string(text.text)};
@@ -75,6 +79,8 @@ std::string expand_uses(const std::string& text, const std::string& file,
   return out;
 }
 
+}  // namespace
+
 std::string with_uses(const std::string& text, const std::string& file) {
   if (!text.starts_with("use ") && text.find("\nuse ") == text.npos &&
       text.find("\nuse\t") == text.npos) {
@@ -84,6 +90,8 @@ std::string with_uses(const std::string& text, const std::string& file) {
   std::set<std::string> seen;
   return expand_uses(text, file, open, seen);
 }
+
+namespace {
 
 // One of our texts, its uses replaced.
 struct Parsed {
@@ -159,7 +167,8 @@ ModelText model_of_folder(const std::string& folder, const std::string* family) 
   const Format* format = nullptr;
   if (family) {
     model.file = *family;
-    model.text = with_uses(read_file(*family), *family);
+    model.written = read_file(*family);
+    model.text = with_uses(model.written, *family);
     document = parse_document(model.text, model.file);
     format = find_format(document, kHuggingFace, architecture);
     if (!format) {
@@ -173,21 +182,37 @@ ModelText model_of_folder(const std::string& folder, const std::string* family) 
       format = find_format(document, kHuggingFace, architecture);
       model.file = file_of(*each.text);
       model.text = each.whole;
+      model.written = each.text->text;
     }
     if (!format) fail_unknown(place, config);
   }
   model.preset = preset_name(folder, document);
-  model.text += "preset " + model.preset + ":";
+  std::string preset = "preset " + model.preset + ":";
   for (const auto& [name, value] : read_config(document, *format, model.file, config, place)) {
-    model.text += " " + name + "=" + shortest(value);
+    preset += " " + name + "=" + shortest(value);
   }
-  model.text += "\n";
+  model.text += preset + "\n";
+  model.written += preset + "\n";
   return model;
 }
 
 bool is_model_folder(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored);
+  return is_visible(std::filesystem::path(path) / "config.json");
+}
+
+// drawn.json, a diagram, maybe with a preset of its own: drawn.json:small.
+std::optional<ModelText> drawn_model(std::string_view model) {
+  constexpr std::string_view kDrawn = ".json";
+  const size_t dot = model.rfind(kDrawn);
+  if (dot == model.npos) return std::nullopt;
+  const size_t end = dot + kDrawn.size();
+  if (end != model.size() && model[end] != ':') return std::nullopt;
+  const std::string path(model.substr(0, end));
+  const nlohmann::json diagram = parse_json(read_file(path), path);
+  return ModelText{.file = path,
+                   .text = viete_text(diagram, path, true),
+                   .preset = std::string(model.substr(std::min(end + 1, model.size()))),
+                   .written = viete_text(diagram, path, false)};
 }
 
 const std::vector<Listed>& listed_presets() {
@@ -203,6 +228,13 @@ const std::vector<Listed>& listed_presets() {
 
 }  // namespace
 
+// A model's text, its diagram, a folder of Hugging Face's format or a run.
+static bool holds_model(const std::filesystem::path& path) {
+  const std::string ending = path.extension();
+  if (ending == ".scheme" || ending == ".json") return true;
+  return is_model_folder(path.string()) || is_visible(path / "run.json");
+}
+
 std::vector<std::string> known_presets() {
   std::vector<std::string> names;
   for (const Listed& each : listed_presets()) names.push_back(each.preset);
@@ -210,6 +242,7 @@ std::vector<std::string> known_presets() {
 }
 
 ModelText find_model(std::string_view model) {
+  if (const auto drawn = drawn_model(model)) return *drawn;
   constexpr std::string_view kEnding = ".scheme";
   if (const size_t dot = model.rfind(kEnding); dot != std::string_view::npos) {
     const size_t end = dot + kEnding.size();
@@ -217,25 +250,43 @@ ModelText find_model(std::string_view model) {
       const std::string path(model.substr(0, end));
       const std::string behind(model.substr(std::min(end + 1, model.size())));
       if (!behind.empty() && is_model_folder(behind)) return model_of_folder(behind, &path);
-      return {.file = path, .text = with_uses(read_file(path), path), .preset = behind};
+      const std::string written = read_file(path);
+      return {.file = path, .text = with_uses(written, path), .preset = behind, .written = written};
     }
   }
   for (const Listed& each : listed_presets()) {
     if (each.preset == model) {
       return {.file = file_of(*each.text),
               .text = with_uses(std::string(each.text->text), file_of(*each.text)),
-              .preset = each.preset};
+              .preset = each.preset,
+              .written = std::string(each.text->text)};
     }
   }
   const std::string folder(model);
   if (is_model_folder(folder)) return model_of_folder(folder, nullptr);
   std::error_code ignored;
-  if (std::filesystem::is_directory(folder, ignored)) {
+  if (is_visible(folder) && std::filesystem::is_directory(folder, ignored)) {
+    if (const auto run = std::filesystem::path(folder) / "run.json"; is_visible(run)) {
+      const nlohmann::json about = read_json(run);
+      const auto preset = about.find("preset");
+      const bool named = preset != about.end() && preset->is_string() && *preset != "";
+      fail(folder, ": this folder is a run; the text of its model is ",
+           (std::filesystem::path(folder) / "model.scheme").string(),
+           named ? ":" + preset->get<std::string>() : "", ", and train --init ", folder,
+           " starts from its parameters");
+    }
     fail(folder, ": this folder holds no model: there is no config.json");
   }
-  if (const std::string near = did_you_mean(model, known_presets()); !near.empty()) {
-    fail("there is no model '", model, "'", near);
+  // What is written like a path is one; any other word is a path only where there is a model.
+  const bool is_path = model.find('/') != std::string_view::npos;
+  std::string near = is_path ? "" : did_you_mean(model, known_presets());
+  if (near.empty()) {
+    const std::filesystem::path there = near_path(folder);
+    const bool meant =
+        is_path || std::filesystem::path(folder).has_extension() || holds_model(there);
+    if (meant) near = did_you_mean_folder(folder);
   }
+  if (!near.empty()) fail("there is no model '", model, "'", near);
   fail("there is no model '", model,
        "': wanted a folder with a config.json, the path of a .scheme file or one of ",
        join(known_presets(), ", "));

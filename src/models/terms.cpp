@@ -17,7 +17,15 @@ void append_names(std::vector<std::string>& names, const Map& map) {
 
 }  // namespace
 
+// What a term's operands made has its place by now, so the rest is this term's own.
 Elaborator::Meaning Elaborator::evaluate(Scope& scope, const Term& term) {
+  Meaning meaning = evaluate_here(scope, term);
+  std::vector<TextSpan>& calls = written_.calls;
+  while (calls.size() < scheme_.morphisms.size()) calls.push_back(term.span);
+  return meaning;
+}
+
+Elaborator::Meaning Elaborator::evaluate_here(Scope& scope, const Term& term) {
   switch (term.kind) {
     case Term::Kind::kNumber:
       return term.number;

@@ -125,8 +125,10 @@ AttentionOperands::AttentionOperands(const OpCall& call, size_t count) {
   const Type& q = call.inputs[0];
   const int64_t parts = packed ? heads + 2 * kv : heads;
   if (q.dim(2) % parts) {
-    fail(call.op, ": a row of ", q.axes[2].name, "=", q.dim(2), " does not split into ", parts,
-         " heads", packed ? " of q, k and v" : "");
+    const std::string kinds =
+        packed ? join_parts(", which with ", kv, " of k and ", kv, " of v are ", parts) : "";
+    fail(call.op, ": a row of ", q.axes[2].name, "=", q.dim(2), " does not split into ", heads,
+         packed ? " heads of q" : " heads", kinds);
   }
   shape = {.samples = q.dim(0),
            .length = q.dim(1),

@@ -12,11 +12,11 @@ namespace adjoint {
 
 namespace {
 
-constexpr double kLeft = 74, kRight = 18, kTop = 52;
-constexpr double kPlotHeight = 300, kRowGap = 22;
-constexpr double kGap = 30;        // between columns
-constexpr double kLegendGap = 22;  // left of the legend
-constexpr double kLegendName = 124, kLegendBytes = 78, kLegendLine = 19;
+constexpr double kLeft = 84, kRight = 18, kPlotHeight = 300, kRowGap = 30;
+constexpr double kGap = 34;        // between columns
+constexpr double kLegendGap = 24;  // left of the legend
+constexpr double kLegendName = 132, kLegendBytes = 78, kLegendLine = 19;
+constexpr double kTitleSize = 16, kSubtitleSize = 12;
 
 double plot_width(size_t columns) { return columns == 1 ? 640 : columns == 2 ? 430 : 330; }
 
@@ -26,20 +26,36 @@ Scale scale_of(const std::vector<MemoryPanel>& row) {
   for (const MemoryPanel& p : row) {
     most = std::max({most, p.timeline.arena.count, p.timeline.peak.count});
   }
-  return bytes_scale(0, 1.07 * static_cast<double>(most), 8);
+  return bytes_scale(0, kHeadroom * static_cast<double>(most), 8);
 }
 
 std::string letter(size_t column) { return std::string(1, static_cast<char>('A' + column)); }
 
-// The time span of all panels of a row: the longest one's, if all are in seconds.
+// The time span of all panels of a row: the longest one's, if all are in seconds and show all parts
+// of the batch.
 double span_of(const std::vector<MemoryPanel>& row, const Timeline& own) {
   double span = own.length();
   for (const MemoryPanel& p : row) {
-    if (p.timeline.in_seconds != own.in_seconds || !own.in_seconds)
-      return std::max(own.length(), 1e-9);
+    if (!p.timeline.in_seconds || p.timeline.body_once) return std::max(own.length(), 1e-9);
     span = std::max(span, p.timeline.length());
   }
   return std::max(span, 1e-9);
+}
+
+Frame frame_of(const std::vector<MemoryPanel>& row, size_t column, double width) {
+  const Timeline& t = row[column].timeline;
+  Frame frame{.x = kLeft + static_cast<double>(column) * (width + kGap),
+              .width = width,
+              .height = kPlotHeight,
+              .span = span_of(row, t)};
+  if (const int last = t.last_before_fold(); last >= 0) {
+    frame.fold_at = t.moments[last].ends, frame.fold_width = kFoldWidth;
+  }
+  return frame;
+}
+
+std::string title_of(const std::vector<MemoryPanel>& row, size_t column, size_t columns) {
+  return (columns > 1 ? letter(column) + ": " : "") + stack_in_short(row[column].title);
 }
 
 class Legend {
@@ -61,9 +77,7 @@ class Legend {
       const auto apart = [](Bytes a, Bytes b) {
         return human(a) != human(b);
       };  // then a line is drawn
-      if (differs(apart))
-        svg_.line(x_, y_ + 5, x_ + 13, y_ + 5,
-                  "stroke=\"#222\" stroke-width=\"1\" stroke-dasharray=\"4 2\"");
+      if (differs(apart)) svg_.line(x_, y_ + 5, x_ + 13, y_ + 5, stroked(Tone::kInk, 1, "4 2"));
       line("arena, with gaps", false, [](const Timeline& t) { return t.arena; });
     }
     if (with_phases) draw_phases();
@@ -75,8 +89,7 @@ class Legend {
   }
 
   void rule() {
-    svg_.line(x_, y_ - 1, right_of(row_.size() - 1), y_ - 1,
-              "stroke=\"#999\" stroke-width=\"0.7\"");
+    svg_.line(x_, y_ - 1, right_of(row_.size() - 1), y_ - 1, stroked(Tone::kSoft, 0.7));
     y_ += 4;
   }
 
@@ -99,8 +112,7 @@ class Legend {
                          [&](const CategoryBytes& live) { return live[c] > 0; });
     };
     if (std::none_of(row_.begin(), row_.end(), uses)) return;
-    svg_.rect(x_, y_, 13, 12,
-              fmt::format("fill=\"{}\" stroke=\"#555\" stroke-width=\"0.5\"", colour_of(category)));
+    svg_.rect(x_, y_, 13, 12, filled(tone_of(category), Tone::kSoft, 0.5));
     line(name(category), false, [&](const Timeline& t) { return Bytes{t.live[t.peak_at][c]}; });
   }
 
@@ -111,23 +123,42 @@ class Legend {
     });
   }
 
+  template <class Claim>
+  bool any(const Claim& claim) const {
+    return std::any_of(row_.begin(), row_.end(),
+                       [&](const MemoryPanel& p) { return claim(p.timeline); });
+  }
+
+  void entry(const std::string& fill, std::string_view words) {
+    svg_.rect(x_, y_ + 1, 13, 11, fill);
+    svg_.text(x_ + 20, y_ + 10, words, {.size = 11.5});
+    y_ += kLegendLine;
+  }
+
   void draw_phases() {
     y_ += 14;
     svg_.text(x_, y_ + 10, "what runs", {.size = 11.5, .bold = true});
     y_ += 20;
     for (const Kind kind : {Kind::kForward, Kind::kBackward, Kind::kRecomputation, Kind::kUpdate}) {
-      const auto has = [&](const MemoryPanel& p) { return has_kind(p.timeline, kind); };
-      if (std::none_of(row_.begin(), row_.end(), has)) continue;
-      svg_.rect(x_, y_ + 1, 13, 10,
-                fmt::format("fill=\"{}\" stroke=\"#555\" stroke-width=\"0.5\"", fill_of(kind)));
-      svg_.text(x_ + 20, y_ + 10, name(kind), {.size = 11.5});
-      y_ += kLegendLine;
+      if (any([&](const Timeline& t) { return has_kind(t, kind); })) {
+        entry(fill_of(kind), name(kind));
+      }
     }
-    const auto speaks = [](const MemoryPanel& p) { return !p.timeline.spoken.empty(); };
-    if (std::none_of(row_.begin(), row_.end(), speaks)) return;
-    svg_.rect(x_, y_ + 2, 13, 7, fmt::format("fill=\"{}\"", kSpokenColour));
-    svg_.text(x_ + 20, y_ + 10, "collectives over an axis", {.size = 11.5});
-    y_ += kLegendLine;
+    if (any([](const Timeline& t) {
+          return std::ranges::any_of(t.moments, [&](const Moment& m) {
+            return m.beside && m.ends - m.begins > 0.002 * t.length();
+          });
+        })) {
+      entry(filled(Tone::kPaper, Tone::kSoft, 0.5), "nothing, it waits");
+    }
+    if (any([](const Timeline& t) {
+          return std::ranges::any_of(t.copies, [](CopyWay w) { return w != CopyWay::kNone; });
+        })) {
+      entry(filled(Tone::kCopies), "copies between tiers");
+    }
+    if (any([](const Timeline& t) { return !t.spoken.empty(); })) {
+      entry(filled(Tone::kCollectives), "collectives over an axis");
+    }
   }
 
   Svg& svg_;
@@ -145,17 +176,19 @@ std::string memory_chart(const MemoryChart& chart) {
   const auto n = static_cast<double>(columns);
   const double legend = kLeft + n * width + (n - 1) * kGap + kLegendGap;
   const double full = legend + kLegendName + n * kLegendBytes + kRight;
-  std::vector<PanelRows> below;
-  double height = kTop;
+  const std::vector<std::string> title = wrapped(chart.title, kTitleSize, full - kLeft, true),
+                                 subtitle = wrapped(chart.subtitle, kSubtitleSize, full - kLeft);
+  const double top = 26 + 20 * static_cast<double>(title.size()) - 20 +
+                     17 * static_cast<double>(subtitle.size()) + 10;
+  std::vector<PanelRows> around;
+  double height = top;
   for (const auto& row : chart.rows) {
     PanelRows all;
-    for (const MemoryPanel& p : row) {
-      const PanelRows own = rows_of(p.timeline);
-      all.sections |= own.sections, all.kinds |= own.kinds, all.blocks |= own.blocks;
-      all.spoken = std::max(all.spoken, own.spoken);
+    for (size_t c = 0; c < row.size(); ++c) {
+      all.unite(rows_of(title_of(row, c, columns), row[c].timeline, frame_of(row, c, width)));
     }
-    below.push_back(all);
-    height += kPanelTop + kPlotHeight + all.height() + kRowGap;
+    around.push_back(all);
+    height += all.above() + kPlotHeight + all.below() + kRowGap;
   }
   std::string said;
   for (const auto& row : chart.rows) {
@@ -164,25 +197,21 @@ std::string memory_chart(const MemoryChart& chart) {
           fmt::format("{}: peak {} {}. ", p.title, human(p.timeline.peak), p.timeline.peak_words);
     }
   }
-  Svg svg(full, height - kRowGap + 6, chart.title, said);
-  svg.raw(kHatch);
-  svg.text(kLeft, 24, fitted(chart.title, 16, full - kLeft - kRight), {.size = 16, .bold = true},
-           chart.title);
-  svg.text(kLeft, 42, fitted(chart.subtitle, 11.5, full - kLeft - kRight),
-           {.size = 11.5, .fill = "#555"}, chart.subtitle);
-  double y = kTop + kPanelTop;
+  Svg svg(full, height - kRowGap + 8, chart.title, said);
+  const double next = svg.text(kLeft, 24, title, 20, {.size = kTitleSize, .bold = true});
+  svg.text(kLeft, next - 2, subtitle, 17, {.size = kSubtitleSize, .tone = Tone::kSoft});
+  double y = top;
   for (size_t r = 0; r < chart.rows.size(); ++r) {
     const std::vector<MemoryPanel>& row = chart.rows[r];
     const Scale scale = scale_of(row);
+    y += around[r].above();
     for (size_t c = 0; c < row.size(); ++c) {
-      const double x = kLeft + static_cast<double>(c) * (width + kGap);
-      const Timeline& t = row[c].timeline;
-      const std::string title = (columns > 1 ? letter(c) + ": " : "") + row[c].title;
-      draw_panel(svg, title, t, {x, y, width, kPlotHeight, span_of(row, t)}, scale, below[r],
-                 c == 0);
+      Frame frame = frame_of(row, c, width);
+      frame.y = y;
+      draw_panel(svg, title_of(row, c, columns), row[c].timeline, frame, scale, around[r], c == 0);
     }
     Legend(svg, legend, y, row).draw(r == 0);
-    y += kPlotHeight + below[r].height() + kRowGap + kPanelTop;
+    y += kPlotHeight + around[r].below() + kRowGap;
   }
   return svg.str();
 }
@@ -196,11 +225,14 @@ MemoryChart chart_of(std::string title, std::string subtitle,
     if (tier == Tier::kHost && !host) continue;
     std::vector<MemoryPanel> row;
     for (const ChartedStep& s : steps) {
-      // The tier comes first, because the end of a long stack is cut off.
       std::string name = s.title;
       if (host) name = (tier == Tier::kHost ? "host, " : "device, ") + name;
       row.push_back({name, make_timeline(s.scheme, s.plan,
-                                         {.tier = tier, .seconds = s.seconds, .clock = s.clock})});
+                                         {.tier = tier,
+                                          .seconds = s.seconds,
+                                          .clock = s.clock,
+                                          .copies_overlap = copies_overlap(s.plan),
+                                          .collectives_overlap = true})});
     }
     chart.rows.push_back(std::move(row));
   }

@@ -21,6 +21,9 @@ struct MemoryChart {
   std::vector<std::vector<MemoryPanel>> rows = {};
 };
 
+// The plot's height stands for this many times the largest arena, so that labels have room.
+constexpr double kHeadroom = 1.14;
+
 std::string memory_chart(const MemoryChart& chart);
 
 // A step as a column of such a chart: the timeline of the device and, if it is used, of the host.

@@ -268,6 +268,35 @@ class Letters {
     return words.empty() ? "." : join(words, " * ");
   }
 
+  nlohmann::json factors_json(const Factors& factors) {
+    nlohmann::json out = nlohmann::json::array();
+    for (const Factor& f : factors) {
+      nlohmann::json one = {{"letter", name_of(f)}, {"bytes", f.bytes.count}};
+      const bool counted = f.kind == FactorKind::kState || f.kind == FactorKind::kCheckpoint ||
+                           f.kind == FactorKind::kBlock || f.kind == FactorKind::kSent;
+      if (counted) one["index"] = f.index;
+      out.push_back(std::move(one));
+    }
+    return out;
+  }
+
+  // What is alive, as JSON says it in every place.
+  nlohmann::json alive_json(const Factors& factors) {
+    return {{"product", product(factors)},
+            {"factors", factors_json(factors)},
+            {"bytes", total(factors).count}};
+  }
+
+  nlohmann::json letters_json() const {
+    nlohmann::json out = nlohmann::json::object();
+    for (const auto& [kind, sizes] : sizes_) {
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        out[marked(kind, i)] = {{"means", meaning(kind)}, {"bytes", sizes[i]}};
+      }
+    }
+    return out;
+  }
+
   std::string legend() const {
     std::string out;
     for (const auto& [kind, sizes] : sizes_) {
@@ -430,6 +459,47 @@ std::string memory_states_table(const Scheme& said, const Scheme& step,
     }
   }
   return out + "\n" + letters.legend() + std::string(kLeftOut);
+}
+
+nlohmann::json memory_states_json(const Scheme& said, const Scheme& step,
+                                  const PlanOptions& options) {
+  const int length = find_chain(said).length();
+  if (length == 0) fail("--memory-states: the model has no chain of repeated blocks");
+  Letters letters;
+  nlohmann::json out = {{"blocks", length}};
+  if (step.schedule.empty()) {
+    nlohmann::json& rows = out["rows"] = nlohmann::json::array();
+    for (const MemoryState& row : memory_states(said, step, make_plan(step, options))) {
+      nlohmann::json one = letters.alive_json(row.factors);
+      one["pass"] = name(row.pass);
+      one["block"] = row.block;
+      one["place"] = row.place;
+      one["most_bytes"] = row.most.count;
+      rows.push_back(std::move(one));
+    }
+  } else {
+    const Schedule schedule = schedule_of(step);
+    const std::vector<Scheme> steps = steps_of_stages(step);
+    nlohmann::json& ranks = out["ranks"] = nlohmann::json::array();
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+      const std::vector<Slot>& list = schedule.lists[rank];
+      const std::vector<SlotState> states =
+          slot_states(said, step, steps[rank], make_plan(steps[rank], options), list);
+      nlohmann::json slots = nlohmann::json::array();
+      for (size_t i = 0; i < states.size(); ++i) {
+        nlohmann::json parts = nlohmann::json::array();
+        for (const Factors& factors : states[i].parts) parts.push_back(letters.alive_json(factors));
+        slots.push_back({{"slot", to_string(list[i])},
+                         {"place", states[i].place},
+                         {"parts", std::move(parts)},
+                         {"of_no_part", letters.alive_json(states[i].of_no_part)},
+                         {"most_bytes", states[i].most.count}});
+      }
+      ranks.push_back({{"rank", rank}, {"slots", std::move(slots)}});
+    }
+  }
+  out["letters"] = letters.letters_json();
+  return out;
 }
 
 }  // namespace adjoint

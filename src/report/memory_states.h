@@ -2,6 +2,7 @@
 // all that three blocks keep for their backward pass. Read off the plan of the real step; of a
 // pipeline off each rank's, after every slot of its list and part by part.
 #pragma once
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -59,5 +60,8 @@ std::vector<SlotState> slot_states(const Scheme& said, const Scheme& whole, cons
 // All of it as text: rows, or a grid per rank, and what the letters stand for. `step` is a whole
 // step, planned here.
 std::string memory_states_table(const Scheme& said, const Scheme& step, const PlanOptions& options);
+// The same for machines: {"letters", "rows"}, or {"letters", "ranks"} of a pipeline (docs/json.md).
+nlohmann::json memory_states_json(const Scheme& said, const Scheme& step,
+                                  const PlanOptions& options);
 
 }  // namespace adjoint

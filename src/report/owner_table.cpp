@@ -12,12 +12,21 @@
 
 namespace adjoint {
 
+constexpr std::pair<std::string_view, By> kBy[] = {
+    {"category", By::kCategory}, {"block", By::kBlock}, {"tensor", By::kTensor}};
+
+std::vector<std::string> words_of_by() {
+  std::vector<std::string> words;
+  for (const auto& [word, by] : kBy) words.emplace_back(word);
+  return words;
+}
+
 By by_named(std::string_view name) {
-  if (name == "category") return By::kCategory;
-  if (name == "block") return By::kBlock;
-  if (name == "tensor") return By::kTensor;
+  for (const auto& [word, by] : kBy) {
+    if (word == name) return by;
+  }
   fail("--by: wanted category, block or tensor, found '", name, "'",
-       did_you_mean(name, {"category", "block", "tensor"}));
+       did_you_mean(name, words_of_by()));
 }
 
 namespace {

@@ -11,6 +11,7 @@ namespace adjoint {
 
 enum class By : uint8_t { kCategory, kBlock, kTensor };
 By by_named(std::string_view name);  // refuses other words and lists the valid ones
+std::vector<std::string> words_of_by();
 
 // One owner of live bytes.
 struct Holding {

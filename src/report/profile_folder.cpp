@@ -1,9 +1,11 @@
 #include "report/profile_folder.h"
 
+#include <algorithm>
 #include <list>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 
 namespace adjoint {
 
@@ -11,10 +13,11 @@ namespace fs = std::filesystem;
 
 namespace {
 constexpr const char* kAbout = "profile.json";
+constexpr const char* kDrawn[] = {"memory.svg", "schedule.svg", "trace.json", "index.html"};
 }  // namespace
 
 nlohmann::json read_profile(const fs::path& folder) {
-  if (!fs::exists(folder)) fail(folder.string(), ": there is no such folder");
+  if (!fs::exists(checked_path(folder))) fail(folder.string(), ": there is no such folder");
   if (!fs::is_directory(folder)) fail(folder.string(), ": a profile is a folder, this is a file");
   if (!fs::exists(folder / kAbout)) {
     fail(folder.string(),
@@ -32,7 +35,7 @@ nlohmann::json read_profile(const fs::path& folder) {
 
 void check_profile_folder(const fs::path& folder) {
   if (folder.empty()) fail("--out: wanted a folder, found ''");
-  if (!fs::exists(folder)) {
+  if (!fs::exists(checked_output(folder))) {
     // Tries to create and remove the folder, so that it is refused now and not after the run.
     std::error_code error;
     fs::path made = fs::absolute(folder);
@@ -57,12 +60,17 @@ void check_profile_folder(const fs::path& folder) {
 
 void write_profile(const fs::path& folder, const std::vector<ProfileFile>& files) {
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directories(checked_output(folder), error);
   if (error) fail(folder.string(), ": cannot be made: ", error.message());
   std::list<AtomicFile> written;
   for (const ProfileFile& file : files) written.emplace_back(folder / file.name).write(file.text);
   for (AtomicFile& file : written) file.finish();
   for (AtomicFile& file : written) file.commit();
+  // Of an older profile here, which had more to draw.
+  for (const char* ours : kDrawn) {
+    const auto same = [&](const ProfileFile& file) { return file.name == ours; };
+    if (std::none_of(files.begin(), files.end(), same)) fs::remove(folder / ours, error);
+  }
 }
 
 }  // namespace adjoint

@@ -86,14 +86,14 @@ json profile_json(const Profile& p) {
   const json memory = memory_json(p.plan);
   const StepFlops flops = flops_of(step_row(p));
   const Utilization used = utilization_of(p);
-  json out = {{"predicted_peak_bytes", p.plan.arena.count},
+  json out = {{"peak_bytes", p.plan.arena.count},
               {"measured_peak_bytes", p.measured.touched.count},
               {"witness_bytes", p.measured.witness.count},
-              {"predicted_step_s", p.predicted_seconds},
+              {"step_s", p.predicted_seconds},
               {"measured_step_s", p.measured.step_seconds},
               {"categories", memory["categories"]},
-              {"host_predicted_peak_bytes", p.plan.host.size.count},
-              {"host_measured_peak_bytes", p.measured.host_touched.count},
+              {"host_peak_bytes", p.plan.host.size.count},
+              {"measured_host_peak_bytes", p.measured.host_touched.count},
               {"library_bytes", p.measured.library.count},
               {"model_flops", flops.model},
               {"hardware_flops", flops.hardware},
@@ -121,7 +121,7 @@ json full_profile_json(const Profile& p) {
   out["model"] = p.step.model;
   out["fingerprint"] = p.step.fingerprint;
   out["batch"] = p.step.batch;
-  out["context"] = p.step.context;
+  out["seq"] = p.step.context;
   out["stack"] = p.step.stack;
   out["optimizer"] = p.step.optimizer;
   out["clip"] = p.step.clip;

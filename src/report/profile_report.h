@@ -37,7 +37,7 @@ struct Profile {
   Bytes planned_of_process() const;
 };
 
-// {"predicted_peak_bytes", "measured_peak_bytes", "witness_bytes", "predicted_step_s",
+// {"peak_bytes", "measured_peak_bytes", "witness_bytes", "step_s",
 // "measured_step_s", "categories"}, and beside them host_*, library_bytes, flops and utilization.
 nlohmann::json profile_json(const Profile& profile);
 // The same, the step's identity, and tables of time, as the profile's folder keeps it.

@@ -86,7 +86,7 @@ nlohmann::json ranks_json(const Scheme& step, const Fabric& fabric) {
                     {"calls", row.calls},
                     {"elements", row.elements},
                     {"bytes", row.bytes.count},
-                    {"seconds", row.seconds}});
+                    {"total_s", row.seconds}});
   }
   const RankPadding padding = padding_of(step);
   return {{"ranks", num_ranks(step.mesh)},
@@ -127,7 +127,7 @@ nlohmann::json measured_ranks_json(const Scheme& step, const Plan& plan,
     const SpokenSeconds spoken = seconds_in_collectives(step, plan, m);
     all.push_back({{"rank", rank},
                    {"measured_peak_bytes", m.touched.count},
-                   {"host_measured_peak_bytes", m.host_touched.count},
+                   {"measured_host_peak_bytes", m.host_touched.count},
                    {"measured_step_s", m.step_seconds},
                    {"in_collectives_s", spoken.all},
                    {"hidden_s", spoken.hidden}});

@@ -29,7 +29,7 @@ nlohmann::json ranks_json(const Scheme& step, const Fabric& fabric);
 // What every rank did in a run, beside what was planned for each of them.
 std::string measured_ranks_table(const Scheme& step, const Plan& plan,
                                  const std::vector<Measured>& ranks);
-// [{"rank", "measured_peak_bytes", "host_measured_peak_bytes", "measured_step_s",
+// [{"rank", "measured_peak_bytes", "measured_host_peak_bytes", "measured_step_s",
 // "in_collectives_s", "hidden_s"}]
 nlohmann::json measured_ranks_json(const Scheme& step, const Plan& plan,
                                    const std::vector<Measured>& ranks);

@@ -24,13 +24,14 @@ double round_step(double span, int wanted) {
 
 // `unit` is the value of 1 in the labels.
 Scale scale_in(double from, double to, int wanted, double unit, std::string_view suffix,
-               double least) {
+               double least, int digits_below_one = 0) {
   if (!(to > from)) to = from + unit;
   Scale scale{.from = from, .to = to};
   const double step = std::max(round_step((to - from) / unit, wanted), least);
   for (double n = std::ceil(from / unit / step - 1e-9); n * step * unit <= to * (1 + 1e-9); ++n) {
     const double value = n * step;
-    const int digits = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
+    const int digits = std::max(step < 1 ? digits_below_one : 0,
+                                static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
     std::string label = std::abs(value) < step / 2 ? "0" : fmt::format("{:.{}f}", value, digits);
     if (label != "0") label += suffix;
     scale.ticks.push_back({value * unit, label});
@@ -55,6 +56,14 @@ Scale seconds_scale(double from, double to, int wanted) {
 
 Scale count_scale(double from, double to, int wanted) {
   return scale_in(from, to, wanted, 1, "", 1);
+}
+
+Scale times_scale(double from, double to, int wanted) {
+  return scale_in(from, to, wanted, 1, "x", 0, 2);
+}
+
+Scale share_scale(double from, double to, int wanted) {
+  return scale_in(from, to, wanted, 0.01, "%", 0);
 }
 
 std::string human_seconds(double seconds) {

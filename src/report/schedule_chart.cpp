@@ -15,46 +15,25 @@ namespace adjoint {
 
 namespace {
 
-constexpr double kLeft = 64, kWidth = 900, kRight = 150, kTop = 86, kAxis = 34, kPanelHead = 40;
+constexpr double kLeft = 64, kWidth = 900, kRight = 158, kAxis = 34;
 constexpr double kLane = 20, kMemory = 22, kGap = 9;
+constexpr double kHeadLine = 16;  // of a panel's title and summary
 constexpr double kLeastSlot =
     1.5;  // pixels; where slots are narrower, shares of the time are drawn
 constexpr int kColumn = 6, kColumns = static_cast<int>(kWidth) / kColumn;  // of shares
-constexpr std::string_view kHatched = "fill=\"url(#bubble)\"";
-constexpr std::string_view kBubble =
-    "<defs><pattern id=\"bubble\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
-    "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#f4f4f4\"/>"
-    "<rect width=\"1.2\" height=\"5\" fill=\"#cfcfcf\"/></pattern></defs>\n";
+constexpr Tone kSlotTones[] = {Tone::kForward, Tone::kBackward, Tone::kWeights};
 
-struct Colour {
-  int red = 0, green = 0, blue = 0;
-};
-
-// Blue, orange and yellow as in memory charts: lightness 60, 46 and 81, for print in grey.
-constexpr Colour kSlotColours[] = {{0x3c, 0x9b, 0xd0}, {0xbb, 0x4a, 0x05}, {0xf5, 0xc2, 0x4c}};
-constexpr std::string_view kUpdateColour = "#2a1a35", kMemoryColour = "#b9c7d3";
-
-// The later of a rank's chunks are paler.
-Colour paler(Colour colour, double by) {
-  const auto mix = [&](int part) {
-    return static_cast<int>(std::lround(part + by * (255 - part)));
-  };
-  return {mix(colour.red), mix(colour.green), mix(colour.blue)};
-}
-std::string css(Colour c) { return fmt::format("#{:02x}{:02x}{:02x}", c.red, c.green, c.blue); }
-std::string_view ink_on(Colour c) {
-  return 0.3 * c.red + 0.59 * c.green + 0.11 * c.blue > 150 ? "#222" : "#fff";
-}
-
-// Per chunk, how pale it is: by its place among the chunks of its rank.
-std::vector<double> shades(const Schedule& schedule) {
-  constexpr double kPalest = 0.55;
+Tone tone_of(SlotKind kind) { return kSlotTones[static_cast<size_t>(kind)]; }
+// Per chunk, how high its slots are drawn: the later of a rank's chunks are lower. Colours say the
+// kind, so a paler one would be taken for another.
+std::vector<double> heights_of(const Schedule& schedule) {
+  constexpr double kLeast = 0.5;
   const std::vector<int> holder = holder_of(schedule);
   std::vector<double> before(holder.size(), 0);  // chunks of the same rank
   std::map<int, double> held;
   for (size_t chunk = 0; chunk < holder.size(); ++chunk) before[chunk] = held[holder[chunk]]++;
   for (size_t chunk = 0; chunk < holder.size(); ++chunk) {
-    before[chunk] *= kPalest / std::max(1.0, held[holder[chunk]] - 1);
+    before[chunk] = 1 - before[chunk] * (1 - kLeast) / std::max(1.0, held[holder[chunk]] - 1);
   }
   return before;
 }
@@ -91,16 +70,19 @@ class ScheduleDrawing {
   }
 
   std::string draw() {
-    double height = kTop;
-    for (const SchedulePanel& panel : panels_) height += height_of(panel);
     const double width = kLeft + kWidth + kRight;
-    Svg svg(width, height, title_, "slots of every rank over time");
-    svg.raw(kBubble);
-    svg.text(kLeft, 24, fitted(title_, 16, width - kLeft - 16), {.size = 16, .bold = true}, title_);
-    svg.text(kLeft, 42, fitted(subtitle_, 11.5, width - kLeft - 16), {.size = 11.5, .fill = "#555"},
-             subtitle_);
-    draw_legend(svg);
-    double y = kTop;
+    const std::vector<std::string> title = wrapped(title_, 16, width - kLeft - 16, true),
+                                   subtitle = wrapped(subtitle_, 12, width - kLeft - 16);
+    const double legend =
+        24 + 20 * static_cast<double>(title.size()) - 4 + 17 * static_cast<double>(subtitle.size());
+    const double top = legend + 20 * draw_legend(nullptr, legend) + 10;
+    double height = top;
+    for (const SchedulePanel& panel : panels_) height += height_of(panel);
+    Svg svg(width, height, title_, description());
+    const double next = svg.text(kLeft, 24, title, 20, {.size = 16, .bold = true});
+    svg.text(kLeft, next - 2, subtitle, 17, {.size = 12, .tone = Tone::kSoft});
+    draw_legend(&svg, legend);
+    double y = top;
     for (const SchedulePanel& panel : panels_) {
       draw_panel(svg, panel, y);
       y += height_of(panel);
@@ -109,8 +91,28 @@ class ScheduleDrawing {
   }
 
  private:
+  std::string description() const {
+    std::string out = "Slots of every rank over time.";
+    for (const SchedulePanel& panel : panels_) {
+      out += fmt::format(" {}{}{}.", panel.title, panel.title.empty() ? "" : ": ",
+                         summary(*panel.simulated));
+    }
+    return out;
+  }
+  std::vector<std::string> head_of(const SchedulePanel& panel) const {
+    const Simulated& s = *panel.simulated;
+    const bool as_shares = std::any_of(s.slots.begin(), s.slots.end(),
+                                       [&](const auto& slots) { return narrow(slots); });
+    return wrapped(
+        summary(s) + (as_shares ? "; where slots are narrow, heights are shares of the time" : ""),
+        12, kWidth + kRight - 20);
+  }
+  double head_height(const SchedulePanel& panel) const {
+    const double lines = static_cast<double>(head_of(panel).size()) + (panel.title.empty() ? 0 : 1);
+    return kHeadLine * lines + 14;
+  }
   double height_of(const SchedulePanel& panel) const {
-    return kPanelHead + row_ * static_cast<double>(panel.simulated->ranks.size()) + kAxis;
+    return head_height(panel) + row_ * static_cast<double>(panel.simulated->ranks.size()) + kAxis;
   }
   // Whether a slot of these would be too narrow to be seen.
   bool narrow(const std::vector<TimedSlot>& slots) const {
@@ -129,12 +131,17 @@ class ScheduleDrawing {
     return false;
   }
 
-  void draw_legend(Svg& svg) const {
-    double at = kLeft;
-    const auto entry = [&](const std::string& style, std::string_view text) {
-      svg.rect(at, 55, 14, 12, style);
-      svg.text(at + 19, 65, text, {.size = 11.5});
-      at += 19 + text_width(text, 11.5) + 14;
+  // Returns the number of its lines; draws nothing without a picture.
+  double draw_legend(Svg* svg, double y) const {
+    double at = kLeft, lines = 1;
+    const auto entry = [&](const std::string& style, std::string_view text, double high = 1) {
+      const double wide = 19 + text_width(text, 11.5) + 14;
+      if (at + wide > kLeft + kWidth + kRight) at = kLeft, y += 20, ++lines;
+      if (svg) {
+        svg->rect(at, y + 12 * (1 - high), 14, 12 * high, style);
+        svg->text(at + 19, y + 10, text, {.size = 11.5});
+      }
+      at += wide;
     };
     const auto has = [&](auto&& claim) {
       return std::any_of(panels_.begin(), panels_.end(), claim);
@@ -145,48 +152,43 @@ class ScheduleDrawing {
     for (const SlotKind kind : {SlotKind::kForward, SlotKind::kBackward, SlotKind::kWeight}) {
       if (!has([&](const SchedulePanel& panel) { return has_slot(panel, kind); })) continue;
       const bool by_input = kind == SlotKind::kBackward && apart;
-      entry("fill=\"" + css(kSlotColours[static_cast<size_t>(kind)]) + "\"",
-            by_input ? "backward, by the input" : word(kind));
+      entry(filled(tone_of(kind)), by_input ? "backward, by the input" : word(kind));
     }
     if (has([](const SchedulePanel& p) { return p.schedule->chunks > p.schedule->ranks; })) {
-      const Colour forward = kSlotColours[0];
-      entry("fill=\"" + css(paler(forward, 0.5)) + "\"", "paler: a later chunk of the rank");
+      entry(filled(Tone::kBackward), "lower: a later chunk of the rank", 0.5);
     }
     const auto updates = [](const SimulatedRank& rank) { return !rank.after.empty(); };
     if (has([&](const SchedulePanel& p) {
           return std::ranges::any_of(p.simulated->ranks, updates);
         })) {
-      entry(fmt::format("fill=\"{}\"", kUpdateColour), "update");
+      entry(filled(Tone::kUpdate), "update, preparation");
     }
-    entry(std::string(kHatched), "bubble");
+    entry(std::string(kIdleFill), "bubble: the rank waits");
     if (most_bytes_ > 0) {
-      entry(fmt::format("fill=\"{}\"", kMemoryColour),
-            "kept by parts in flight, up to " + human(Bytes{static_cast<int64_t>(most_bytes_)}));
+      entry(filled(Tone::kActivations), "activations kept by parts in flight, up to " +
+                                            human(Bytes{static_cast<int64_t>(most_bytes_)}));
     }
+    return lines;
   }
 
   void draw_panel(Svg& svg, const SchedulePanel& panel, double top) const {
     const Simulated& s = *panel.simulated;
-    double words = kLeft;
+    double words = top + 14;
     if (!panel.title.empty()) {
-      svg.text(words, top + 16, panel.title, {.size = 12.5, .bold = true});
-      words += 1.15 * text_width(panel.title, 12.5) + 16;  // bold is wider
+      svg.text(kLeft, words, panel.title, {.size = 12.5, .bold = true});
+      words += kHeadLine;
     }
-    const bool as_shares = std::any_of(s.slots.begin(), s.slots.end(),
-                                       [&](const auto& slots) { return narrow(slots); });
-    svg.text(words, top + 16, summary(s) + (as_shares ? "; heights are shares of the time" : ""),
-             {.size = 11.5});
-    const double y = top + kPanelHead - 8;
+    svg.text(kLeft, words, head_of(panel), kHeadLine, {.size = 12});
+    const double y = top + head_height(panel);
     const double ranks = static_cast<double>(s.ranks.size());
     const double bottom = y + row_ * ranks - kGap;
     for (const Tick& tick : time_.ticks) {
-      svg.line(x(tick.at), y - 4, x(tick.at), bottom + 4,
-               "stroke=\"#e2e2e2\" stroke-width=\"0.7\"");
+      svg.line(x(tick.at), y - 4, x(tick.at), bottom + 4, stroked(Tone::kLine, 0.7));
       svg.text(x(tick.at), bottom + 19, tick.label, {.size = 11, .anchor = Anchor::kMiddle});
     }
-    const std::vector<double> shade = shades(*panel.schedule);
+    const std::vector<double> high = heights_of(*panel.schedule);
     for (size_t rank = 0; rank < s.ranks.size(); ++rank) {
-      draw_rank(svg, panel, shade, rank, y + row_ * static_cast<double>(rank));
+      draw_rank(svg, panel, high, rank, y + row_ * static_cast<double>(rank));
     }
   }
 
@@ -205,23 +207,23 @@ class ScheduleDrawing {
     return text;
   }
 
-  void draw_rank(Svg& svg, const SchedulePanel& panel, const std::vector<double>& shade,
-                 size_t rank, double y) const {
+  void draw_rank(Svg& svg, const SchedulePanel& panel, const std::vector<double>& high, size_t rank,
+                 double y) const {
     const Simulated& s = *panel.simulated;
     const SimulatedRank& of = s.ranks[rank];
     svg.text(kLeft - 8, y + 14, fmt::format("rank {}", rank),
              {.size = 11.5, .anchor = Anchor::kEnd});
-    svg.rect(kLeft, y, x(s.seconds) - kLeft, kLane, kHatched, fmt::format("rank {} waits", rank));
+    svg.rect(kLeft, y, x(s.seconds) - kLeft, kLane, kIdleFill, fmt::format("rank {} waits", rank));
     const std::vector<TimedSlot>& slots = s.slots[rank];
     if (narrow(slots)) {
       draw_shares(svg, slots, y);
     } else {
-      for (const TimedSlot& slot : slots) draw_slot(svg, *panel.schedule, shade, slot, y);
+      const double size = number_size(slots, high);
+      for (const TimedSlot& slot : slots) draw_slot(svg, *panel.schedule, high, slot, y, size);
     }
     const auto draw_work = [&](const TimedWork& work, const char* what) {
       if (work.end <= work.begin) return;
-      svg.rect(x(work.begin), y, x(work.end) - x(work.begin), kLane,
-               fmt::format("fill=\"{}\"", kUpdateColour), what);
+      svg.rect(x(work.begin), y, x(work.end) - x(work.begin), kLane, filled(Tone::kUpdate), what);
     };
     draw_work(of.before, "before the first slot");
     for (const TimedWork& work : of.after) draw_work(work, "update");
@@ -229,30 +231,39 @@ class ScheduleDrawing {
     svg.text(kLeft + kWidth + 10, y + 9, "idle " + percent(idle), {.size = 10.5});
     std::string kept = fmt::format("{} in flight", of.in_flight);
     if (most_bytes_ > 0) kept += ", " + human(Bytes{of.most_bytes});
-    svg.text(kLeft + kWidth + 10, y + 22, kept, {.size = 10.5, .fill = "#555"});
+    svg.text(kLeft + kWidth + 10, y + 22, kept, {.size = 10.5, .tone = Tone::kSoft});
     if (most_bytes_ > 0) draw_memory(svg, of, s.seconds, y + kLane);
   }
 
-  void draw_slot(Svg& svg, const Schedule& schedule, const std::vector<double>& shade,
-                 const TimedSlot& timed, double y) const {
+  // The size of the numbers in a rank's slots: one for all, 0 where some slot has no room.
+  double number_size(const std::vector<TimedSlot>& slots, const std::vector<double>& high) const {
+    for (const double size : {10.5, 8.5}) {
+      const bool fits = std::all_of(slots.begin(), slots.end(), [&](const TimedSlot& slot) {
+        const double width = x(slot.end) - x(slot.begin);
+        return width <= 0 || (text_width(std::to_string(slot.slot.part), size) + 1 <= width &&
+                              size <= kLane * high[static_cast<size_t>(slot.slot.chunk)]);
+      });
+      if (fits) return size;
+    }
+    return 0;
+  }
+
+  void draw_slot(Svg& svg, const Schedule& schedule, const std::vector<double>& high,
+                 const TimedSlot& timed, double y, double number_size) const {
     const double from = x(timed.begin), width = x(timed.end) - from;
     if (width <= 0) return;
-    const Colour colour = paler(kSlotColours[static_cast<size_t>(timed.slot.kind)],
-                                shade[static_cast<size_t>(timed.slot.chunk)]);
+    const Tone tone = tone_of(timed.slot.kind);
+    const double height = kLane * high[static_cast<size_t>(timed.slot.chunk)];
     std::string hint = fmt::format("{} of part {}", word(timed.slot.kind), timed.slot.part);
     if (schedule.chunks > schedule.ranks) hint += fmt::format(", chunk {}", timed.slot.chunk);
     hint += fmt::format(", {} to {}", human_seconds(timed.begin), human_seconds(timed.end));
-    svg.rect(from, y, width, kLane,
-             fmt::format("fill=\"{}\" stroke=\"#fff\" stroke-width=\"{}\"", css(colour),
-                         width > 6 ? "0.8" : "0.3"),
-             hint);
-    const std::string number = std::to_string(timed.slot.part);
-    for (const double size : {9.5, 7.5}) {
-      if (text_width(number, size) + 1 > width) continue;
-      svg.text(from + width / 2, y + kLane / 2 + 0.36 * size, number,
-               {.size = size, .anchor = Anchor::kMiddle, .fill = ink_on(colour)});
-      break;
-    }
+    if (height < kLane) svg.rect(from, y, width, kLane, filled(Tone::kPaper));  // it is not idle
+    svg.rect(from, y + kLane - height, width, height,
+             filled(tone, Tone::kPaper, width > 6 ? 0.8 : 0.3), hint);
+    if (number_size <= 0) return;
+    svg.text(from + width / 2, y + kLane - height / 2 + 0.36 * number_size,
+             std::to_string(timed.slot.part),
+             {.size = number_size, .anchor = Anchor::kMiddle, .tone = tone, .over = true});
   }
 
   // Slots that are too narrow to be seen, as shares of the time: per column the kinds stand upon
@@ -278,15 +289,14 @@ class ScheduleDrawing {
         height = next;
         path += fmt::format("h{}", kColumn);
       }
-      svg.path(path + fmt::format("V{}z", short_number(y + kLane)),
-               "fill=\"" + css(kSlotColours[layer]) + "\"",
+      svg.path(path + fmt::format("V{}z", short_number(y + kLane)), filled(kSlotTones[layer]),
                fmt::format("{}, as a share of the time", word(static_cast<SlotKind>(layer))));
     }
   }
 
   void draw_memory(Svg& svg, const SimulatedRank& of, double seconds, double top) const {
     const double bottom = top + kMemory;
-    svg.line(kLeft, bottom, x(seconds), bottom, "stroke=\"#999\" stroke-width=\"0.6\"");
+    svg.line(kLeft, bottom, x(seconds), bottom, stroked(Tone::kSoft, 0.6));
     // Per pixel the most that is kept in it.
     constexpr int kPixels = static_cast<int>(kWidth);
     std::vector<double> most(kPixels, 0);
@@ -311,7 +321,7 @@ class ScheduleDrawing {
       height = next;
     }
     path += fmt::format("V{}z", short_number(bottom));
-    svg.path(path, fmt::format("fill=\"{}\"", kMemoryColour),
+    svg.path(path, filled(Tone::kActivations),
              "kept by parts in flight, at most " + human(Bytes{of.most_bytes}));
   }
 

@@ -174,9 +174,16 @@ SlotTimes slot_times(const PlannedStages& stages, const std::vector<StageSeconds
 }
 
 std::string stage_table(const PlannedStages& stages) {
-  std::string out = fmt::format("{:<6} {:>15} {:>18} {:>9} {:>15} {:>10} {:>11} {:>9} {:>7}\n",
-                                "stage", "parameters", "planned bytes", "in flight", "sent bytes",
-                                "forward ms", "backward ms", "weight ms", "busy");
+  // Where something lies on the host: what lies there beside the device's bytes.
+  const bool offloads = std::any_of(stages.plans.begin(), stages.plans.end(),
+                                    [](const Plan& plan) { return plan.host.size.count > 0; });
+  const auto on_host = [&](const std::string& text) {
+    return offloads ? fmt::format(" {:>18}", text) : "";
+  };
+  std::string out =
+      fmt::format("{:<6} {:>15} {:>18}{} {:>9} {:>15} {:>10} {:>11} {:>9} {:>7}\n", "stage",
+                  "parameters", "planned bytes", on_host("on the host"), "in flight", "sent bytes",
+                  "forward ms", "backward ms", "weight ms", "busy");
   for (size_t i = 0; i < stages.steps.size(); ++i) {
     double forward = 0, backward = 0, weight = 0;
     for (const int chunk : chunks_of(stages.schedule.lists[i])) {
@@ -185,11 +192,12 @@ std::string stage_table(const PlannedStages& stages) {
       weight += stages.slots.weight[chunk];
     }
     const SimulatedRank& rank = stages.simulated.ranks[i];
-    out += fmt::format("{:<6} {:>15} {:>18} {:>9} {:>15} {:>10.3f} {:>11.3f} {:>9.3f} {:>6.1f}%\n",
-                       i, with_commas(num_parameters(stages.steps[i])),
-                       with_commas(stages.plans[i].arena.count), rank.in_flight,
-                       with_commas(sent_bytes(stages.steps[i])), 1e3 * forward, 1e3 * backward,
-                       1e3 * weight, 100 * rank.busy / stages.simulated.seconds);
+    out += fmt::format(
+        "{:<6} {:>15} {:>18}{} {:>9} {:>15} {:>10.3f} {:>11.3f} {:>9.3f} {:>6.1f}%\n", i,
+        with_commas(num_parameters(stages.steps[i])), with_commas(stages.plans[i].arena.count),
+        on_host(with_commas(stages.plans[i].host.size.count)), rank.in_flight,
+        with_commas(sent_bytes(stages.steps[i])), 1e3 * forward, 1e3 * backward, 1e3 * weight,
+        100 * rank.busy / stages.simulated.seconds);
   }
   return out + fmt::format(
                    "{}: {} parts, a step of {:.2f} ms, of which {:.1f}% are bubbles; {:.2f} ms of "
@@ -199,23 +207,49 @@ std::string stage_table(const PlannedStages& stages) {
                    1e3 * stages.simulated.waits_for_messages);
 }
 
-nlohmann::json stages_json(const PlannedStages& stages) {
+namespace {
+
+// When each slot of a rank runs, as simulated, and where it is asked for its calls.
+nlohmann::json slots_json(const PlannedStages& stages, size_t rank, bool with_calls) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const TimedSlot& timed : stages.simulated.slots[rank]) {
+    out.push_back({{"slot", to_string(timed.slot)},
+                   {"part", timed.slot.part},
+                   {"chunk", timed.slot.chunk},
+                   {"begin_s", timed.begin},
+                   {"end_s", timed.end}});
+  }
+  if (!with_calls) return out;
+  for (nlohmann::json& slot : out) slot["calls"] = nlohmann::json::array();
+  for (const Morphism& m : stages.steps[rank].morphisms) {
+    if (m.section != Section::kBody || m.slot < 1 || m.slot > static_cast<int>(out.size())) {
+      continue;
+    }
+    out[m.slot - 1]["calls"].push_back(to_string(m.source));
+  }
+  return out;
+}
+
+}  // namespace
+
+nlohmann::json stages_json(const PlannedStages& stages, bool with_calls) {
   nlohmann::json out = {{"schedule", stages.schedule.name},
                         {"parts", stages.schedule.parts},
                         {"chunks", stages.schedule.chunks},
-                        {"seconds", stages.simulated.seconds},
+                        {"step_s", stages.simulated.seconds},
                         {"bubble", stages.simulated.bubble},
                         {"message_s", stages.simulated.message_seconds},
                         {"waited_s", stages.simulated.waits_for_messages},
                         {"stages", nlohmann::json::array()}};
   for (size_t i = 0; i < stages.steps.size(); ++i) {
     const SimulatedRank& rank = stages.simulated.ranks[i];
-    out["stages"].push_back({{"parameters", num_parameters(stages.steps[i])},
+    out["stages"].push_back({{"params", num_parameters(stages.steps[i])},
                              {"bytes", stages.plans[i].arena.count},
                              {"host_bytes", stages.plans[i].host.size.count},
                              {"in_flight", rank.in_flight},
                              {"sent_bytes", sent_bytes(stages.steps[i])},
-                             {"busy_s", rank.busy}});
+                             {"busy_s", rank.busy},
+                             {"slots", slots_json(stages, i, with_calls)}});
   }
   return out;
 }
@@ -286,12 +320,12 @@ std::string measured_stage_table(const StagesAtWork& work, const std::vector<Mea
 }
 
 nlohmann::json measured_stages_json(const StagesAtWork& work) {
-  nlohmann::json out = {{"step_s", work.measured.step_seconds()},
-                        {"steps_s", work.measured.seconds},
-                        {"simulated_s", work.simulated.seconds},
+  nlohmann::json out = {{"measured_step_s", work.measured.step_seconds()},
+                        {"measured_steps_s", work.measured.seconds},
+                        {"step_s", work.simulated.seconds},
                         {"ratio", work.ratio()},
-                        {"bubble", work.real.bubble},
-                        {"simulated_bubble", work.simulated.bubble},
+                        {"measured_bubble", work.real.bubble},
+                        {"bubble", work.simulated.bubble},
                         {"message_s", work.slots.send},
                         {"message_latency_s", work.measured.messages.latency},
                         {"beside_s", work.slots.beside},
@@ -303,20 +337,20 @@ nlohmann::json measured_stages_json(const StagesAtWork& work) {
     for (size_t k = 0; k < walk.slots.size(); ++k) {
       const TimedSlot& simulated = work.simulated.slots[i][k];
       slots.push_back({{"slot", to_string(simulated.slot)},
-                       {"begin_s", walk.slots[k].begin},
-                       {"end_s", walk.slots[k].end},
+                       {"measured_begin_s", walk.slots[k].begin},
+                       {"measured_end_s", walk.slots[k].end},
                        {"alone_s", alone.slots[k]},
-                       {"simulated_begin_s", simulated.begin},
-                       {"simulated_end_s", simulated.end}});
+                       {"begin_s", simulated.begin},
+                       {"end_s", simulated.end}});
     }
     for (size_t k = 0; k < walk.after.size(); ++k) {
-      rounds.push_back({{"begin_s", walk.after[k].begin},
-                        {"end_s", walk.after[k].end},
+      rounds.push_back({{"measured_begin_s", walk.after[k].begin},
+                        {"measured_end_s", walk.after[k].end},
                         {"alone_s", alone.rounds[k]}});
     }
     out["stages"].push_back({{"before_s", alone.before},
-                             {"busy_s", work.real.ranks[i].busy},
-                             {"simulated_busy_s", work.simulated.ranks[i].busy},
+                             {"measured_busy_s", work.real.ranks[i].busy},
+                             {"busy_s", work.simulated.ranks[i].busy},
                              {"slots", slots},
                              {"rounds", rounds}});
   }
@@ -328,13 +362,12 @@ nlohmann::json ranks_of_stages_json(const StagesAtWork& work, const std::vector<
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const int stage =
         coordinates_of(static_cast<int>(rank), work.planned.steps[0].mesh).at(kStageAxis);
-    all.push_back(
-        {{"rank", rank},
-         {"stage", stage},
-         {"planned_peak_bytes", work.planned.plans[static_cast<size_t>(stage)].arena.count},
-         {"measured_peak_bytes", ranks[rank].touched.count},
-         {"host_measured_peak_bytes", ranks[rank].host_touched.count},
-         {"measured_step_s", ranks[rank].step_seconds}});
+    all.push_back({{"rank", rank},
+                   {"stage", stage},
+                   {"peak_bytes", work.planned.plans[static_cast<size_t>(stage)].arena.count},
+                   {"measured_peak_bytes", ranks[rank].touched.count},
+                   {"measured_host_peak_bytes", ranks[rank].host_touched.count},
+                   {"measured_step_s", ranks[rank].step_seconds}});
   }
   return all;
 }

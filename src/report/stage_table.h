@@ -47,17 +47,16 @@ struct StagesAtWork {
 std::string stage_table(const PlannedStages& stages);
 // {"schedule", "seconds", "bubble", "stages": [{"bytes", "parameters", "in_flight", "busy_s",
 // "forward_s", ...}]}
-nlohmann::json stages_json(const PlannedStages& stages);
+// `with_calls`: each slot also lists the sources of its calls.
+nlohmann::json stages_json(const PlannedStages& stages, bool with_calls = false);
 
 // The measured step: seconds by kind of slot on each rank alone, and of the step together.
 std::string measured_stage_table(const StagesAtWork& work);
 // The same beside planned and measured bytes of every rank.
 std::string measured_stage_table(const StagesAtWork& work, const std::vector<Measured>& ranks);
-// {"step_s", "simulated_s", "ratio", "steps_s", "message_s", "stages": [{"before_s", "slots":
-// [{"slot", "begin_s", "end_s", "alone_s", "simulated_begin_s", ...}], "rounds": [...]}]}
+// A step as it was measured beside the simulated one: docs/json.md, "Measured stages".
 nlohmann::json measured_stages_json(const StagesAtWork& work);
-// [{"rank", "stage", "planned_peak_bytes", "measured_peak_bytes", "host_measured_peak_bytes",
-// "measured_step_s"}]
+// Planned and measured bytes of every rank: docs/json.md, "A measured rank".
 nlohmann::json ranks_of_stages_json(const StagesAtWork& work, const std::vector<Measured>& ranks);
 
 }  // namespace adjoint

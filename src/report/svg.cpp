@@ -69,7 +69,7 @@ std::string short_number(double number) {
   return out == "-0" ? "0" : out;
 }
 
-double text_width(std::string_view text, double size) {
+double text_width(std::string_view text, double size, bool bold) {
   double em = 0;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -80,29 +80,67 @@ double text_width(std::string_view text, double size) {
           : c >= 'A' && c <= 'Z'                   ? 0.7
                                                    : 0.6;
   }
-  return em * size;
+  return em * size * (bold ? 1.06 : 1);
 }
 
-std::string fitted(std::string_view text, double size, double width) {
-  if (text_width(text, size) <= width) return std::string(text);
-  while (!text.empty() && text_width(text, size) + 0.8 * size > width) {
-    text.remove_suffix(1);
-    while (!text.empty() && (static_cast<unsigned char>(text.back()) >> 6) == 2) {
-      text.remove_suffix(1);
+std::vector<std::string> wrapped(std::string_view text, double size, double width, bool bold) {
+  const auto fits = [&](const std::string& line) { return text_width(line, size, bold) <= width; };
+  std::vector<std::string> lines;
+  std::string line;
+  const auto next_line = [&] {
+    if (!line.empty()) lines.push_back(std::move(line));
+    line.clear();
+  };
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    std::string word(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (word.empty()) continue;
+    if (!line.empty() && !fits(line + " " + word)) next_line();
+    if (!line.empty()) line += " ";
+    if (fits(line + word)) {
+      line += word;
+      continue;
     }
-    // The first byte of a cut character is removed, too.
-    if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xc0) text.remove_suffix(1);
+    for (size_t i = 0; i < word.size();) {  // a word that no line has room for
+      const size_t bytes = std::max<size_t>(character(word, i), 1);
+      if (!line.empty() && !fits(line + word.substr(i, bytes))) next_line();
+      line += word.substr(i, bytes);
+      i += bytes;
+    }
   }
-  return std::string(text) + "\xe2\x80\xa6";
+  next_line();
+  return lines;
+}
+
+std::string stack_in_short(std::string_view stack) {
+  constexpr size_t kLongest = 32;  // of what a functor is told
+  std::string out;
+  for (size_t i = 0; i < stack.size();) {
+    if (stack[i] != '(') {
+      out += stack[i++];
+      continue;
+    }
+    size_t end = i;
+    for (int depth = 0; end < stack.size(); ++end) {
+      depth += stack[end] == '(' ? 1 : stack[end] == ')' ? -1 : 0;
+      if (depth == 0) break;
+    }
+    const std::string_view told = stack.substr(i, end + 1 - i);
+    out += told.size() > kLongest + 2 ? "(...)" : told;
+    i += told.size();
+  }
+  return out;
 }
 
 Svg::Svg(double width, double height, std::string_view title, std::string_view description) {
   head_ = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" role=\"img\" font-family=\"Helvetica, Arial, 'Liberation Sans', "
-      "sans-serif\">\n<title>{2}</title>\n<desc>{3}</desc>\n",
-      short_number(width), short_number(height), xml_escape(title), xml_escape(description));
-  rect(0, 0, width, height, "fill=\"#fff\"");
+      "sans-serif\">\n<title>{2}</title>\n<desc>{3}</desc>\n{4}{5}",
+      short_number(width), short_number(height), xml_escape(title), xml_escape(description),
+      picture_style(), hatches());
+  rect(0, 0, width, height, filled(Tone::kPaper));
 }
 
 void Svg::close(std::string_view name, std::string_view hint) {
@@ -135,8 +173,9 @@ void Svg::path(std::string_view commands, std::string_view style, std::string_vi
 void Svg::text(double x, double y, std::string_view text, const TextStyle& style,
                std::string_view hint) {
   constexpr std::string_view anchors[] = {"start", "middle", "end"};
-  body_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"{}\" fill=\"{}\"", short_number(x),
-                       short_number(y), short_number(style.size), style.fill);
+  body_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"{}\" {}", short_number(x),
+                       short_number(y), short_number(style.size),
+                       style.over ? fill_of_text_over(style.tone) : filled(style.tone));
   if (style.anchor != Anchor::kStart) {
     body_ += fmt::format(" text-anchor=\"{}\"", anchors[static_cast<size_t>(style.anchor)]);
   }
@@ -148,6 +187,15 @@ void Svg::text(double x, double y, std::string_view text, const TextStyle& style
   body_ += ">" + xml_escape(text);
   if (!hint.empty()) body_ += "<title>" + xml_escape(hint) + "</title>";
   body_ += "</text>\n";
+}
+
+double Svg::text(double x, double y, const std::vector<std::string>& lines, double line_height,
+                 const TextStyle& style, std::string_view hint) {
+  for (const std::string& line : lines) {
+    text(x, y, line, style, hint);
+    y += line_height;
+  }
+  return y;
 }
 
 std::string Svg::str() const { return head_ + body_ + "</svg>\n"; }

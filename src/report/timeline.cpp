@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cost/collective.h"
+#include "plan/lanes.h"
 
 namespace adjoint {
 
@@ -70,6 +71,18 @@ std::vector<Owner> owners(const Plan& plan, Tier tier) {
   return found;
 }
 
+bool copies_overlap(const Plan& plan) {
+  return plan.target == Target::kCuda && plan.host.size.count > 0;
+}
+
+int Timeline::last_before_fold() const {
+  if (!body_once) return -1;
+  for (const Stretch& s : sections) {
+    if (s.name.starts_with("part ")) return s.last;
+  }
+  return -1;
+}
+
 int Timeline::peak_moment() const {
   const auto found = std::find_if(moments.begin(), moments.end(),
                                   [&](const Moment& m) { return m.place == peak_at; });
@@ -94,22 +107,85 @@ std::vector<CategoryBytes> live_bytes(const Plan& plan, Tier tier) {
   return live;
 }
 
-std::vector<Moment> moments_of(const Plan& plan, int parts, const std::vector<double>& seconds) {
+// When the calls of [begin, end) begin and end, in seconds after all lanes begin together, and when
+// all are done.
+struct LaidOut {
+  std::vector<Moment> moments = {};
+  double length = 0;
+};
+
+LaidOut one_after_the_other(const std::vector<double>& seconds, int begin, int end) {
+  LaidOut out;
+  for (int at = begin; at < end; ++at) {
+    const double width = seconds.empty() ? 1 : seconds[at];
+    const double from = out.length, to = from + width;
+    out.moments.push_back({.place = at, .begins = from, .ends = to, .from = from, .to = to});
+    out.length = to;
+  }
+  return out;
+}
+
+LaidOut on_lanes(const std::vector<LanedCall>& lanes, const std::vector<double>& seconds, int begin,
+                 int end) {
+  const std::vector<double> ends = end_times(lanes, seconds, begin, end);
+  LaidOut out;
+  double work = 0;  // until when the arithmetic is busy
+  for (int at = begin; at < end; ++at) {
+    const double to = ends[at], from = to - seconds[at];
+    const bool works = lanes[at].lane == Lane::kWork;
+    out.moments.push_back(
+        {.place = at, .begins = works ? from : work, .beside = !works, .from = from, .to = to});
+    if (works) work = to;
+    out.length = std::max(out.length, to);
+  }
+  for (size_t i = 0; i < out.moments.size(); ++i) {
+    out.moments[i].ends = i + 1 < out.moments.size() ? out.moments[i + 1].begins : out.length;
+  }
+  return out;
+}
+
+// All moments, with the body as often as `t` shows it; sets the time that is left out.
+std::vector<Moment> moments_of(const Scheme& scheme, const Plan& plan,
+                               const TimelineOptions& options, Timeline& t) {
   const int calls = static_cast<int>(plan.calls.size());
+  const std::vector<double>& seconds = options.seconds;
   CHECK(seconds.empty() || static_cast<int>(seconds.size()) == calls,
         "a step's seconds are those of its calls");
+  const bool overlap = !seconds.empty() && (options.copies_overlap || options.collectives_overlap);
+  std::vector<LanedCall> lanes = overlap ? make_lanes(scheme, plan) : std::vector<LanedCall>();
+  for (LanedCall& call : lanes) {
+    const bool beside =
+        call.lane == Lane::kRanks ? options.collectives_overlap : options.copies_overlap;
+    if (!beside) call.lane = Lane::kWork;
+  }
   std::vector<Moment> moments;
   double now = 0;
-  const auto add = [&](int begin, int end, int part) {
-    for (int at = begin; at < end; ++at) {
-      const double width = seconds.empty() ? 1 : seconds[at];
-      moments.push_back({.place = at, .part = part, .begins = now, .ends = now + width});
-      now += width;
+  const auto add = [&](const LaidOut& section, int part) {
+    for (Moment m : section.moments) {
+      m.part = part;
+      m.begins += now, m.ends += now, m.from += now, m.to += now;
+      moments.push_back(m);
     }
+    now += section.length;
   };
-  add(0, plan.body_begin, 0);
-  for (int part = 0; part < parts; ++part) add(plan.body_begin, plan.body_end, part);
-  add(plan.body_end, calls, 0);
+  const auto laid_out = [&](int begin, int end) {
+    return overlap ? on_lanes(lanes, seconds, begin, end)
+                   : one_after_the_other(seconds, begin, end);
+  };
+  // Lanes meet between sections, as in predict_time; a step of one part is one section, except on
+  // ranks.
+  const bool on_ranks = std::any_of(
+      lanes.begin(), lanes.end(), [](const LanedCall& call) { return call.lane == Lane::kRanks; });
+  if (scheme.parts == 1 && !on_ranks) {
+    add(laid_out(0, calls), 0);
+    return moments;
+  }
+  const int shown = t.body_once ? 1 : scheme.parts;
+  add(laid_out(0, plan.body_begin), 0);
+  const LaidOut body = laid_out(plan.body_begin, plan.body_end);
+  for (int part = 0; part < shown; ++part) add(body, part);
+  t.left_out = body.length * (scheme.parts - shown);
+  add(laid_out(plan.body_end, calls), 0);
   return moments;
 }
 
@@ -123,9 +199,7 @@ std::vector<Stretch> sections_of(const Plan& plan, int parts, int shown) {
   add(0, plan.body_begin, "prologue");
   for (int part = 0; part < shown; ++part) {
     add(plan.body_begin + part * body, body,
-        parts == 1   ? "step"
-        : shown == 1 ? fmt::format("one of {} parts", parts)
-                     : fmt::format("part {} of {}", part + 1, parts));
+        parts == 1 ? "step" : fmt::format("part {} of {}", part + 1, parts));
   }
   add(plan.body_begin + shown * body, calls - plan.body_end, "epilogue");
   return sections;
@@ -184,6 +258,13 @@ int axis_spoken(const Scheme& scheme, const Morphism& m, std::vector<std::string
   return at;
 }
 
+CopyWay way_of(const Morphism& m) {
+  const Lane lane = lane_of(m);
+  return lane == Lane::kFetch  ? CopyWay::kFromHost
+         : lane == Lane::kSend ? CopyWay::kToHost
+                               : CopyWay::kNone;
+}
+
 }  // namespace
 
 Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOptions& options) {
@@ -199,15 +280,16 @@ Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOpt
   t.body_once = scheme.parts > options.most_parts;
   t.in_seconds = !options.seconds.empty();
   t.clock = options.clock;
-  const int parts = t.body_once ? 1 : scheme.parts;
-  t.moments = moments_of(plan, parts, options.seconds);
+  t.moments = moments_of(scheme, plan, options, t);
   for (const PlannedCall& call : plan.calls) {
-    t.kinds.push_back(kind_of(scheme.morphisms[call.morphism]));
-    t.speaks_along.push_back(axis_spoken(scheme, scheme.morphisms[call.morphism], t.spoken));
+    const Morphism& m = scheme.morphisms[call.morphism];
+    t.kinds.push_back(kind_of(m));
+    t.speaks_along.push_back(axis_spoken(scheme, m, t.spoken));
+    t.copies.push_back(way_of(m));
   }
   std::vector<Kind> kind;
   for (const Moment& m : t.moments) kind.push_back(t.kinds[m.place]);
-  t.sections = sections_of(plan, scheme.parts, parts);
+  t.sections = sections_of(plan, scheme.parts, t.body_once ? 1 : scheme.parts);
   for (const Stretch& s : t.sections) add_phases(kind, s.first, s.last + 1, t.phases);
   for (const Stretch& phase : t.phases) add_blocks(scheme, plan, t.moments, phase, t.blocks);
   return t;

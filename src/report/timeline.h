@@ -17,17 +17,24 @@ constexpr std::array<Category, kNumCategories> kLayers = {
     Category::kParameters, Category::kOptimizer,   Category::kOther,
     Category::kGradients,  Category::kActivations, Category::kWorkspace};
 
-// One execution of a planned call. A timeline repeats the body once per part.
+// One execution of a planned call. A timeline repeats the body once per part. Times are seconds, or
+// calls where no seconds are known.
 struct Moment {
-  int place = 0;                // in the order
-  int part = 0;                 // of the batch; 0 outside the body
-  double begins = 0, ends = 0;  // seconds, or calls where no seconds are known
+  int place = 0;  // in the order
+  int part = 0;   // of the batch; 0 outside the body
+  // On the clock of the arithmetic, where each moment ends as the next one begins. What runs
+  // concurrently with the arithmetic takes no time on this clock unless the arithmetic waits.
+  double begins = 0, ends = 0;
+  bool beside = false;      // it runs concurrently, so time between them is spent waiting
+  double from = 0, to = 0;  // when the call itself runs
 };
 
 // What a call is for.
 enum class Kind : uint8_t { kForward, kBackward, kRecomputation, kUpdate };
 std::string_view name(Kind kind);
 Kind kind_of(const Morphism& morphism);
+
+enum class CopyWay : uint8_t { kNone, kFromHost, kToHost };
 
 // Consecutive moments, from first to last inclusive.
 struct Stretch {
@@ -48,10 +55,13 @@ struct Timeline {
   // Axes of the mesh along which calls speak to other ranks; per place which one, -1: none.
   std::vector<std::string> spoken = {};
   std::vector<int> speaks_along = {};
+  // Per place: whether the call copies between tiers, and where to.
+  std::vector<CopyWay> copies = {};
   bool in_seconds = false;
   std::string clock = {};  // where the seconds come from
   int parts = 1;           // how often the body runs
   bool body_once = false;  // there are too many parts to show, so the body is shown once
+  double left_out = 0;     // the time of the parts that are not shown
   std::vector<Stretch> sections = {};  // "prologue", "part 1 of 4", ..., "epilogue"; one: "step"
   // In every section: forward until the first backward call, backward until the last one, then
   // update.
@@ -60,6 +70,9 @@ struct Timeline {
   std::vector<Stretch> blocks = {};
 
   double length() const { return moments.empty() ? 0 : moments.back().ends; }
+  double step() const { return length() + left_out; }
+  // Behind this moment the parts that are not shown are left out; -1: all are shown.
+  int last_before_fold() const;
   int peak_moment() const;  // the first moment at the peak; -1: there are no calls
 };
 
@@ -67,8 +80,13 @@ struct TimelineOptions {
   Tier tier = Tier::kDevice;
   std::vector<double> seconds = {};  // per planned call (StepTime::seconds); none: equally wide
   std::string clock = {};            // "predicted for cpu", "measured"
-  int most_parts = 8;                // a body of more parts is shown once
+  int most_parts = 3;                // a body of more parts is shown once
+  // What runs concurrently with the arithmetic (plan/lanes.h), as the predicted step has it.
+  bool copies_overlap = false, collectives_overlap = false;
 };
+// Whether copies between tiers of this plan run concurrently with the arithmetic.
+bool copies_overlap(const Plan& plan);
+
 Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOptions& options);
 
 // The path up to its first index, "block[3]"; "" for sources outside of blocks.

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum Track { kPhases = 1, kBlocks = 2, kCompute = 3, kCopies = 4, kSends = 5 };
+enum Track { kPhases = 1, kBlocks = 2, kCompute = 3, kCopies = 4, kSends = 5, kCollectives = 6 };
 constexpr int kProcess = 1;
 
 class Trace {
@@ -26,10 +26,12 @@ class Trace {
                         .seconds = options.seconds,
                         .most_parts = std::numeric_limits<int>::max()};
     if (all.seconds.empty()) all.seconds.assign(plan.calls.size(), 1e-6);
+    all.copies_overlap = copies_run_beside();
+    all.collectives_overlap = true;
     device_ = make_timeline(scheme, plan, all);
     all.tier = Tier::kHost;
     host_ = make_timeline(scheme, plan, all);
-    lay_out(all.seconds);
+    lay_out();
   }
 
   std::string text() {
@@ -48,43 +50,23 @@ class Trace {
  private:
   static constexpr auto kReplace = Json::error_handler_t::replace;  // for names that are not UTF-8
 
-  bool has_lanes() const { return plan_.target == Target::kCuda && plan_.host.size.count > 0; }
+  bool copies_run_beside() const { return copies_overlap(plan_); }
+  bool has_collectives() const {
+    return std::ranges::any_of(plan_.calls, [&](const PlannedCall& call) {
+      return lane_of(scheme_.morphisms[call.morphism]) == Lane::kRanks;
+    });
+  }
 
   // Calls follow one another, or run on their own lanes; phases, blocks and counters then follow
   // the lane of the arithmetic. Times are whole nanoseconds, the unit of viewers, so that
   // neighbours never overlap.
-  void lay_out(const std::vector<double>& seconds) {
+  void lay_out() {
     const auto whole = [](double s) { return static_cast<int64_t>(std::llround(1e9 * s)); };
-    if (!has_lanes()) {
-      for (const Moment& m : device_.moments) {
-        starts_.push_back(whole(m.begins));
-        spans_.push_back({whole(m.begins), whole(m.ends)});
-      }
-      starts_.push_back(whole(device_.length()));
-      return;
+    for (const Moment& m : device_.moments) {
+      starts_.push_back(whole(m.begins));
+      spans_.push_back({whole(m.from), whole(m.to)});
     }
-    const std::vector<LanedCall> lanes = make_lanes(scheme_, plan_);
-    double now = 0;
-    const auto add = [&](int begin, int end) {
-      const std::vector<double> ends = end_times(lanes, seconds, begin, end);
-      double work = now, last = now;
-      for (int at = begin; at < end; ++at) {
-        const double ended = now + ends[at], began = ended - seconds[at];
-        if (lanes[at].lane == Lane::kWork) work = std::max(work, began);
-        starts_.push_back(whole(work));
-        spans_.push_back({whole(began), whole(ended)});
-        last = std::max(last, ended);
-      }
-      now = last;
-    };
-    if (scheme_.parts == 1) {
-      add(0, static_cast<int>(plan_.calls.size()));
-    } else {
-      add(0, plan_.body_begin);
-      for (int part = 0; part < scheme_.parts; ++part) add(plan_.body_begin, plan_.body_end);
-      add(plan_.body_end, static_cast<int>(plan_.calls.size()));
-    }
-    starts_.push_back(whole(now));
+    starts_.push_back(whole(device_.length()));
   }
 
   void add(const Json& event) {
@@ -102,8 +84,9 @@ class Trace {
         {kPhases, "phases"},
         {kBlocks, "blocks"},
         {kCompute, "compute"},
-        {kCopies, has_lanes() ? "fetches" : "copies"}};
-    if (has_lanes()) tracks.emplace_back(kSends, "sends");
+        {kCopies, copies_run_beside() ? "fetches" : "copies"}};
+    if (copies_run_beside()) tracks.emplace_back(kSends, "sends");
+    if (has_collectives()) tracks.emplace_back(kCollectives, "collectives");
     for (const auto& [track, name] : tracks) {
       add({{"name", "thread_name"},
            {"ph", "M"},
@@ -139,9 +122,10 @@ class Trace {
     if (planned.is_view) return;  // nothing runs
     const Morphism& m = scheme_.morphisms[planned.morphism];
     const Lane lane = lane_of(m);
-    const Track track = lane == Lane::kWork                  ? kCompute
-                        : lane == Lane::kSend && has_lanes() ? kSends
-                                                             : kCopies;
+    const Track track = lane == Lane::kWork                          ? kCompute
+                        : lane == Lane::kRanks                       ? kCollectives
+                        : lane == Lane::kSend && copies_run_beside() ? kSends
+                                                                     : kCopies;
     Json e = event(m.op, name(kind_of(m)).data(), track, spans_[i].first, spans_[i].second);
     std::vector<std::string> in, out;
     for (const Value v : m.inputs) in.push_back(to_string(scheme_[v].type));

@@ -1,7 +1,8 @@
 // A step as a trace for Perfetto or chrome://tracing (the JSON Trace Event Format): one event per
-// call, tracks for arithmetic, copies between tiers, phases and blocks, and counters of memory. On
-// a GPU copies run concurrently with the arithmetic, and the trace shows that. Events are written
-// by hand, because Perfetto's library records a running program, and this is a plan.
+// call, tracks for arithmetic, copies between tiers, collectives, phases and blocks, and counters
+// of memory. Collectives run concurrently with the arithmetic, and on a GPU copies do, and the
+// trace shows that. Events are written by hand, because Perfetto's library records a running
+// program, and this is a plan.
 #pragma once
 #include <string>
 #include <vector>

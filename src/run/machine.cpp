@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "base/text.h"
+#include "cost/sheet.h"
 #include "device/buffer.h"
 #include "device/gpu.h"
 #include "device/parallel.h"
@@ -126,9 +128,22 @@ MachinePeak measure_machine(Target target) {
   return {.flops = product_rate(Dtype::kBF16, target), .bytes_per_second = bytes, .target = target};
 }
 
+std::vector<std::string> known_targets() { return {"cpu", "cuda"}; }
+
+std::string_view meant_target(std::string_view word) {
+  if (word == "gpu" || word == "nvidia") return "cuda";
+  // The name of a GPU: h100.
+  const std::string device = nearest(word, device_names());
+  return device.empty() || device == "cpu" ? "" : "cuda";
+}
+
 Target target_named(std::string_view name) {
   if (name == "cpu") return Target::kCpu;
-  if (name != "cuda") fail("--device: wanted cpu or cuda, found '", name, "'");
+  if (name != "cuda") {
+    const std::string meant(meant_target(name));
+    fail("--device: wanted ", join(known_targets(), " or "), ", found '", name, "'",
+         meant.empty() ? did_you_mean(name, known_targets()) : "; did you mean '" + meant + "'?");
+  }
   open_gpu();
   return Target::kCuda;
 }

@@ -2,6 +2,10 @@
 // the memory bandwidth. Utilization is a share of these, and a device sheet made from them predicts
 // steps on this machine. Takes about a second.
 #pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "cost/cost.h"
 #include "device/target.h"
 
@@ -21,6 +25,9 @@ double product_rate(Dtype dtype, Target target = Target::kCpu);
 
 // "cpu" or "cuda"; throws an Error for another name, or if this machine has no such device.
 Target target_named(std::string_view name);
+std::vector<std::string> known_targets();
+// The target that other programs call otherwise: of "gpu" cuda; "": none.
+std::string_view meant_target(std::string_view word);
 
 // The name of the built-in sheet for a GPU of this name and memory: of the sheets with the GPU's
 // name (a suffix after a dash is the memory) the one whose memory is nearest. A GPU without a sheet

@@ -77,14 +77,19 @@ void check_same(const RandomSteps& steps, int number, std::byte poison, double l
 }  // namespace
 
 Bytes resident_memory() {
-  // Exact, where the kernel counts pages; statm may lag behind by some per core.
+  // Where the kernel counts pages.
   std::ifstream rollup("/proc/self/smaps_rollup");
   std::string word;
   int64_t number = 0;
   while (rollup >> word) {
     if (word == "Rss:" && rollup >> number) return {number * 1024};
   }
+  return resident_memory_quickly();
+}
+
+Bytes resident_memory_quickly() {
   std::ifstream statm("/proc/self/statm");
+  int64_t number = 0;
   if (statm >> number >> number) return {number * ::sysconf(_SC_PAGESIZE)};
   return {0};
 }

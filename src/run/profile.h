@@ -87,8 +87,10 @@ SpokenSeconds seconds_in_collectives(const Scheme& scheme, const Plan& plan,
 // Seconds of single calls by key, for the cost model: the mean over equal calls.
 Timings timings_of(const Scheme& scheme, const Plan& plan, const std::vector<double>& call_seconds);
 
-// Resident memory of this process.
+// Resident memory of this process. The quick one takes microseconds however large the process is,
+// and lags behind by some pages per core; the other one counts the pages.
 Bytes resident_memory();
+Bytes resident_memory_quickly();
 
 // The median, of an even number the mean of the two in the middle; 0 for an empty list.
 double median(std::vector<double> numbers);

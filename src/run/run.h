@@ -29,6 +29,8 @@ struct RunOptions {
 #endif
   // Where on the mesh of its scheme the run is; none: on one rank. It outlives the run.
   Seat* seat = nullptr;
+  // Ends the sentence that refuses a plan for which the machine has too little memory.
+  std::string advice = "; a smaller --batch or a shorter --seq needs less";
   // How many calls of how many are ready to run: on a GPU new products are timed first.
   std::function<void(int64_t, int64_t, const std::string&)> told = nullptr;
 };

@@ -37,6 +37,7 @@ Formal BoxParser::formal() {
     in_.close_bracket();
     in_.expect("]", "after the axes of an object");
   }
+  formal.end = in_.last();
   return formal;
 }
 

@@ -29,6 +29,19 @@ std::string origin_line(std::string_view file, int line) {
   return std::string(kOrigin) + std::to_string(line) + of + "\n";
 }
 
+std::optional<Origin> origin_of(std::string_view line) {
+  if (!line.starts_with(kOrigin)) return std::nullopt;
+  line.remove_prefix(kOrigin.size());
+  Origin origin;
+  const char* past = line.data() + line.size();
+  const auto [end, error] = std::from_chars(line.data(), past, origin.line);
+  constexpr std::string_view kOf = " of ";
+  const std::string_view rest(end, static_cast<size_t>(past - end));
+  if (error != std::errc() || (!rest.empty() && !rest.starts_with(kOf))) return std::nullopt;
+  if (!rest.empty()) origin.file = rest.substr(kOf.size());
+  return origin;
+}
+
 void Cursor::advance() {
   if (text_[at_++] == '\n') {
     ++line_;
@@ -36,6 +49,11 @@ void Cursor::advance() {
   } else {
     ++column_;
   }
+}
+
+void Cursor::consume() {
+  advance();
+  last_ = position();
 }
 
 void Cursor::skip_blank() {
@@ -55,17 +73,11 @@ void Cursor::skip_comment() {
   const size_t begin = at_;
   const bool at_margin = column_ == 1;
   while (!at_end() && peek() != '\n') advance();
-  std::string_view comment = text_.substr(begin, at_ - begin);
-  if (!at_margin || !comment.starts_with(kOrigin)) return;
-  comment.remove_prefix(kOrigin.size());
-  int line = 0;
-  const char* past = comment.data() + comment.size();
-  const auto [end, error] = std::from_chars(comment.data(), past, line);
-  constexpr std::string_view kOf = " of ";
-  const std::string_view rest(end, static_cast<size_t>(past - end));
-  if (error != std::errc() || (!rest.empty() && !rest.starts_with(kOf))) return;
-  line_ = line - 1;  // the newline that follows makes it `line`
-  origin_ = rest.empty() ? nullptr : kept(rest.substr(kOf.size()));
+  if (!at_margin) return;
+  const auto origin = origin_of(text_.substr(begin, at_ - begin));
+  if (!origin) return;
+  line_ = origin->line - 1;  // the newline that follows makes it `line`
+  origin_ = origin->file.empty() ? nullptr : kept(origin->file);
 }
 
 void Cursor::skip_blank_lines() {
@@ -84,7 +96,7 @@ bool Cursor::looking_at(std::string_view token) {
 
 bool Cursor::accept(std::string_view token) {
   if (!looking_at(token)) return false;
-  for (size_t i = 0; i < token.size(); ++i) advance();
+  for (size_t i = 0; i < token.size(); ++i) consume();
   return true;
 }
 
@@ -117,7 +129,7 @@ std::string Cursor::take_name(std::string_view wanted) {
   std::string name;
   while (in_name(peek())) {
     name += peek();
-    advance();
+    consume();
   }
   return name;
 }
@@ -136,7 +148,7 @@ std::string Cursor::take_word(std::string_view wanted) {
   std::string word;
   while (in_name(peek())) {
     word += peek();
-    advance();
+    consume();
   }
   return word;
 }
@@ -147,7 +159,7 @@ double Cursor::take_number(std::string_view wanted) {
   const char* begin = text_.data() + at_;
   const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), number);
   if (error != std::errc() || (!at_number() && peek() != '-')) fail_wanted(wanted);
-  while (text_.data() + at_ < end) advance();
+  while (text_.data() + at_ < end) consume();
   return number;
 }
 
@@ -157,7 +169,7 @@ int64_t Cursor::take_integer(std::string_view wanted) {
   const char* begin = text_.data() + at_;
   const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), number);
   if (error != std::errc()) fail_wanted(wanted);
-  while (text_.data() + at_ < end) advance();
+  while (text_.data() + at_ < end) consume();
   return number;
 }
 
@@ -166,10 +178,10 @@ std::string Cursor::take_text() {
   std::string text;
   while (!at_end() && peek() != '"' && peek() != '\n') {
     text += peek();
-    advance();
+    consume();
   }
   if (peek() != '"') fail_wanted("'\"' to end the text");
-  advance();
+  consume();
   return text;
 }
 
@@ -178,7 +190,7 @@ std::string Cursor::take_run(std::string_view allowed, std::string_view wanted) 
   std::string run;
   while (!at_end() && (in_name(peek()) || allowed.find(peek()) != std::string_view::npos)) {
     run += peek();
-    advance();
+    consume();
   }
   if (run.empty()) fail_wanted(wanted);
   return run;

@@ -2,6 +2,7 @@
 // column, what was wanted and what was found. Both notations are read through it. Written by hand:
 // the messages of generated parsers do not say what was wanted.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,23 @@ struct Position {
   bool operator==(const Position&) const { return true; }
 };
 
+// From the first character of something to behind its last. Lines count in the text that `file`
+// says, columns in bytes; scheme/lines.h makes offsets of them.
+struct TextSpan {
+  Position from = {}, to = {};
+  bool operator==(const TextSpan&) const = default;
+};
+
 // What a text says where a piece of another file begins, and where it goes on itself ("" is the
 // text's own file): the lines that follow count from `line` of `file`. A comment to everyone but
 // the cursor.
 std::string origin_line(std::string_view file, int line);
+// What such a line says; nothing if it is another one.
+struct Origin {
+  int line = 0;
+  std::string_view file = {};
+};
+std::optional<Origin> origin_of(std::string_view line);
 
 class Cursor {
  public:
@@ -29,6 +43,7 @@ class Cursor {
   bool at_end() const { return at_ >= text_.size(); }
   bool at_line_end();
   Position position() const { return {line_, column_, origin_}; }
+  Position last() const { return last_; }  // behind the last character that was no blank
 
   char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : 0; }
   bool looking_at(std::string_view token);
@@ -57,11 +72,13 @@ class Cursor {
 
  private:
   void advance();
+  void consume();  // a character of a token
   void skip_comment();
   std::string found();
   std::string_view text_;
   std::string file_;
   const std::string* origin_ = nullptr;  // the other file that this piece comes from
+  Position last_ = {};
   size_t at_ = 0;
   int line_ = 1, column_ = 1, depth_ = 0;
 };

@@ -26,7 +26,7 @@ struct Formal {
   std::string name;
   std::optional<Dtype> dtype = {};
   std::vector<Term> axes = {};
-  Position at = {};
+  Position at = {}, end = {};
   bool operator==(const Formal&) const = default;
 };
 

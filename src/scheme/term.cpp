@@ -32,6 +32,7 @@ Term TermParser::whole_product() {
 Term TermParser::binary(std::string_view op, Term left, Term right) {
   if (++operators_ > kMostOperators) in_.fail_at(left.at, "this term is too long");
   Term term{.kind = Term::Kind::kBinary, .word = std::string(op), .at = left.at};
+  term.span = term.whole = {left.whole.from, right.whole.to};
   term.args.push_back(std::move(left));
   term.args.push_back(std::move(right));
   return term;
@@ -44,9 +45,11 @@ Term TermParser::value() {
   Term given{.kind = Term::Kind::kWhen, .at = result.at};
   given.args.push_back(std::move(result));
   given.args.push_back(choice());
+  given.span = given.whole = {given.args[0].whole.from, given.args[1].whole.to};
   if (!in_.accept_word("else")) return given;
   if (++nesting_ > kDeepestNesting) in_.fail_at(in_.position(), "this is nested too deeply");
   given.args.push_back(value());
+  given.span.to = given.whole.to = given.args[2].whole.to;
   --nesting_;
   return given;
 }
@@ -70,6 +73,7 @@ Term TermParser::negation() {
   if (++nesting_ > kDeepestNesting) in_.fail_at(at, "this is nested too deeply");
   Term opposite{.kind = Term::Kind::kNot, .at = at};
   opposite.args.push_back(negation());
+  opposite.span = opposite.whole = {at, opposite.args[0].whole.to};
   --nesting_;
   return opposite;
 }
@@ -116,8 +120,18 @@ Term TermParser::product() {
 
 Term TermParser::factor() {
   if (++nesting_ > kDeepestNesting) in_.fail_at(in_.position(), "this is nested too deeply");
-  Term result = unnested_factor();
+  Term result = spanned(&TermParser::unnested_factor);
   --nesting_;
+  return result;
+}
+
+// Reads a term that begins here; one that was read inside brackets knows its own span.
+Term TermParser::spanned(Term (TermParser::*read)()) {
+  in_.skip_blank();
+  const Position from = in_.position();
+  Term result = (this->*read)();
+  result.whole = {from, in_.last()};
+  if (result.span.to.line == 0) result.span = result.whole;
   return result;
 }
 
@@ -158,7 +172,7 @@ Term TermParser::unnested_factor() {
   Term term{.kind = Term::Kind::kName, .at = at};
   term.word = in_.take_name("a name, a number or '('");
   if (in_.accept("^")) {
-    term.repeat.push_back(in_.looking_at("(") ? factor() : power());
+    term.repeat.push_back(in_.looking_at("(") ? factor() : spanned(&TermParser::power));
     if (!in_.looking_at("(")) in_.fail_wanted("'(' after a repetition (powers are pow(x, 2))");
   }
   if (in_.accept("(")) {
@@ -192,6 +206,7 @@ void TermParser::argument(Term& call) {
       if (word == given.word) in_.fail_at(at, "'" + word + "' is given twice");
     }
     call.keywords.emplace_back(given.word, value());
+    call.keywords.back().second.named = at;
   } else if (!call.keywords.empty()) {
     in_.fail_at(at, "wanted name=value: arguments by position come before arguments by name");
   } else {
@@ -224,8 +239,6 @@ Term parse_term(std::string_view text, std::string_view file) {
   return one;
 }
 
-namespace {
-
 // So that print writes only the brackets that the grammar needs.
 Binding binding(const Term& term) {
   if (term.kind == Term::Kind::kWhen) return Binding::kWhen;
@@ -239,8 +252,6 @@ Binding binding(const Term& term) {
 }
 
 Binding above(Binding binding) { return static_cast<Binding>(static_cast<int>(binding) + 1); }
-
-}  // namespace
 
 std::string print_inside(const Term& term, Binding at_least) {
   return binding(term) >= at_least ? print(term) : "(" + print(term) + ")";

@@ -23,6 +23,9 @@ struct Term {
   std::vector<std::pair<std::string, Term>> keywords = {};
   std::vector<Term> repeat = {};  // f^L: none or one
   Position at = {};
+  TextSpan span = {};   // without brackets around it
+  TextSpan whole = {};  // with them
+  Position named = {};  // of an argument by name: where its name begins
   bool operator==(const Term&) const = default;
 };
 
@@ -35,6 +38,9 @@ bool calls(const Term& term, std::string_view name);
 
 // How strongly a term holds together, weakest first.
 enum class Binding : uint8_t { kWhen, kOr, kAnd, kNot, kComparison, kSum, kProduct, kFactor };
+Binding binding(const Term& term);
+// The next stronger one, which the right operand of an operator needs.
+Binding above(Binding binding);
 // With brackets if it binds less than `at_least`.
 std::string print_inside(const Term& term, Binding at_least);
 
@@ -68,6 +74,7 @@ class TermParser {
   Term factor();
   Term unnested_factor();
   Term power();
+  Term spanned(Term (TermParser::*read)());
   void argument(Term& call);
 
   Cursor& in_;

@@ -45,7 +45,7 @@ BoundModel::BoundModel(ModelText text, const ModelSizes& sizes)
   if (sizes.seq > 0 && has_axis("context") &&
       settings_.at("context") < static_cast<double>(sizes.seq)) {
     fail("--seq ", sizes.seq, " is longer than the model's context, ", settings_.at("context"),
-         "; say --context for another model");
+         "; say at most that, or train a model of a longer --context");
   }
   const auto seq = settings_.find("seq");
   if (seq == settings_.end()) {
@@ -62,11 +62,11 @@ const Format& BoundModel::format() const {
   return *format;
 }
 
-Scheme BoundModel::forward(int64_t batch, int64_t context) const {
+Scheme BoundModel::forward(int64_t batch, int64_t context, Written* written) const {
   ModelConfig config = config_;
   config.settings["batch"] = static_cast<double>(batch);
   config.settings["seq"] = static_cast<double>(context);
-  Scheme scheme = elaborate(document_, text_.file, config);
+  Scheme scheme = elaborate(document_, text_.file, config, {}, written);
   scheme.name = text_.preset.empty() ? "model" : text_.preset;
   return scheme;
 }

@@ -22,7 +22,8 @@ class BoundModel {
   BoundModel(ModelText text, const ModelSizes& sizes);
 
   Scheme forward() const { return forward(batch_, context_); }
-  Scheme forward(int64_t batch, int64_t context) const;
+  Scheme forward(int64_t batch, int64_t context, Written* written = nullptr) const;
+  Scheme forward(Written& written) const { return forward(batch_, context_, &written); }
   const ModelText& text() const { return text_; }
   int64_t batch() const { return batch_; }
   int64_t context() const { return context_; }  // tokens per sample

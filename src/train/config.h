@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "data/chat_template.h"
 #include "functors/optimizer_text.h"
+#include "run/machine.h"
 #include "train/fit_budget.h"
 #include "train/option.h"
 
@@ -19,7 +20,7 @@ struct TrainConfig : OptionFields {
   // Values by name that were checked (make_config), and the model's settings under "set".
   explicit TrainConfig(nlohmann::json given);
 
-  // ---- what is trained, on what
+  [[no_unique_address]] Section on_model = section("What is trained, on what");
 
   std::string model =
       text("model", "char",
@@ -52,14 +53,15 @@ struct TrainConfig : OptionFields {
       whole("steps", 2000, {1, 1e12}, "how many steps the run has; the schedule ends there");
   int64_t stop_after =
       whole("stop_after", 0, {0, 1e12}, "save and stop after this step of the schedule; 0: go on",
-            {.of_command = true});
+            {.of_command = true, .past_the_end = "it ends before that"});
   int64_t batch = whole("batch", 12, {1, 1e6}, "samples per step");
   int64_t context =
       whole("context", 0, {0, 1e7}, "the model's context; 0: its own", {.makes_model = true});
   int64_t seq = whole("seq", 0, {0, 1e7},
                       "tokens per sample; 0: the context; parameters do not depend on it");
 
-  // ---- how samples are made of the data (docs/data.md)
+  // docs/data.md
+  [[no_unique_address]] Section on_data = section("How samples are made of the data");
 
   std::string packing = one_of(
       "packing", "auto", {"auto", "crops", "windows", "documents", "padded"},
@@ -82,64 +84,75 @@ struct TrainConfig : OptionFields {
   double epochs = number("epochs", 0, {0, 1e6},
                          "how many times the run goes through the data; 0: as --steps says");
 
-  // ---- the learning rate (train/schedule.h)
+  // train/schedule.h
+  [[no_unique_address]] Section on_rate = section("The learning rate");
 
   double lr = number("lr", 1e-3, {0, 1e3}, "the highest learning rate");
-  double min_lr = number("min_lr", -1, {-1, 1e3}, "the last learning rate; -1: a tenth of lr");
+  double min_lr = number("min_lr", -1, {-1, 1e3}, "the last learning rate; -1: a tenth of lr",
+                         {.goes_with = {"schedule", {"cosine", "wsd"}}});
   std::string schedule =
       one_of("schedule", "wsd", {"cosine", "wsd", "constant"},
              "warm-up, then: cosine to min_lr | wsd: constant, cooling down at the end | constant");
   int64_t warmup =
       whole("warmup", -1, {-1, 1e12}, "steps of warm-up; -1: a twentieth of the run, 100 at most");
-  double cooldown = number("cooldown", 0.2, {0, 1}, "the part of the run that wsd cools down in");
+  double cooldown = number("cooldown", 0.2, {0, 1}, "the part of the run that wsd cools down in",
+                           {.goes_with = {"schedule", {"wsd"}}});
   std::string lr_scaling = one_of("lr_scaling", "none", {"none", "linear", "sqrt"},
                                   "how lr grows with batch / base_batch");
-  int64_t base_batch = whole("base_batch", 12, {1, 1e6}, "the batch that lr was chosen for");
+  int64_t base_batch = whole("base_batch", 12, {1, 1e6}, "the batch that lr was chosen for",
+                             {.goes_with = {"lr_scaling", {"linear", "sqrt"}}});
 
-  // ---- the step
+  [[no_unique_address]] Section on_step = section("The step");
 
   StepOptions step = {
       .optimizer = text("optimizer", kUsualStep.optimizer,
                         "who updates the parameters: " + join(known_optimizers(), ", ") +
                             ", with numbers of its own as in \"lion(beta1=0.95)\", or a file "
                             "that ends in .optimizer"),
-      .beta1 = number("beta1", kUsualStep.beta1, {0, 0.999999}, "AdamW's first moment"),
-      .beta2 = number("beta2", kUsualStep.beta2, {0, 0.999999}, "AdamW's second moment"),
+      .beta1 = number("beta1", kUsualStep.beta1, {0, 0.999999},
+                      "how much AdamW's mean of gradients keeps of itself"),
+      .beta2 = number("beta2", kUsualStep.beta2, {0, 0.999999},
+                      "how much its mean of their squares keeps"),
       // Without it a parameter whose gradient is 0 would become 0/0, and squares of gradients below
       // 1e-22 are 0 in float32.
       .eps = number("eps", kUsualStep.eps, {0, 1}, "AdamW's eps, 1e-20 or more",
                     {.least_to_train = 1e-20}),
-      .momentum =
-          number("momentum", kUsualStep.momentum, {0, 0.999999}, "the momentum of momentum"),
+      .momentum = number("momentum", kUsualStep.momentum, {0, 0.999999},
+                         "how much the mean of gradients keeps, of --optimizer momentum"),
       .weight_decay = number("weight_decay", kUsualStep.weight_decay, {0, 100},
-                             "of matrices and tables; gains and biases have none"),
-      .clip = number("clip", kUsualStep.clip, {0, 1e30},
-                     "the largest norm of all gradients together; 0: no clipping"),
+                             "decay of matrices and tables; gains and biases have none"),
+      .clip =
+          number("clip", kUsualStep.clip, {0, 1e30},
+                 "the largest norm of all gradients together, beyond which they are scaled; 0: no "
+                 "clipping"),
       .stack = text("stack", "",
                     "functors joined by '|', such as \"bf16 | checkpoint(every=2)\"; see adjoint "
                     "functors")};
   FitWish wish = {
       // An empty size is none: only a saved run says that nothing was chosen.
-      .budget = text("fit", "",
-                     "choose the fastest stack within this many bytes, such as 8GB, beside what "
-                     "--stack names",
-                     {.check_flag = [](const std::string& size) { budget_of(size); }}),
+      .budget =
+          text("fit", "",
+               "choose the fastest stack that needs at most this much memory, such as 8GB, beside "
+               "what --stack names",
+               {.check_flag = [](const std::string& size) { budget_of(size); }}),
       .may_approximate =
           flag("allow_approximating", "--fit may choose bf16, too, which is another function"),
       .profile = text("profile", "",
                       "--fit goes by the times of this folder of `adjoint profile`, not by the "
                       "CPU's sheet")};
 
-  // ---- the loop
+  [[no_unique_address]] Section on_loop = section("The run: evaluations, saves, metrics");
 
   int64_t seed = whole("seed", 1, {0, 1e15}, "decides initial weights, batches and dropout");
   int64_t eval_every =
-      whole("eval_every", 250, {0, 1e12}, "steps between evaluations; 0: only at the end");
+      whole("eval_every", 250, {0, 1e12}, "steps between evaluations; 0: only at the end",
+            {.past_the_end = "it is evaluated at the end alone"});
   int64_t eval_batches =
       whole("eval_batches", 20, {0, 1e9},
             "batches per evaluation; 0: the whole validation part, once through");
   int64_t save_every =
-      whole("save_every", 500, {0, 1e12}, "steps between saves; 0: only at the end");
+      whole("save_every", 500, {0, 1e12}, "steps between saves; 0: only at the end",
+            {.past_the_end = "it is saved at the end alone"});
   int64_t keep =
       whole("keep", 0, {0, 1e6},
             "of the last saves, also keep this many in folders of their own, OUT/step-N");
@@ -160,16 +173,20 @@ struct TrainConfig : OptionFields {
   int64_t log_every = whole("log_every", 10, {1, 1e12}, "steps between lines of metrics.jsonl");
   int64_t norms = whole("norms", 0, {0, 1e12},
                         "steps between norms of gradients and weights by role, in the metrics; 0: "
-                        "none");
+                        "none",
+                        {.past_the_end = "no norms are taken"});
   bool tensorboard = flag("tensorboard", "write the metrics for TensorBoard, too, into --out");
   double val_fraction =
       number("val_fraction", 0.1, {0.0001, 0.9}, "the last part of the data, for validation");
   int64_t max_vocab = whole("max_vocab", 8192, {2, 1e7}, "the most words of the word tokenizer",
-                            {.makes_model = true});
+                            {.makes_model = true,
+                             .goes_with = {"tokenizer", {"word"}},
+                             .of_beginning = "the run has its vocabulary"});
 
-  // ---- the machine
+  [[no_unique_address]] Section on_machine = section("The machine");
 
-  std::string device = one_of("device", "cpu", {"cpu", "cuda"}, "where the steps run");
+  std::string device =
+      one_of("device", "cpu", known_targets(), "where the steps run", {.meant = meant_target});
   bool deterministic =
       flag("deterministic", "the same bits every time also on cuda, somewhat slower");
   int64_t threads =
@@ -182,13 +199,14 @@ struct TrainConfig : OptionFields {
   int64_t check_replicas =
       whole("check_replicas", 0, {0, 1e12},
             "steps between comparisons of what several ranks hold, which must be the same bits; 0: "
-            "never");
+            "never",
+            {.past_the_end = "nothing is compared"});
   std::string workspace =
       text("workspace", "",
            "no kernel takes more scratch memory than this, such as 64MiB, where it has another way "
            "(default: what the device's sheet says); how products are summed depends on it");
 
-  // ---- the folder
+  [[no_unique_address]] Section on_folder = section("Runs that are there already");
 
   std::string repeat = text(
       "repeat", "",

@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 #include "base/json.h"
+#include "base/note.h"
 #include "base/text.h"
 #include "data/tokenizer.h"
 #include "device/parallel.h"
@@ -50,10 +52,7 @@ const FloatName& name_of(Dtype dtype) {
                        [&](const FloatName& f) { return f.dtype == dtype; });
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
+bool is_there(const fs::path& path) { return is_visible(path); }
 
 // What is converted. `like` is the folder of the format that it came from, if there is one.
 struct Converted {
@@ -265,7 +264,7 @@ void check_empty(const fs::path& out) {
 
 ConvertResult write_adapters(const fs::path& in, const fs::path& out) {
   const ThinPairs adapters = thin_pairs(in);
-  fs::create_directories(out);
+  make_folders(out);
   write_peft_adapter(out, adapters, origin_of(in).string());
   ConvertResult result;
   result.tensors = 2 * static_cast<int64_t>(adapters.pairs.size());
@@ -281,7 +280,11 @@ ConvertResult write_adapters(const fs::path& in, const fs::path& out) {
 void write_tokenizer(const SavePaths& run, const fs::path& out) {
   if (is_there(out / "tokenizer.json") || !is_there(run.tokenizer())) return;
   const auto tokenizer = load_tokenizer(run.tokenizer());
-  if (tokenizer->kind() != "bpe") return;
+  if (tokenizer->kind() != "bpe") {
+    note_once(out.string() + ": it has no tokenizer, because the format has none of the kind '" +
+              tokenizer->kind() + "'; adjoint generate wants the run, " + run.folder.string());
+    return;
+  }
   save_tokenizer(*tokenizer, out / "tokenizer.json");
   const OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   write_file_atomically(out / "tokenizer_config.json", config.dump(2) + "\n");
@@ -310,7 +313,7 @@ ConvertResult convert(const fs::path& in, const fs::path& out, const ConvertOpti
   }
   const Dtype dtype = options.dtype.value_or(converted.parameters[0].dtype);
   const OrderedJson config = config_of(converted, dtype);
-  fs::create_directories(out);
+  make_folders(out);
   const ConvertResult result = write_weights(out, converted.parameters, options);
   const fs::path others = converted.like;
   for (const char* file : kCopied) {

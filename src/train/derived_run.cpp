@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/near_path.h"
 #include "train/save.h"
 
 namespace adjoint {
@@ -12,7 +13,8 @@ namespace fs = std::filesystem;
 void check_is_run(const SavePaths& from) {
   if (fs::is_directory(from.folder)) return;
   fail(from.folder.string(),
-       ": there is no such folder; --run takes the --out folder of a training run");
+       ": there is no such folder; --run takes the --out folder of a training run",
+       did_you_mean_folder(from.folder));
 }
 
 void check_unheld(const SavePaths& to) {

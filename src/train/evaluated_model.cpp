@@ -1,6 +1,8 @@
 #include "train/evaluated_model.h"
 
 #include "base/error.h"
+#include "base/file_view.h"
+#include "base/near_path.h"
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
 #include "train/model_folder.h"
@@ -16,12 +18,13 @@ namespace {
 constexpr int64_t kUsualBatch = 4;
 
 bool is_folder_of_run(const fs::path& folder) {
-  if (!fs::is_directory(folder)) {
+  if (!fs::is_directory(checked_path(folder))) {
     fail(folder.string(),
          ": there is no such folder; --model takes the --out folder of a training run, or a folder "
-         "of Hugging Face's format");
+         "of Hugging Face's format",
+         did_you_mean_folder(folder));
   }
-  return fs::exists(SavePaths(folder).run()) || !fs::exists(folder / "config.json");
+  return is_visible(SavePaths(folder).run()) || !is_visible(folder / "config.json");
 }
 
 int64_t samples_at_once(const EvaluatedModelOptions& options, bool is_run,

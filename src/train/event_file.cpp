@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file_view.h"
 
 namespace adjoint {
 
@@ -61,7 +62,7 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step)
     : path_(folder / fmt::format("events.out.tfevents.{:010d}.adjoint.{}.{}",
                                  static_cast<int64_t>(seconds_since_1970()), first_step,
                                  ::getpid())),
-      out_(path_, std::ios::binary) {
+      out_(checked_output(path_), std::ios::binary) {
   write(double_field(1, seconds_since_1970()) + bytes_field(3, "brain.Event:2"));
 }
 

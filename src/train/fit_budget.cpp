@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 #include "base/text.h"
 #include "functors/evaluation.h"
 #include "kernels/cuda/cublaslt/product_table.h"
@@ -17,8 +18,7 @@ namespace {
 // profile.json of a folder that `adjoint profile` made of this model.
 json read_profile(const std::string& folder, const BoundModel& model) {
   const std::filesystem::path file = std::filesystem::path(folder) / "profile.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) {
+  if (!is_visible(file)) {
     fail("--profile: '", folder, "' is no folder of `adjoint profile` (no profile.json)");
   }
   const json profile = json::parse(read_file(file), nullptr, false);
@@ -96,10 +96,7 @@ FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepO
 }
 
 std::function<void(const std::string&)> PlansMade::told() {
-  return [this](const std::string&) {
-    ++count_;
-    if (bar_.seconds() > 2) bar_.show(count_, "plans made");
-  };
+  return [this](const std::string&) { activity_.at(++count_, 0); };
 }
 
 FitPoint fitted(Fit& fit, const FitWish& wish) {

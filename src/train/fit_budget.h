@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
+#include "base/activity.h"
 #include "plan/fit.h"
 #include "train/bound_model.h"
 #include "train/fit_wish.h"
-#include "train/progress.h"
 
 namespace adjoint {
 
@@ -20,15 +20,14 @@ PlanOptions plan_options(const Costs& costs);
 FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepOptions& step,
                        int threads);
 
-// Shows on a terminal, from the third second on, how many plans a search has made. The total is
-// unknown.
+// Tells how many plans a search has made. The total is unknown.
 class PlansMade {
  public:
   std::function<void(const std::string&)>
   told();  // for FitOptions::say; this object must outlive it
 
  private:
-  Progress bar_{0, 0};
+  Activity activity_{Progress{.what = "searching for a stack that fits", .unit = "plans made"}};
   int64_t count_ = 0;
 };
 

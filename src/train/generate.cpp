@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/note.h"
 #include "functors/evaluation.h"
@@ -225,6 +226,7 @@ void Generator::prepare(int64_t batch, int64_t positions) {
   const int64_t wanted = options_.whole_context ? most : (positions + 63) / 64 * 64;
   const int64_t context = std::min(wanted, most);
   if (forward_ && forward_->batch() >= batch && forward_->context() >= context) return;
+  const Activity activity("reading the model");
   forward_.reset();
   StepOptions step = model_.step_options();
   if (!options_.own_stack) step.stack = options_.stack;

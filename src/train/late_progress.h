@@ -1,25 +1,22 @@
-// Draws a progress bar once the work has taken two seconds.
+// Tells how far some work is, to whoever waits for it (base/activity.h).
 #pragma once
-#include <optional>
+#include <string>
 
-#include "train/progress.h"
+#include "base/activity.h"
 
 namespace adjoint {
 
 class LateProgress {
  public:
-  // A callback for progress: done, of how much, and what is being done.
+  explicit LateProgress(std::string what) : activity_(std::move(what)) {}
+  // A callback for progress: done, of how much, and what is being counted.
   auto told() {
-    return [this](int64_t done, int64_t of, const std::string& what) {
-      if (!bar_ || of != of_) bar_.emplace(of_ = of, 0);  // another phase of the work
-      if (since_.seconds() > 2) bar_->show(done, what);
-    };
+    return
+        [this](int64_t done, int64_t of, const std::string& what) { activity_.at(done, of, what); };
   }
 
  private:
-  Progress since_{1, 0};
-  std::optional<Progress> bar_;
-  int64_t of_ = 0;
+  Activity activity_;
 };
 
 }  // namespace adjoint

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 
 namespace adjoint {
 
@@ -25,7 +26,7 @@ void add_numbers(const json& line, const std::string& prefix,
 
 void cut_metrics(const std::filesystem::path& file, int64_t step) {
   if (!std::filesystem::exists(file)) return;
-  std::ifstream in(file);
+  std::ifstream in(checked_path(file));
   std::string kept;
   for (std::string line; std::getline(in, line);) {
     const json entry = json::parse(line, nullptr, false);
@@ -40,7 +41,7 @@ Metrics::Metrics(SavePaths paths, bool tensorboard, int64_t step)
 }
 
 void Metrics::open(int64_t step) {
-  lines_ = std::ofstream(paths_.metrics(), std::ios::app);
+  lines_ = std::ofstream(checked_output(paths_.metrics()), std::ios::app);
   if (tensorboard_) events_.emplace(paths_.folder, step);
 }
 

@@ -39,16 +39,29 @@ json OptionSpec::parse(const std::string& text) const {
   return value.is_number() ? value : json(text);
 }
 
+std::string OptionSpec::did_you_mean_choice(const std::string& word) const {
+  const std::string_view other = traits.meant ? traits.meant(word) : "";
+  if (!other.empty()) return "; did you mean '" + std::string(other) + "'?";
+  return did_you_mean(word, choices);
+}
+
 void OptionSpec::check(const json& value) const {
-  const auto wrong = [&](const std::string& wanted) {
-    fail("option '", name, "': wanted ", wanted, ", found ", describe(value));
+  const auto wrong = [&](const std::string& wanted, const std::string& near = "") {
+    // A number in quotes, as a settings file may have it: "10".
+    const bool quoted = value.is_string() && kind != Kind::kText && kind != Kind::kTexts &&
+                        json::accept(value.get<std::string>());
+    if (quoted) {
+      fail("option '", name, "': wanted ", wanted, ", found the text ", value.dump(),
+           "; leave the quotes off");
+    }
+    fail("option '", name, "': wanted ", wanted, ", found ", describe(value), near);
   };
   switch (kind) {
     case Kind::kText:
       if (!value.is_string()) wrong("a text");
       if (!choices.empty() &&
           std::find(choices.begin(), choices.end(), value.get<std::string>()) == choices.end()) {
-        wrong(join(choices, " or "));
+        wrong(join(choices, " or "), did_you_mean_choice(value.get<std::string>()));
       }
       return;
     case Kind::kTexts:
@@ -94,6 +107,7 @@ template <class T>
 T OptionFields::declare(OptionSpec option) {
   json& value = values_[option.name];
   if (value.is_null()) value = option.otherwise;
+  option.section = section_;
   declared_.push_back(std::move(option));
   return value.get<T>();
 }

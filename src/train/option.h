@@ -22,6 +22,17 @@ struct OptionTraits {
   bool makes_model = false;  // a run that starts from another's parameters takes it from there
   bool of_command = false;   // it speaks of one command: run.json keeps the default
   void (*check_flag)(const std::string&) = nullptr;  // refuses what only a file may say
+  // The choice that a word stands for which people use for it: gpu is cuda. "": none.
+  std::string_view (*meant)(std::string_view) = nullptr;
+  // What a user who says the option is warned of (train/doubts.h): it does something only where
+  // another option is one of these; it is more steps than the run has, and so ...; it only matters
+  // when a run begins, because ...
+  struct GoesWith {
+    const char* option = nullptr;
+    std::vector<std::string> values = {};
+  } goes_with = {};
+  const char* past_the_end = nullptr;
+  const char* of_beginning = nullptr;
 };
 
 struct OptionSpec {
@@ -33,6 +44,7 @@ struct OptionSpec {
   double least = -1e300, most = 1e300;    // of numbers
   std::vector<std::string> choices = {};  // of texts; none: any
   OptionTraits traits = {};
+  std::string section = {};  // of --help
 
   std::string flag() const;  // --stop-after
   // The value that a flag's text stands for. What stands for none stays text, for `check` to name.
@@ -40,6 +52,9 @@ struct OptionSpec {
   // Refuse a value of another kind or outside the range, and one that would ruin a training run.
   void check(const nlohmann::json& value) const;
   void check_trains(const nlohmann::json& value) const;
+
+ private:
+  std::string did_you_mean_choice(const std::string& word) const;
 };
 
 // The option with this name; an unknown one is refused, with the nearest.
@@ -57,6 +72,13 @@ class OptionFields {
   struct Range {
     double least, most;
   };
+
+  // The options below it are a section of --help.
+  struct Section {};
+  Section section(std::string_view title) {
+    section_ = title;
+    return {};
+  }
 
   // By name, values that were checked; an option that is missing has its default.
   explicit OptionFields(nlohmann::json given) : values_(std::move(given)) {}
@@ -85,6 +107,7 @@ class OptionFields {
 
   std::vector<OptionSpec> declared_;
   nlohmann::json values_;
+  std::string section_;
 };
 
 }  // namespace adjoint

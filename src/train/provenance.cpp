@@ -7,8 +7,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file_view.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/near_path.h"
 #include "base/version.h"
 #include "data/source.h"
 #include "device/gpu.h"
@@ -53,10 +55,9 @@ std::string hash_of_path(const fs::path& path) {
 
 json made_by(bool on_gpu) {
   json by = {{"adjoint", kVersion}, {"compiler", __VERSION__}};
+  // By this name also a program whose file was replaced since it started is found.
   std::error_code ignored;
-  if (const fs::path self = fs::read_symlink("/proc/self/exe", ignored); !ignored) {
-    by["program"] = hash_text(hash_of_file(self));
-  }
+  if (fs::exists(kThisProgram, ignored)) by["program"] = hash_text(hash_of_file(kThisProgram));
   const dnnl_version_t* const version = dnnl_version();
   by["onednn"] = fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
   if (on_gpu) by["gpu"] = open_gpu().name;
@@ -66,7 +67,7 @@ json made_by(bool on_gpu) {
 json made_of(const TrainConfig& config, const ModelText& text) {
   json of = json::object();
   const auto add = [&](const char* what, const std::string& path) {
-    if (path.empty() || !fs::exists(path)) return;
+    if (path.empty() || !is_visible(path)) return;
     const fs::path whole = fs::absolute(path);
     of[what] = {{"path", whole.string()}, {"hash", hash_of_path(whole)}};
   };
@@ -106,7 +107,9 @@ json history_with(const json& about, const json& options, int64_t step) {
 
 ResolvedConfig resolve_repeated(const std::string& folder, const json& toml, const json& flags) {
   const SavePaths base(folder);
-  if (!fs::exists(base.run())) fail(folder, ": there is no run here to repeat (no run.json)");
+  if (!is_visible(base.run())) {
+    fail(folder, ": there is no run here to repeat (no run.json)", did_you_mean_folder(folder));
+  }
   const json about = read_json(base.run());
   for (const auto& [how, made] : about.items()) {  // train/derived_run.h
     if (!made.is_object() || !made.contains("from")) continue;

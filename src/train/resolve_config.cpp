@@ -2,7 +2,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 #include "base/json.h"
+#include "base/near_path.h"
 #include "functors/optimizer_text.h"
 #include "train/provenance.h"
 #include "train/save.h"
@@ -58,9 +60,8 @@ ModelText saved_text(const SavePaths& paths) {
 // told otherwise; then shapes and tokenizers are compared.
 ResolvedConfig config_from_base(const std::string& folder, const json& toml, const json& flags) {
   const SavePaths base(folder);
-  std::error_code ignored;
-  if (!std::filesystem::exists(base.run(), ignored)) {
-    fail(folder, ": there is no run here to start from (no run.json)");
+  if (!is_visible(base.run())) {
+    fail(folder, ": there is no run here to start from (no run.json)", did_you_mean_folder(folder));
   }
   const json saved = saved_layer(base);
   json like = json::object();
@@ -96,9 +97,9 @@ ResolvedConfig resolve(const json& toml, const json& flags) {
   }
   if (config.overwrite) fail("--resume and --overwrite contradict each other");
   const SavePaths paths(config.out);
-  std::error_code ignored;
-  if (!std::filesystem::exists(paths.run(), ignored)) {
-    fail(config.out, ": there is no run here to resume (no run.json)");
+  if (!is_visible(paths.run())) {
+    fail(config.out, ": there is no run here to resume (no run.json)",
+         did_you_mean_folder(config.out));
   }
   const json saved = saved_layer(paths);
   const json about = read_json(paths.run());
@@ -135,6 +136,9 @@ ResolvedConfig resolve_config(const json& toml, const json& flags) {
   const TrainConfig& config = resolved.config;
   for (const OptionSpec& option : config.options()) {
     option.check_trains(config.values()[option.name]);
+    if (toml.contains(option.name) || flags.contains(option.name)) {
+      resolved.said.insert(option.name);
+    }
   }
   return resolved;
 }

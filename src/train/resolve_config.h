@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "models/library.h"
@@ -22,6 +23,7 @@ struct ResolvedConfig {
   nlohmann::json before = nullptr;
   bool unsettled = false;  // who resumed it otherwise died before the save was as the options say
   int64_t printed_with = 0;
+  std::set<std::string> said = {};  // options that the file or the flags say
 };
 ResolvedConfig resolve_config(const nlohmann::json& toml, const nlohmann::json& flags);
 

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/activity.h"
 #include "base/error.h"
+#include "base/file_view.h"
 #include "base/hash.h"
 #include "base/note.h"
 #include "base/philox.h"
 #include "data/mapped_file.h"
 #include "device/parallel.h"
-#include "train/progress.h"
 
 namespace adjoint {
 
@@ -76,7 +77,7 @@ bool is_print_of(const std::string& print, const std::string& found,
 // is gone since the run began is taken to be what the run's folder kept of it.
 bool is_named(const Tokenizer& tokenizer, const std::string& name) {
   if (learns_tokenizer(name)) return tokenizer.kind() == name;
-  return !fs::exists(name) || load_tokenizer(name)->to_json() == tokenizer.to_json();
+  return !is_visible(name) || load_tokenizer(name)->to_json() == tokenizer.to_json();
 }
 
 std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config,
@@ -134,12 +135,11 @@ TokenizeOptions options_for(const DataSource& source, const TrainConfig& config,
 TokenizedSource tokens_of(const DataSource& source, TokenizeOptions options) {
   const int64_t bytes = bytes_to_tokenize(source);
   constexpr int64_t kMiB = int64_t{1} << 20;
-  Progress progress(bytes / kMiB, 0);
-  options.told = [&](int64_t read) {
-    progress.show(std::min(read, bytes) / kMiB, "MiB of " + source.said + " tokenized");
-  };
-  TokenizedSource made = tokenize_source(source, options);
-  progress.clear();
+  const TokenizedSource made = [&] {
+    Activity activity(Progress{.what = "tokenizing " + source.said, .unit = "MiB"});
+    options.told = [&](int64_t read) { activity.at(std::min(read, bytes) / kMiB, bytes / kMiB); };
+    return tokenize_source(source, options);
+  }();
   if (made.bad_lines > 0) {
     note_once(fmt::format("{}: {} broken lines were left out", source.said, made.bad_lines));
   }
@@ -173,10 +173,24 @@ std::vector<DocumentPlace> documents_in(std::span<const MadeOf> parts,
 
 }  // namespace
 
+// Tables and lists are read as any text is, which is seldom meant.
+static void tell_what_is_read_as_text(const std::vector<DataSource>& sources) {
+  for (const DataSource& source : sources) {
+    for (const DataFile& file : source.files) {
+      const std::string ending = without_compression(file.path).extension().string();
+      if (ending != ".csv" && ending != ".tsv" && ending != ".json") continue;
+      note_once(file.path.string() +
+                ": it is read as plain text, with all its marks; a .jsonl file has a document a "
+                "line, as {\"text\": \"...\"}");
+    }
+  }
+}
+
 RunData read_data(const TrainConfig& config, const std::optional<SavePaths>& trained_before,
                   const std::string& weights, const std::optional<std::string>& wanted_print,
                   Tokenized tokenized) {
   const std::vector<DataSource> sources = find_sources(config.data);
+  tell_what_is_read_as_text(sources);
   RunData data{.packing = packing_of(config.packing, sources)};
   const std::string& name = sources[0].said;
   if (any_file(sources, DataKind::kFields)) {

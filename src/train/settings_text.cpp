@@ -2,18 +2,38 @@
 
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/split.h"
+#include "base/text.h"
+#include "scheme/document.h"
 #include "train/config.h"
 #include "train/option.h"
 
 namespace adjoint {
 
 using nlohmann::json;
+
+namespace {
+
+// "; did you mean 'model = "char"'?" of a line whose value is a word.
+std::string with_quotes(const std::string& text, int64_t number) {
+  std::istringstream lines(text);
+  std::string line;
+  for (int64_t i = 0; i < number && std::getline(lines, line);) ++i;
+  const std::string name = trimmed(line.substr(0, line.find('=')));
+  if (name.size() + 1 >= line.size() || line.find('=') == line.npos) return "";
+  const std::string value = trimmed(line.substr(line.find('=') + 1));
+  if (value.empty() || value.find_first_of("\"'#{}[]") != value.npos) return "";
+  return "; a text is written in quotes: did you mean '" + name + " = \"" + value + "\"'?";
+}
+
+}  // namespace
 
 json read_toml(const std::filesystem::path& file) {
   const std::string text = read_file(file);
@@ -33,8 +53,27 @@ json read_toml(const std::filesystem::path& file) {
     }
     return values;
   } catch (const toml::parse_error& e) {
-    fail(file.string(), ":", e.source().begin.line, ":", e.source().begin.column, ": ",
-         std::string(e.description()));
+    const std::string why(e.description());
+    const bool no_value = why.find("determine value type") != why.npos;
+    fail(file.string(), ":", e.source().begin.line, ":", e.source().begin.column, ": ", why,
+         no_value ? with_quotes(text, e.source().begin.line) : "");
+  }
+}
+
+void check_settings(const std::filesystem::path& file, const ModelText& text) {
+  const Document document = parse_document(text.text, text.file);
+  std::vector<std::string> names;
+  for (const auto* settings : {&document.axes, &document.numbers}) {
+    for (const Setting& setting : *settings) names.push_back(setting.name);
+  }
+  const toml::table table = toml::parse(read_file(file), file.string());
+  const toml::table* const set = table["set"].as_table();
+  if (!set) return;
+  for (const auto& [key, value] : *set) {
+    const std::string name(key.str());
+    if (name == "seq" || std::find(names.begin(), names.end(), name) != names.end()) continue;
+    fail(file.string(), ":", key.source().begin.line, ": '", text.file, "' has no axis or number '",
+         name, "'; there are ", join(names, ", "), did_you_mean(name, names));
   }
 }
 

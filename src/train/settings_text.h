@@ -4,10 +4,15 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "models/library.h"
+
 namespace adjoint {
 
 // A TOML file with the options as keys and a table [set] for the model's settings.
 nlohmann::json read_toml(const std::filesystem::path& file);
+
+// Refuses a setting of its [set] that the model does not have, with the line.
+void check_settings(const std::filesystem::path& file, const ModelText& text);
 
 // "layers=2" -> {"layers": 2}.
 nlohmann::json parse_setting(std::string_view text);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/file_view.h"
 #include "train/saver.h"
 
 namespace adjoint {
@@ -20,7 +21,7 @@ constexpr std::string_view kOfAStep = "step-";
 // A folder without run.json is not a run, so that goes first: whoever is killed in between leaves
 // nothing that looks like a save and is half of one.
 void remove_side_save(const fs::path& folder) {
-  fs::remove(SavePaths(folder).run());
+  fs::remove(checked_output(SavePaths(folder).run()));
   fs::remove_all(folder);
 }
 
@@ -82,7 +83,7 @@ void SideSaves::save_to(const std::string& name, int64_t step) const {
   }
   for (const fs::path& own : {paths_.functors(), paths_.schedules()}) {
     if (!fs::exists(own)) continue;
-    fs::create_directories(to.folder / own.filename());
+    make_folders(to.folder / own.filename());
     for (const fs::directory_entry& file : fs::directory_iterator(own)) {
       write_file_atomically(to.folder / own.filename() / file.path().filename(),
                             read_file(file.path()));
@@ -115,10 +116,11 @@ bool BestLoss::note(double found) {
 
 BestLoss best_loss_in(const fs::path& metrics) {
   BestLoss best;
-  std::ifstream in(metrics);
+  std::ifstream in(checked_path(metrics));
   for (std::string line; std::getline(in, line);) {
     const auto entry = nlohmann::json::parse(line, nullptr, false);
-    if (!entry.is_object() || !entry.contains("val_loss") || !entry["val_loss"].is_number()) {
+    if (!entry.is_object() || !entry.contains("val_loss") || !entry["val_loss"].is_number() ||
+        entry.contains(kOfAStop)) {
       continue;
     }
     best.note(entry["val_loss"].get<double>());

@@ -45,5 +45,8 @@ struct BestLoss {
   bool note(double found);  // whether it is the best
 };
 BestLoss best_loss_in(const std::filesystem::path& metrics);
+// In the metrics: the line's evaluation was made because the command stopped there, and the run's
+// schedule had none.
+inline constexpr const char* kOfAStop = "at_stop";
 
 }  // namespace adjoint

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 #include "base/text.h"
 
 namespace adjoint {
@@ -48,14 +49,14 @@ void note_spike(const SavePaths& paths, const Spike& spike, const std::string& d
   const json line = {{"step", spike.step}, {"batch", spike.batch}, {"wrong", name(spike.what)},
                      {"loss", spike.loss}, {"usual", spike.usual}, {"grad_norm", spike.norm},
                      {"done", done}};
-  std::ofstream out(paths.spikes(), std::ios::app);
+  std::ofstream out(checked_output(paths.spikes()), std::ios::app);
   out << line.dump() << "\n" << std::flush;
   if (!out) throw MachineError(paths.spikes().string() + ": cannot be written");
 }
 
 void cut_spikes(const SavePaths& paths, int64_t step) {
   if (!std::filesystem::exists(paths.spikes())) return;
-  std::ifstream in(paths.spikes());
+  std::ifstream in(checked_path(paths.spikes()));
   std::string kept;
   for (std::string line; std::getline(in, line);) {
     const json entry = json::parse(line, nullptr, false);

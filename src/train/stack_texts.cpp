@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 #include "functors/stack.h"
 
 namespace adjoint {
@@ -20,7 +21,7 @@ constexpr std::string_view kFunctors = "functors/", kSchedules = "schedules/";
 // Gone, or no file any more: then nobody can say that it has changed.
 std::optional<std::string> text_at(const fs::path& file) {
   std::error_code ignored;
-  if (!fs::is_regular_file(file, ignored)) return std::nullopt;
+  if (!is_visible(file) || !fs::is_regular_file(file, ignored)) return std::nullopt;
   return read_file(file);
 }
 
@@ -81,7 +82,7 @@ std::vector<std::string> StackTexts::changed() const {
 void StackTexts::write(const SavePaths& paths) const {
   for (const auto& [name, file] : files_) {
     const fs::path to = paths.folder / name;
-    fs::create_directories(to.parent_path());
+    make_folders(to.parent_path());
     write_file_atomically(to, file.text);
   }
 }

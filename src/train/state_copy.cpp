@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file_view.h"
 #include "comm/texts.h"
 #include "scheme/shards.h"
 #include "train/checksum.h"
@@ -128,7 +129,7 @@ void StateCopy::save(const SavePaths& paths, int64_t step, const std::string& mo
 // Writes what this rank has of a file into it; gives its words' share of the checksum.
 uint64_t StateCopy::write_pieces(const File& file, const SafetensorsLayout& layout,
                                  const fs::path& path) const {
-  const int to = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const int to = ::open(checked_output(path).c_str(), O_WRONLY | O_CLOEXEC);
   if (to < 0) fail_to_write(path, errno);
   uint64_t sum = 0;
   int error = 0;

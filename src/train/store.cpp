@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/file_view.h"
 #include "base/json.h"
 
 namespace adjoint {
@@ -33,10 +34,7 @@ namespace {
 constexpr const char* kFormat = "adjoint save 1";
 constexpr std::string_view kLockedBy = "adjoint ";  // then the writer's process
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
+bool is_there(const fs::path& path) { return is_visible(path); }
 
 struct Manifest {
   struct File {
@@ -221,7 +219,7 @@ void settle(const SavePaths& paths) {
 
 void check_writable(const SavePaths& paths) {
   std::error_code error;
-  fs::create_directories(paths.folder, error);
+  fs::create_directories(checked_output(paths.folder), error);
   if (error || !fs::is_directory(paths.folder)) {
     fail(paths.folder.string(),
          ": this folder cannot be made: ", error ? error.message() : "something else is there");
@@ -233,7 +231,7 @@ void check_writable(const SavePaths& paths) {
 
 FolderLock::FolderLock(const SavePaths& paths, Left left) {
   const fs::path lock = paths.lock();
-  file_ = ::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  file_ = ::open(checked_output(lock).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   if (file_ < 0) fail_to_write(lock, errno);
   if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {

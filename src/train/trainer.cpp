@@ -7,27 +7,32 @@
 #include <cmath>
 
 #include "analysis/input_ranges.h"
+#include "analysis/totals.h"
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/note.h"
 #include "base/text.h"
 #include "comm/at_work.h"
+#include "device/limits.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
 #include "functors/evaluation_beside.h"
 #include "functors/norms.h"
 #include "functors/pipeline.h"
 #include "functors/stage_step.h"
+#include "models/settings.h"
 #include "ops/builder.h"
 #include "ops/segments.h"
 #include "run/machine.h"
 #include "run/parameters.h"
 #include "run/random_steps.h"
 #include "scheme/shards.h"
+#include "train/doubts.h"
 #include "train/gpu_ranks.h"
 #include "train/job.h"
-#include "train/late_progress.h"
 #include "train/merge.h"
 #include "train/metrics.h"
 #include "train/model_folder.h"
@@ -45,6 +50,18 @@ using nlohmann::json;
 namespace {
 
 constexpr int64_t kBeforeSteps = -1;  // of what a rank tells the watchdog
+
+// What is being done before the first step, for the watchdog of ranks and for whoever waits.
+struct Preparation {
+  Preparation(const std::optional<Communicator>& world, bool told, const std::string& what)
+      : at_work(world, kBeforeSteps, what), activity(what, told) {}
+  AtWork at_work;
+  Activity activity;
+};
+
+void warn_of(const std::vector<std::string>& doubts) {
+  for (const std::string& doubt : doubts) warn_once(doubt);
+}
 
 // Where the parameters come from, if they are not new: they were trained with that tokenizer's ids.
 std::optional<SavePaths> trained_before(const TrainConfig& config, const SavePaths& paths) {
@@ -103,7 +120,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   }
   if (writes()) check_folder();
   const bool must_be_same = (config_.resume || !config_.repeat.empty()) && !resolved.data_given;
-  std::optional<AtWork> at_work(std::in_place, world_, kBeforeSteps, "reading the data");
+  std::optional<Preparation> at_work(std::in_place, world_, writes(), "reading the data");
   if (writes()) {
     if (!config_.resume) made_of_ = made_of(config_, resolved.text);
     if (!config_.repeat.empty()) check_made_of(SavePaths(config_.repeat), made_of_);
@@ -116,7 +133,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   if (world_ && writes()) world_->barrier().wait();
   data_print_ = data.print;
   if (world_) world_->agree(hash_of(data_print_), "data");
-  at_work.emplace(world_, kBeforeSteps, "planning");
+  at_work.emplace(world_, writes(), "planning");
   corpus_ = std::move(data.corpus);
   documents_ = std::move(data.documents);
   const bool has_tokenizer = data.tokenizer != nullptr;
@@ -170,6 +187,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   if (config_.resume && printed_with_ == 0) {
     printed_with_ = before("seq", 0) > 0 ? before("seq", 0) : before("context", 0);
   }
+  if (config_.resume) check_saved_positions();
   model_print_ = print_of(*model_, printed_with_);
   DeviceSheet sheet = sheet_here(target_named(config_.device));
   if (!config_.workspace.empty()) sheet.workspace = workspace_of(config_.workspace);
@@ -256,11 +274,15 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     if (config_.resume) load_products(paths_);
     if (!config_.repeat.empty()) load_products(SavePaths(config_.repeat));
   }
-  at_work.emplace(world_, kBeforeSteps, "preparing kernels");
-  LateProgress progress;
+  at_work.emplace(world_, writes(), "preparing kernels");
   RunOptions at_seat{.seat = seat_.get()};
   RunOptions training = at_seat;
-  if (writes()) training.told = progress.told();
+  training.advice =
+      "; take a smaller --batch or --context, say --stack checkpoint, or let --fit SIZE choose the "
+      "stack";
+  training.told = [&](int64_t done, int64_t of, const std::string& what) {
+    at_work->activity.at(done, of, what);
+  };
   std::optional<ProductShare> products;
   if (!cpu && world_) products.emplace(*seat_);
   run_ = std::make_unique<Run>(step, train_plan, std::move(training));
@@ -270,7 +292,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     weights_ = std::make_unique<Run>(weights_scheme, weights_plan, *run_);
   follow(*run_);
   follow(*eval_);
-  at_work.emplace(world_, kBeforeSteps, "reading parameters");
+  at_work.emplace(world_, writes(), "reading parameters");
   rate_ = input_named(step, "rate");
   counter_ = input_named(step, kRandomCounter);
   if (config_.resume) {
@@ -299,6 +321,13 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
       }
       PeftAdapter(config_.adapter).load(*model_, pairs, *run_);
     }
+  }
+  if (writes()) check_disk();
+  if (writes()) {
+    // Only now, because what is refused is told alone.
+    warn_of(doubts_about(config_, resolved.said));
+    warn_of(doubts_about_data(config_.batch, model_->context(), corpus_->size(Split::kTrain)));
+    for (const Applied& applied : built.applied) warn_of(applied.doubts);
   }
   if (world_) world_->barrier().wait();  // nothing is written before all ranks are ready
   if (writes()) begin_folder();
@@ -366,6 +395,18 @@ void Trainer::check_unheld() const {
   }
 }
 
+// A save is written beside the one before it, which is there at the first one of a resumed run.
+void Trainer::check_disk() const {
+  if (config_.overwrite && !holds_run(paths_).empty()) return;  // what is removed makes room
+  const int64_t last =
+      config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
+  const bool two = !config_.resume && config_.save_every > 0 && config_.save_every < last;
+  const Bytes save = StateCopy(*run_).size();
+  check_space(paths_.folder, two ? 2 * save : save,
+              two ? "a save beside the one before it" : "a save",
+              "; nothing was trained: choose an --out on another disk");
+}
+
 void Trainer::fit_stack(const Scheme& forward) {
   PlansMade plans;
   FitOptions options = fit_options(config_.wish, *model_, config_.step, num_threads());
@@ -420,6 +461,26 @@ void Trainer::set_position(const Corpus& corpus, std::span<const FieldWish> wish
   batches_->set_position(std::move(position));
 }
 
+// One row a position: such a table of the save can neither grow nor shrink.
+void Trainer::check_saved_positions() const {
+  if (before("context", config_.context) == config_.context) return;
+  const SavedModel held(paths_);
+  const Scheme plain = without_randomness(model_->forward(1, model_->context()));
+  for (const Value v : plain.inputs) {
+    const SafetensorView* view = held.file().find(to_string(plain[v].source));
+    if (plain[v].role != Role::kParameter || !view) continue;
+    const Type& type = plain[v].type;
+    for (int axis = 0; axis < type.rank(); ++axis) {
+      if (axis < static_cast<int>(view->shape.size()) && view->shape[axis] == type.dim(axis)) {
+        continue;
+      }
+      fail("--context ", config_.context, ": '", to_string(plain[v].source), "' has ",
+           view->shape[axis], " rows, one for each position of this run's context, and would have ",
+           type.dim(axis), "; --seq chooses shorter samples");
+    }
+  }
+}
+
 void Trainer::load_resumed() {
   const auto saved = [&](const char* option) { return before_.value(option, std::string()); };
   const bool guarded =
@@ -428,23 +489,6 @@ void Trainer::load_resumed() {
                     saved("optimizer") == config_.step.optimizer;
   const Scheme one = model_->forward(1, printed_with_ > 0 ? printed_with_ : model_->context());
   const Scheme plain = without_randomness(one);
-  // One row a position: such a table cannot grow.
-  if (const SavedModel held(paths_); before("context", config_.context) != config_.context) {
-    for (const Value v : plain.inputs) {
-      const SafetensorView* view = held.file().find(to_string(plain[v].source));
-      if (plain[v].role != Role::kParameter || !view) continue;
-      const Type& type = plain[v].type;
-      for (int axis = 0; axis < type.rank(); ++axis) {
-        if (axis < static_cast<int>(view->shape.size()) && view->shape[axis] == type.dim(axis)) {
-          continue;
-        }
-        fail("--context ", config_.context, ": '", to_string(plain[v].source), "' has ",
-             view->shape[axis],
-             " rows, one for each position of this run's context, and would have ", type.dim(axis),
-             "; --seq chooses shorter samples");
-      }
-    }
-  }
   // A save knows nothing of meshes, so ranks take their pieces of it whatever mesh it was made on.
   if (world_ || (same && !unsettled_)) {
     first_step_ = load_state(paths_, *run_, true, model_print_);
@@ -518,12 +562,29 @@ void Trainer::begin_folder() {
   settings["options"]["threads"] = num_threads();
   settings["options"]["workspace"] = std::to_string(workspace_cap_.count);
   settings["data"] = data_print_;
+  settings["params"] = num_parameters(run_->scheme());
+  settings["trained_params"] = num_trained(run_->scheme());
   settings["made_by"] = made_by(run_->on_gpu());
   settings["made_of"] = made_of_;
   if (config_.resume) {
     const json about = read_json(paths_.run());
     // What it began with, which a resumed run does not read again.
     if (about.contains("made_of")) settings["made_of"] = about["made_of"];
+    const Settings own =
+        resolve_settings(model_->document(), model_->text().file,
+                         {.preset = model_->text().preset,
+                          .settings = {{"batch", static_cast<double>(model_->batch())},
+                                       {"seq", static_cast<double>(model_->context())}}});
+    const std::vector<ChangedOption> changed =
+        changed_options(about.value("options", json::object()), settings["options"], own);
+    // A run that only gets longer is what --resume is for.
+    const bool longer = std::all_of(changed.begin(), changed.end(), [](const ChangedOption& c) {
+      return c.name == "steps" || c.name == "epochs";
+    });
+    std::vector<std::string> words;
+    for (const ChangedOption& option : changed) words.push_back(option.in_words());
+    const std::string what = "these settings differ from the resumed run's: " + join(words, ", ");
+    if (!changed.empty()) longer ? note_once(what) : warn_once(what);
     settings["history"] = history_with(about, settings["options"], first_step_);
   }
   if (printed_with_ > 0) settings["printed_with"] = printed_with_;

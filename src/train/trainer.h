@@ -69,9 +69,11 @@ class Trainer {
   void follow(Run& run);
   void fit_stack(const Scheme& forward);  // sets the config's stack
   void check_folder();
+  void check_disk() const;
   void take_lock();
   void check_unheld() const;
   void load_base();
+  void check_saved_positions() const;
   void load_resumed();  // all of the folder's save that this run has
   // Which batches a resumed run reads, whose samples or batches may have another size than before.
   void set_position(const Corpus& corpus, std::span<const FieldWish> wishes, Sampling sampling);

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -14,13 +15,14 @@
 #include "functors/norms.h"
 #include "ops/builder.h"
 #include "run/late_numbers.h"
+#include "run/profile.h"
 #include "train/evaluate.h"
 #include "train/fed_inputs.h"
 #include "train/metrics.h"
-#include "train/progress.h"
 #include "train/replicas.h"
 #include "train/saver.h"
 #include "train/side_saves.h"
+#include "train/step_rate.h"
 #include "train/trainer.h"
 
 namespace adjoint {
@@ -41,6 +43,14 @@ std::string shown(const std::optional<double>& loss) {
 }
 json json_of(const std::optional<double>& loss) { return loss ? json(*loss) : json(); }
 
+// While it lasts: for the watchdog of ranks, and for whoever waits.
+struct Saving {
+  Saving(const std::optional<Communicator>& world, int64_t step, bool told)
+      : at_work(world, step, "saving"), activity("saving", told) {}
+  AtWork at_work;
+  Activity activity;
+};
+
 }  // namespace
 
 void Trainer::set_control(int64_t step) {
@@ -52,6 +62,7 @@ void Trainer::set_control(int64_t step) {
 }
 
 std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
+  Activity activity(Progress{.what = "evaluating", .unit = "batches"}, writes());
   const Scheme& s = eval_->scheme();
   Batch data(*val_batches_);
   double sum = 0, count = 0;
@@ -66,6 +77,7 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
       if (stop) return std::nullopt;
       val_batches_->fill(i, data.to);
       add();
+      activity.at(i + 1, config_.eval_batches);
     }
     return mean(sum, count);
   }
@@ -88,6 +100,7 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
       }
     }
     add();
+    activity.at(first / batch + 1, (windows + batch - 1) / batch);
   }
   return mean(sum, count);
 }
@@ -212,11 +225,18 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
   std::optional<LateNumbers> late(std::in_place, *run_, s.outputs);
   std::optional<Metrics> metrics;
   if (writes()) metrics.emplace(paths_, config_.tensorboard, first_step_);
-  Progress progress(last, first_step_, writes());
-  auto logged_at = std::chrono::steady_clock::now();
-  double stalled = 0;
-  int64_t logged_step = first_step_;
-  double tokens_per_s = 0, norm = 0;
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto began = now();
+  Activity progress(Progress{.what = "training",
+                             .unit = "step",
+                             .one_by_one = true,
+                             .at_once = true,
+                             .done = first_step_,
+                             .of = last},
+                    writes());
+  StepRate rate(static_cast<double>(config_.batch * model_->context()));
+  rate.begin(began);
+  double stalled = 0, norm = 0;
   int skipped = 0, backs = 0;      // in a row
   int64_t skips_since_logged = 0;  // by --on-spike
   int64_t went_back_to = -1;
@@ -227,7 +247,12 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     result.loss = numbers.count > 0 ? std::optional(numbers.loss) : std::nullopt;
   };
   BestLoss best = best_loss_in(paths_.metrics());
-  const double tokens_per_step = static_cast<double>(config_.batch * model_->context());
+  // Whoever prints does so where no line is drawn.
+  const auto print = [&](const std::string& line) {
+    if (!log) return;
+    const Teller::Quiet quiet(teller());
+    *log << line << "\n" << std::flush;
+  };
   // An interrupt and a clock reach one rank first; in an evaluation, where ranks wait for each
   // other, nobody looks.
   const std::atomic<bool> never = false;
@@ -248,6 +273,9 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     const auto is_due = [&](int64_t every) { return every > 0 && result.step % every == 0; };
     const bool ends = result.step == last;
     const bool evaluates = ends || is_due(config_.eval_every);
+    // An evaluation that is made because this call stops here would not be made by a run that goes
+    // on, so nothing may be decided by it.
+    const bool decides = is_due(config_.eval_every) || result.step == config_.steps;
     const bool tells_norms = is_due(config_.norms);
     const bool logs = evaluates || tells_norms || is_due(config_.log_every);
     const bool saves = !ends && is_due(config_.save_every);
@@ -255,6 +283,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     // Where somebody wants to know, or saves, now; else a step later, while the next one runs.
     while (!back_of && late->waiting() > (logs || saves ? 0 : late->lag())) {
       const std::vector<double> outputs = late->take();
+      rate.done(now());
       const StepNumbers numbers(outputs, guarded);
       take_loss(numbers);
       norm = numbers.norm;
@@ -276,11 +305,9 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       if (wrong) spike.what = *wrong;
       const bool stops = config_.on_spike == "stop";
       if (skipped == kSkipsInARow || (stops && wrong && *wrong != Wrong::kGradient)) {
-        progress.clear();
         stop_at(spike, result.step, skipped, saver);
       }
       if (!wrong || stops) continue;
-      progress.clear();
       if (goes_back) {
         back_of = spike;
         continue;
@@ -288,11 +315,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       const std::string documents = writes() ? words_for(write_samples_of(spike)) : "";
       if (writes()) note_spike(paths_, spike, "skipped");
       ++skips_since_logged;
-      if (log) {
-        *log << spike.sentence() << "; skipped" << (documents.empty() ? "" : ": ") << documents
-             << "\n"
-             << std::flush;
-      }
+      print(spike.sentence() + "; skipped" + (documents.empty() ? "" : ": ") + documents);
     }
     if (back_of) {
       // A second spike of the same step number would be another batch's, so this ends.
@@ -305,23 +328,24 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
              "step ",
              to, " stays");
       }
-      if (log) *log << back_of->sentence() << "; back to step " << to << "\n" << std::flush;
+      print(join_parts(back_of->sentence(), "; back to step ", to));
       data.emplace(*batches_, to);
       late.emplace(*run_, s.outputs);
       if (metrics) metrics->go_back(to);
       if (world_) world_->barrier().wait();  // all read what is left of the metrics
       best = best_loss_in(paths_.metrics());
-      result.step = logged_step = to;
-      logged_at = std::chrono::steady_clock::now();
+      result.step = to;
+      rate.take();
+      rate.begin(now());
       stalled = 0;
       skipped = 0;
       continue;
     }
+    const std::optional<double> pace = rate.per_second();
+    const std::string loss = "loss " + shown(result.loss);
+    progress.at(result.step, last, pace ? fmt::format("{}  {:.0f} tokens/s", loss, *pace) : loss);
     if (logs) {
-      const auto now = std::chrono::steady_clock::now();
-      const double seconds = std::chrono::duration<double>(now - logged_at).count();
-      tokens_per_s = tokens_per_step * static_cast<double>(result.step - logged_step) /
-                     std::max(seconds, 1e-9);
+      const double tokens_per_s = rate.take().value_or(0);
       json line = {{"step", result.step},
                    {"loss", json_of(result.loss)},
                    {"lr", schedule_.rate(step)},
@@ -329,52 +353,53 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       line["grad_norm"] = norm;
       line["epoch"] = batches_->epoch(result.step);
       line["stall_s"] = data->stalled_seconds() - stalled;
+      // A GPU does not say cheaply what of it is ours.
+      if (!run_->on_gpu()) line["memory_bytes"] = resident_memory_quickly().count;
       if (skips_since_logged > 0) line["skipped"] = std::exchange(skips_since_logged, 0);
       if (tells_norms) line["grad_norms"] = gradient_norms, line["weight_norms"] = weight_norms();
       stalled = data->stalled_seconds();
       if (evaluates) {
-        progress.show(result.step, "evaluating");
         const std::optional<double> val_loss = evaluate(world_ ? never : stop);
         const bool whole = val_loss || world_ || !stop;
         if (whole) {
           result.val_loss = val_loss;
           line["val_loss"] = json_of(val_loss);
+          if (!decides) line[kOfAStop] = true;
         }
-        progress.clear();
         const AtWork at_work(world_, at_step_, "saving");
-        if (val_loss && best.note(*val_loss)) side.keep_best(result.step);
-        if (config_.patience > 0 && best.evaluations_since >= config_.patience) {
+        if (decides && val_loss && best.note(*val_loss) && config_.keep_best) {
+          const Activity activity("saving", writes());
+          side.keep_best(result.step);
+        }
+        if (decides && config_.patience > 0 && best.evaluations_since >= config_.patience) {
           result.ended_by =
               fmt::format("no lower validation loss in {} evaluations: the best is {:.4f}",
                           best.evaluations_since, best.loss);
         }
-        if (log && whole) {
-          *log << fmt::format("step {:>6}  loss {}  val {}  lr {:.2e}  {:>7.0f} tokens/s\n",
-                              result.step, shown(result.loss), shown(val_loss),
-                              schedule_.rate(step), tokens_per_s)
-               << std::flush;
+        if (whole) {
+          print(fmt::format("step {:>6}  loss {}  val {}  lr {:.2e}  {:>7.0f} tokens/s",
+                            result.step, shown(result.loss), shown(val_loss), schedule_.rate(step),
+                            tokens_per_s));
         }
       }
       if (metrics) metrics->write(line);
-      logged_at = std::chrono::steady_clock::now();
-      logged_step = result.step;
     }
     if (is_due(config_.check_replicas)) check_replicas(*run_, result.step);
     if (saves) {
-      const AtWork at_work(world_, at_step_, "saving");
+      const Saving saving(world_, at_step_, writes());
       saver.save_behind(result.step);
       side.keep(result.step);
     }
-    if (config_.max_minutes > 0 && !ends && progress.seconds() >= 60 * config_.max_minutes) {
+    if (config_.max_minutes > 0 && !ends &&
+        now() - began >= std::chrono::duration<double>(60 * config_.max_minutes)) {
       result.ended_by = fmt::format("{} minutes are over", shortest(config_.max_minutes));
     }
-    progress.show(result.step,
-                  fmt::format("loss {}  {:.0f} tokens/s", shown(result.loss), tokens_per_s));
+    // Whatever was no step is not counted as one.
+    if (logs || saves) rate.begin(now());
   }
   while (late->waiting() > 0) take_loss(StepNumbers(late->take(), guarded));
-  progress.clear();
   result.interrupted = world_ ? stopped : stop.load();
-  const AtWork at_work(world_, at_step_, "saving");
+  const Saving saving(world_, at_step_, writes());
   saver.save(result.step);
   side.keep(result.step);
   if (world_) world_->barrier().wait();  // what one rank saved is there for all

@@ -29,6 +29,25 @@ TEST(Text, NearestRefusesWhatIsFar) {
   EXPECT_EQ(nearest("byte", {}), "");
 }
 
+TEST(Text, NearestKnowsWhatPeopleWrite) {
+  const std::vector<std::string> models = {"gpt2", "gpt2-xl", "gpt3-175b", "llama3.2-1b",
+                                           "llama3-8b"};
+  EXPECT_EQ(nearest("gpt3", models), "gpt3-175b") << "the beginning of a name";
+  EXPECT_EQ(nearest("GPT2", models), "gpt2") << "capitals are letters";
+  EXPECT_EQ(nearest("lama3", models), "llama3-8b") << "a mistyped beginning";
+  EXPECT_EQ(nearest("bert-base", models), "");
+  const std::vector<std::string> flags = {"--lr", "--batch", "--steps", "--stop-after", "--seq"};
+  EXPECT_EQ(nearest("--batch-size", flags), "--batch");
+  EXPECT_EQ(nearest("--max-steps", flags), "--steps");
+  EXPECT_EQ(nearest("--learning-rate", flags), "--lr") << "its initials";
+  EXPECT_EQ(nearest("--stop_after", flags), "--stop-after");
+  EXPECT_EQ(nearest("--something-else", flags), "");
+  EXPECT_EQ(nearest("kk", {"L", "k"}), "k");
+  EXPECT_EQ(nearest("xy", {"ab"}), "") << "not a letter is left";
+  EXPECT_EQ(nearest("fit", {"div"}), "") << "one of three letters is left";
+  EXPECT_EQ(nearest("4090", {"h100", "rtx4090"}), "rtx4090");
+}
+
 TEST(Text, DidYouMean) {
   EXPECT_EQ(did_you_mean("bite", kNames), "; did you mean 'byte'?");
   EXPECT_EQ(did_you_mean("sentencepiece", kNames), "");

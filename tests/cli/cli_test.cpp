@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error_text.h"
@@ -59,7 +60,7 @@ TEST_F(Cli, PlansAPipelineAsAWhole) {
   // Each end has a gradient of the embedding, 65 x 32 numbers, which are added to each other.
   EXPECT_EQ(pipeline["flops_per_step"].get<int64_t>(),
             other["flops_per_step"].get<int64_t>() + int64_t{65} * 32);
-  EXPECT_EQ(pipeline["step_s"], pipeline["pipeline"]["seconds"]);
+  EXPECT_EQ(pipeline["step_s"], pipeline["pipeline"]["step_s"]);
   EXPECT_EQ(pipeline["step_s"], other["compare"]["step_s"]);
   EXPECT_EQ(pipeline["compare"]["step_s"], other["step_s"]);
 }
@@ -92,11 +93,11 @@ TEST_F(Cli, MeasuresAPipeline) {
   const auto planned = nlohmann::json::parse(o.text);
   const auto& measured = planned["pipeline"]["measured"];
   EXPECT_GT(measured["step_s"], 0);
-  EXPECT_GT(measured["simulated_s"], 0);
+  EXPECT_GT(measured["measured_step_s"], 0);
   EXPECT_EQ(measured["stages"].size(), 2u);
   EXPECT_EQ(measured["stages"][0]["slots"].size(), 12u);
   for (const auto& rank : planned["measured_ranks"]) {
-    EXPECT_EQ(rank["measured_peak_bytes"], rank["planned_peak_bytes"]);
+    EXPECT_EQ(rank["measured_peak_bytes"], rank["peak_bytes"]);
   }
   EXPECT_TRUE(has(read_file(at("s.svg")), ">simulated<"));
   o = run("train --data " + at("text.txt") + sizes + "--threads 1 --ranks 2 --steps 2 --out " +
@@ -119,7 +120,7 @@ TEST_F(Cli, MeasuresAPipeline) {
   for (const auto& stage : planned["pipeline"]["stages"]) {
     largest = std::max<int64_t>(largest, stage["bytes"]);
   }
-  EXPECT_EQ(benched["planned_bytes"], largest);
+  EXPECT_EQ(benched["peak_bytes"], largest);
 
   refused("plan --write-schedule " + at("x.schedule") + sizes, "has no pipeline");
   refused("plan --write-schedule " + at("x") + sizes + stack,
@@ -329,6 +330,52 @@ TEST_F(Cli, PlanDrawsAndComparesAndTraces) {
   EXPECT_NE(json["compare"]["peak_bytes"], json["peak_bytes"]);
 }
 
+TEST_F(Cli, PlanTellsTheTimelineOfTheStepThatItPredicts) {
+  const std::string plan =
+      "plan --model char --batch 16 --context 16 --set layers=2 hidden=32 --threads 1 --timeline "
+      "--json ";
+  for (const std::string stack :
+       {"", "offload(activations)", "offload(optimizer)", "data_parallel(2)", "accumulate(4)",
+        "accumulate(16)", "accumulate(16) | offload(parameters)"}) {
+    for (const std::string device : {"cpu", "h200"}) {
+      SCOPED_TRACE(stack + " on " + device);
+      const Outcome o = run(plan + "--stack '" + stack + "' --device " + device, "", "2>/dev/null");
+      ASSERT_EQ(o.code, 0);
+      const auto json = nlohmann::json::parse(o.text);
+      const auto& timeline = json.at("timeline");
+      const double step = json.at("step_s");
+      EXPECT_NEAR(timeline.at("step_s"), step, 1e-9 * step);
+      const bool folded = timeline.at("body_once");
+      EXPECT_EQ(folded, stack.starts_with("accumulate(16)"));
+      const double listed = timeline.at("length");
+      EXPECT_TRUE(folded ? listed < step : std::abs(listed - step) < 1e-9 * step) << listed;
+      double end = 0;
+      for (const auto& call : timeline.at("calls")) {
+        EXPECT_NEAR(call.at("begins"), end, 1e-9 * step) << call;
+        EXPECT_LE(call.at("from"), call.at("to")) << call;
+        end = call.at("ends");
+      }
+      EXPECT_EQ(end, timeline.at("length"));
+    }
+  }
+}
+
+// A stack is set beside the defaults, also beside those that it switches off or names.
+TEST_F(Cli, ADifferenceTellsOfDefaultsSwitchedOff) {
+  const auto told = [](const std::string& stack) {
+    return nlohmann::json::parse(
+        run("show --model char --set layers=1 --stack '" + stack + "' --diff --json", "",
+            "2>/dev/null")
+            .text);
+  };
+  const nlohmann::json off = told("-fuse"), defaults = told("");
+  EXPECT_EQ(off.at("before").at("morphisms"), defaults.at("after").at("morphisms"));
+  EXPECT_GT(off.at("after").at("morphisms"), off.at("before").at("morphisms"));
+  EXPECT_FALSE(off.at("new").empty());
+  EXPECT_EQ(told("fuse").at("before").at("morphisms"), defaults.at("after").at("morphisms"));
+  EXPECT_TRUE(told("fuse").at("new").empty());
+}
+
 TEST_F(Cli, PlanRefusesBadPicturesBeforeWorking) {
   const std::string plan = "plan --model gpt3-175b --batch 4 ";
   refused(plan + "--by tensors", "--by: wanted category, block or tensor");
@@ -351,13 +398,14 @@ TEST_F(Cli, BenchesSteps) {
   const Outcome o = run("bench step --json --warmup 1" + std::string(kSmallBench));
   ASSERT_EQ(o.code, 0) << o.text;
   const auto json = nlohmann::json::parse(o.text);
-  EXPECT_EQ(json["steps_s"].size(), 3u);
-  EXPECT_LE(json["fastest_s"], json["step_s"]);
-  EXPECT_LE(json["step_s"], json["slowest_s"]);
-  EXPECT_NEAR(json["tokens_per_s"].get<double>() * json["step_s"].get<double>(), 16, 1e-6);
-  EXPECT_EQ(json["measured_peak_bytes"], json["predicted_peak_bytes"]);
-  EXPECT_GT(json["peak_resident_bytes"], json["measured_peak_bytes"]);
-  EXPECT_GT(json["model_utilization"], 0);
+  const double step = json.at("measured_step_s");
+  EXPECT_EQ(json.at("measured_steps_s").size(), 3u);
+  EXPECT_LE(json.at("fastest_s"), step);
+  EXPECT_LE(step, json.at("slowest_s"));
+  EXPECT_NEAR(json.at("tokens_per_s").get<double>() * step, 16, 1e-6);
+  EXPECT_EQ(json.at("measured_peak_bytes"), json.at("peak_bytes"));
+  EXPECT_GT(json.at("peak_resident_bytes"), json.at("measured_peak_bytes"));
+  EXPECT_GT(json.at("model_utilization"), 0);
 }
 
 // Workspaces of a step that is no toy: used in part, and counted whole.
@@ -366,7 +414,7 @@ TEST_F(Cli, BenchesTheBytesThatWerePlanned) {
       run("bench step --json --model char --batch 4 --steps 1 --warmup 1 --threads 2");
   ASSERT_EQ(o.code, 0) << o.text;
   const auto json = nlohmann::json::parse(o.text);
-  EXPECT_EQ(json["measured_peak_bytes"], json["predicted_peak_bytes"]);
+  EXPECT_EQ(json["measured_peak_bytes"], json["peak_bytes"]);
 }
 
 TEST_F(Cli, BenchesOps) {
@@ -379,7 +427,7 @@ TEST_F(Cli, BenchesOps) {
   EXPECT_EQ(call["times"], 1);
   EXPECT_EQ(call["flops"], 2 * (2 * 8) * 16 * 48);
   EXPECT_EQ(call["bytes"], 4 * (2 * 8 * 16 + 48 * 16 + 48 + 2 * 8 * 48));
-  for (const char* seconds : {"in_step_s", "alone_s", "bare_s", "floor_s"}) {
+  for (const char* seconds : {"call_s", "alone_s", "bare_s", "floor_s"}) {
     EXPECT_GT(call[seconds], 0) << seconds;
   }
   EXPECT_EQ(json["products"]["calls"], 1);
@@ -393,12 +441,12 @@ TEST_F(Cli, BenchSweeps) {
   const auto json = nlohmann::json::parse(o.text);
   ASSERT_EQ(json["batches"].size(), 2u);
   ASSERT_EQ(json["contexts"].size(), 2u);
-  EXPECT_EQ(json["batches"][0]["s_per_token_to_first"], 1);
+  EXPECT_EQ(json.at("batches").at(0).at("seconds_to_first"), 1);
   EXPECT_EQ(json["batches"][1]["batch"], 2);
   // The update is shared by more tokens.
-  EXPECT_LT(json["batches"][1]["flops_per_token_to_first"], 1);
+  EXPECT_LT(json.at("batches").at(1).at("flops_to_first"), 1);
   EXPECT_EQ(json["contexts"][1]["batch"], 2);
-  EXPECT_EQ(json["contexts"][1]["context"], 16);
+  EXPECT_EQ(json["contexts"][1]["seq"], 16);
 }
 
 TEST_F(Cli, BenchRefuses) {
@@ -680,20 +728,24 @@ TEST_F(Cli, ProfilesAStep) {
   Outcome o = run(command + " --json");
   ASSERT_EQ(o.code, 0) << o.text;
   const auto json = nlohmann::json::parse(o.text);
-  for (const char* key : {"predicted_peak_bytes", "measured_peak_bytes", "witness_bytes",
-                          "predicted_step_s", "measured_step_s"}) {
+  for (const char* key :
+       {"peak_bytes", "measured_peak_bytes", "witness_bytes", "step_s", "measured_step_s"}) {
     EXPECT_GT(json[key].get<double>(), 0) << key;
   }
-  EXPECT_EQ(json["measured_peak_bytes"], json["predicted_peak_bytes"]);
-  EXPECT_GT(json["host_predicted_peak_bytes"], 0);
-  EXPECT_EQ(json["host_measured_peak_bytes"], json["host_predicted_peak_bytes"]);
+  EXPECT_EQ(json["measured_peak_bytes"], json["peak_bytes"]);
+  EXPECT_GT(json["host_peak_bytes"], 0);
+  EXPECT_EQ(json["measured_host_peak_bytes"], json["host_peak_bytes"]);
   int64_t sum = 0;
   for (const auto& [name, bytes] : json["categories"].items()) sum += bytes.get<int64_t>();
-  EXPECT_EQ(sum, json["predicted_peak_bytes"]);
+  EXPECT_EQ(sum, json["peak_bytes"]);
   EXPECT_GT(json["hardware_flops"], json["model_flops"]) << "something is recomputed";
   // The folder says the same, and which step it was.
   const auto saved = nlohmann::json::parse(read_file(folder_ / "profile/profile.json"));
-  for (const auto& [key, value] : json.items()) EXPECT_EQ(saved[key], value) << key;
+  for (const auto& [key, value] : json.items()) {
+    if (key != "command") {
+      EXPECT_EQ(saved[key], value) << key;
+    }
+  }
   EXPECT_EQ(saved["model"], "char");
   EXPECT_EQ(saved["batch"], 4);
   EXPECT_EQ(saved["losses"].size(), 4u);
@@ -726,7 +778,7 @@ TEST_F(Cli, RefusesToProfileNonsense) {
   refused("profile --model char --out ''", "--out");
   // Far more than any machine has: said at once, before anything is made.
   const Outcome o = run("profile --model gpt2-xl --batch 4096 --set layers=2" + out);
-  EXPECT_EQ(o.code, 3) << o.text;
+  EXPECT_EQ(o.code, 1) << o.text;
   EXPECT_NE(o.text.find("of memory, the machine has"), std::string::npos) << o.text;
   EXPECT_FALSE(std::filesystem::exists(at("never")));
 }
@@ -929,7 +981,8 @@ TEST_F(Cli, ListsWhatModelsAndRunsMayName) {
   const Outcome o = run("ops --json");
   ASSERT_EQ(o.code, 0) << o.text;
   std::map<std::string, std::string> kinds;
-  for (const nlohmann::json& one : nlohmann::json::parse(o.text)) {
+  const nlohmann::json answer = nlohmann::json::parse(o.text);
+  for (const nlohmann::json& one : answer["ops"]) {
     const std::string kind = one["kind"];
     if (kind == "word" || kind == "optimizer") kinds[one["signature"]] = kind;
   }

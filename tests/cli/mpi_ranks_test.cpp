@@ -53,7 +53,7 @@ TEST_F(MpiRanks, StagesAreProfiled) {
       "'pipeline(2, parts=4)' ";
   Outcome job = run("bench ranks --rounds 1 --steps 1 --json" + step, mpirun("-n 2"));
   ASSERT_EQ(job.code, 0) << job.text;
-  EXPECT_EQ(count(job.text, "\"simulated_s\""), 1) << job.text;
+  EXPECT_EQ(count(job.text, "\"measured_bubble\""), 1) << job.text;
   job = run("profile --steps 1 --out " + (folder_ / "run").string() + step, mpirun("-n 2"));
   ASSERT_EQ(job.code, 0) << job.text;
   EXPECT_EQ(count(job.text, "2 ranks (stage=2) ran as processes"), 1) << job.text;

@@ -12,9 +12,14 @@ struct Outcome {
   std::string text;  // both streams
 };
 
-// `before` is put in front of the command: limits, signals.
-inline Outcome run(const std::string& arguments, const std::string& before = "") {
-  const std::string command = before + " " ADJOINT_BINARY " " + arguments + " 2>&1";
+// `before` is put in front of the command: limits, signals. A slow machine must not add lines on
+// what is being done.
+inline Outcome run(const std::string& arguments, const std::string& before = "",
+                   const std::string& streams = "2>&1") {
+  const std::string command =
+      before + " " ADJOINT_BINARY " " +
+      (arguments.empty() || arguments.starts_with("complete ") ? "" : "--tell-every 0 ") +
+      arguments + " " + streams;
   std::FILE* pipe = ::popen(command.c_str(), "r");
   Outcome outcome{-1, ""};
   char buffer[4096];

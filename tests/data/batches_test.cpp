@@ -124,9 +124,11 @@ TEST(Batches, TheSmallestDataHasOneCrop) {
 TEST(Batches, RefusesDataShorterThanTheContext) {
   const auto data = count_to(40);
   EXPECT_EQ(error_text([&] { batches_of(data, 1, 64, 1, "train"); }),
-            "the training part of the data has 40 tokens, but a context of 64 needs at least 65");
+            "the training part of the data has 40 tokens, but a context of 64 needs at least 65" +
+                std::string(advice_on_length(true)));
   EXPECT_EQ(error_text([&] { batches_of(data, 1, 40, 1, "validation"); }),
-            "the validation part of the data has 40 tokens, but a context of 40 needs at least 41");
+            "the validation part of the data has 40 tokens, but a context of 40 needs at least 41" +
+                std::string(advice_on_length(false)));
   EXPECT_NE(error_text([&] { batches_of({}, 1, 1, 1, "train"); }), "");
   EXPECT_NE(error_text([&] { batches_of(data, 1, INT64_MAX, 1, "train"); }), "");
 }

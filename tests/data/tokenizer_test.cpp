@@ -162,7 +162,7 @@ TEST(Tokenizer, RefusesBinaryTextAndSaysWhere) {
     for (const Case& binary : cases) {
       const std::string learning = error_text([&] { make_tokenizer(kind, binary.text); });
       EXPECT_TRUE(has(learning, binary.why)) << learning;
-      EXPECT_TRUE(has(learning, "`--tokenizer byte` takes any bytes")) << learning;
+      EXPECT_TRUE(has(learning, "only `--tokenizer byte` takes any bytes")) << learning;
       const std::string encoding = error_text([&] { tokenizer->encode(binary.text); });
       EXPECT_TRUE(has(encoding, binary.why)) << encoding;
     }

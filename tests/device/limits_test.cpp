@@ -157,7 +157,7 @@ TEST_F(Limits, WhatIsTooMuchIsRefusedInOneSentence) {
   try {
     check_memory(most, "this step", ": take less");
     FAIL() << "an exbibyte is too much";
-  } catch (const MachineError& e) {
+  } catch (const Error& e) {
     const std::string text = e.what();
     EXPECT_EQ(text.find("this step needs 1024 PiB (1152921504606846976 bytes) of memory, "), 0u)
         << text;
@@ -165,6 +165,22 @@ TEST_F(Limits, WhatIsTooMuchIsRefusedInOneSentence) {
   }
   EXPECT_THROW(Buffer{most}, MachineError);
   EXPECT_NO_THROW(check_memory({1}, "this"));
+}
+
+TEST_F(Limits, AFolderThatIsNotThereYetIsOnSomeDisk) {
+  const Bytes most{int64_t{1} << 60};
+  try {
+    check_space(root() / "runs/new", most, "a save", "; nothing was trained");
+    FAIL() << "an exbibyte is too much";
+  } catch (const MachineError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(
+        text.find("runs/new: a save needs 1024 PiB (1152921504606846976 bytes) of disk, and "),
+        std::string::npos)
+        << text;
+    EXPECT_NE(text.find(" are free; nothing was trained"), std::string::npos) << text;
+  }
+  EXPECT_NO_THROW(check_space(root() / "runs/new", {1}, "a save"));
 }
 
 }  // namespace

@@ -59,11 +59,12 @@ TEST(Stack, EmptyItems) {
 
 TEST(Stack, UnknownNamesGetTheNearest) {
   const std::string said = refusal("bf16 | chekpoint(every=2)");
-  EXPECT_EQ(said, "stack: there is no functor 'chekpoint'; did you mean 'checkpoint'?");
+  EXPECT_EQ(said, "stack:1:8: there is no functor 'chekpoint'; did you mean 'checkpoint'?");
   const std::string far = refusal("something_else");
   EXPECT_TRUE(has(far, "(there are ") && has(far, "lora")) << "the list of all: " << far;
-  EXPECT_EQ(refusal("bf16, lora"),
-            "stack: functors are joined by '|', as in 'bf16 | accumulate(4)'; found 'bf16, lora'");
+  EXPECT_EQ(
+      refusal("bf16, lora"),
+      "stack:1:1: functors are joined by '|', found 'bf16, lora'; did you mean 'bf16 | lora'?");
   EXPECT_TRUE(has(refusal("-simplyfi"), "did you mean 'simplify'?"));
   EXPECT_NE(refusal("3"), "");
   EXPECT_NE(refusal("(bf16)"), "");
@@ -79,6 +80,16 @@ TEST(Stack, FilesAreRenamedAndNothingElse) {
 TEST(Stack, ColumnsCountInTheStack) {
   EXPECT_EQ(refusal("bf16 | lora(rank=)"), "stack:1:18: wanted a name, a number or '(', found ')'");
   EXPECT_EQ(refusal("  lora(rank=2))"), "stack:1:15: wanted the end of the line, found ')'");
+  const auto begins = [](const char* stack, const char* with) {
+    EXPECT_TRUE(refusal(stack).starts_with(with)) << stack << ": " << refusal(stack);
+  };
+  begins("bf16 | checkpoint(evry=2)", "stack:1:19: checkpoint: there is no parameter 'evry'");
+  begins("bf16 | checkpoint(every=2, every=3)", "stack:1:28: 'every' is given twice");
+  begins("bf16 | checkpoint(keep=[2, x])", "stack:1:28: checkpoint: 'keep' must be a number");
+  begins("bf16 | checkpoint(every=[2])", "stack:1:25: checkpoint: 'every' is one value");
+  begins("bf16 | tf32(1)", "stack:1:13: tf32: too many arguments");
+  begins("bf16 | accumulate", "stack:1:8: accumulate: 'n' is missing");
+  begins("tf32 | -bf16", "stack:1:8: 'bf16' is not on by default");
 }
 
 TEST(Stack, ArgumentsAreChecked) {
@@ -282,7 +293,7 @@ TEST(StackOfOthers, EveryMistakeNamesItsPlaceAndTheFunctors) {
       {"functor f = bf16 | own.functor(2)\n", "1:20", "found a file"},
       {"functor f = bf16 + tf32\n", "1:13", "wanted a functor, found 'bf16 + tf32'"},
       {"functor f = bf16 | -simplify(2)\n", "1:20", "switched off has no arguments"},
-      {"functor f = bf16 | -bf16\n", "1:20", "f: stack: 'bf16' is not on by default"},
+      {"functor f = bf16 | -bf16\n", "1:20", "f: 'bf16' is not on by default"},
       {"functor f = bf61\n", "1:13", "f: there is no functor 'bf61' (there are "},
       {"functor f = bf16 | checkpoint(evry=2)\n", "1:20", "f: checkpoint: there is no parameter"},
       {"functor f(k = 0: number) = bf16 | accumulate(k)\n", "1:35",

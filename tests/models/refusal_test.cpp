@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         // Only the innermost call is named.
         Refusal{"model x f32[batch, seq, hidden]:\n  y = relu(attention(x, heads))\n",
-                {"my.scheme:3:12: attention: ", "hidden=6", "12 heads of q, k and v"}},
+                {"my.scheme:3:12: attention: ", "hidden=6", "4 heads of q, which with 4 of k"}},
         Refusal{"f x:\n  y = attention(x, heads, k=x, v=x)\n"
                 "model x f32[batch, seq, hidden]:\n  y = f(x)\n",
                 {"my.scheme:3:7: attention: ", "4 heads"}},

@@ -10,6 +10,7 @@
 
 #include "base/error_text.h"
 #include "base/file.h"
+#include "report/palette.h"
 #include "report/xml.h"
 
 namespace adjoint {
@@ -73,7 +74,7 @@ TEST(ScheduleChart, PutsSlotsInProportion) {
   EXPECT_FALSE(has(svg, "kept by parts"));  // no bytes are known
 }
 
-TEST(ScheduleChart, LaterChunksOfARankArePaler) {
+TEST(ScheduleChart, LaterChunksOfARankAreLower) {
   // Neighbouring chunks on one rank, as a user may have them.
   const Schedule schedule = parse_schedule(
       "schedule s(stages = 2, parts = 1, chunks = 4):\n"
@@ -82,10 +83,11 @@ TEST(ScheduleChart, LaterChunksOfARankArePaler) {
       "s");
   const std::string svg =
       schedule_chart(schedule, simulate(schedule, equal_times(4, 1, 1, 1)), "t", "s");
-  // The first chunk of each rank has the colour of the legend, and the second a paler one.
-  EXPECT_EQ(count(svg, "fill=\"#3c9bd0\" stroke"), 2);
-  EXPECT_EQ(count(svg, "fill=\"#bb4a05\" stroke"), 2);
-  EXPECT_TRUE(has(svg, "paler: a later chunk of the rank"));
+  // Both have the colour of their kind, and the second chunk of each rank half the height.
+  const std::string forward(shades_of(Tone::kForward).light);
+  EXPECT_EQ(count(svg, "height=\"20\" fill=\"" + forward + "\" stroke"), 2);
+  EXPECT_EQ(count(svg, "height=\"10\" fill=\"" + forward + "\" stroke"), 2);
+  EXPECT_TRUE(has(svg, "lower: a later chunk of the rank"));
 }
 
 // docs/figures/schedules.svg is what we draw today. ADJOINT_WRITE_FIGURES=1 writes it.

@@ -80,7 +80,7 @@ TEST(Timeline, ShowsEveryPartOfTheBodyUntilThereAreTooMany) {
   const Planned p = planned("char", "accumulate(4)");
   const int body = p.plan.body_end - p.plan.body_begin;
   const int rest = static_cast<int>(p.plan.calls.size()) - body;
-  const Timeline all = make_timeline(p.scheme, p.plan, {});
+  const Timeline all = make_timeline(p.scheme, p.plan, {.most_parts = 4});
   EXPECT_EQ(static_cast<int>(all.moments.size()), rest + 4 * body);
   EXPECT_FALSE(all.body_once);
   EXPECT_EQ(std::count_if(all.moments.begin(), all.moments.end(),
@@ -90,6 +90,10 @@ TEST(Timeline, ShowsEveryPartOfTheBodyUntilThereAreTooMany) {
   EXPECT_EQ(static_cast<int>(once.moments.size()), rest + body);
   EXPECT_TRUE(once.body_once);
   EXPECT_EQ(once.parts, 4);
+  EXPECT_EQ(once.left_out, 3 * body);
+  EXPECT_EQ(once.step(), all.length());
+  EXPECT_EQ(once.moments[once.last_before_fold()].place, p.plan.body_end - 1);
+  EXPECT_EQ(all.last_before_fold(), -1);
 }
 
 TEST(Timeline, TakesSecondsWhereThereAreSome) {

@@ -85,6 +85,36 @@ TEST(Trace, CopiesOfAGpuRunBesideTheWork) {
   }
 }
 
+// On every target, whether or not there are copies.
+TEST(Trace, CollectivesRunBesideTheWork) {
+  for (const Target target : {Target::kCpu, Target::kCuda}) {
+    const Scheme forward =
+        elaborate_preset("char", {{"layers", 3}, {"hidden", 32}, {"batch", 4}, {"seq", 16}});
+    StepOptions options;
+    options.stack = "data_parallel(2)";
+    options.target = target;
+    options.on_mesh = true;
+    Planned p{build_step(forward, parse_stack(options.stack), options).scheme, {}};
+    p.plan = make_plan(p.scheme, {.threads = 1, .target = target});
+    double work = 0, collectives = 0, last = 0, free = 0;
+    for (const auto& e : events_of(p)) {
+      if (e["ph"] != "X" || e["tid"] < 3) continue;
+      const double from = e["ts"], seconds = e["dur"];
+      last = std::max(last, from + seconds);
+      if (e["tid"] != 6) {
+        EXPECT_EQ(e["tid"], 3) << e;
+        work += seconds;
+        continue;
+      }
+      EXPECT_GE(std::llround(1000 * from), std::llround(1000 * free)) << e;
+      free = from + seconds;
+      collectives += seconds;
+    }
+    EXPECT_GT(collectives, 0);
+    EXPECT_LT(last, work + collectives - 1e-3);
+  }
+}
+
 TEST(Trace, CopiesHaveATrackOfTheirOwn) {
   const Planned p = planned("char", "offload(optimizer)");
   size_t copies = 0;

@@ -163,7 +163,7 @@ TEST(MeasureStep, WhatDoesNotFitIsRefusedBeforeAnythingIsMade) {
   try {
     measure_step(s, plan);
     FAIL() << "a petabyte fits";
-  } catch (const MachineError& e) {
+  } catch (const Error& e) {
     EXPECT_TRUE(has(e.what(), "needs 1.00 PiB")) << e.what();
   }
 }

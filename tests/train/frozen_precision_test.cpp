@@ -69,6 +69,7 @@ class Frozen : public TrainFolder {
       json entry = json::parse(line);
       entry.erase("tokens_per_s");
       entry.erase("stall_s");
+      entry.erase("memory_bytes");
       all.push_back(std::move(entry));
     }
     return all;

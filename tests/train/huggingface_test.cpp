@@ -305,7 +305,8 @@ TEST(Seq, ShorterThanTheContextKeepsTheParameters) {
   const std::string text =
       error_text([] { BoundModel(find_model("char"), {.batch = 2, .seq = 65}); });
   EXPECT_EQ(text,
-            "--seq 65 is longer than the model's context, 64; say --context for another model");
+            "--seq 65 is longer than the model's context, 64; say at most that, or train a model "
+            "of a longer --context");
 }
 
 }  // namespace

@@ -48,6 +48,24 @@ TEST_F(TrainFolder, KeepsTheBestSaveAndEndsWithoutProgress) {
   EXPECT_EQ(again.step, result.step + 2);
 }
 
+// A run that is stopped where no evaluation is due decides as one that is not.
+TEST_F(TrainFolder, EvaluationsOfAStopDecideNothing) {
+  const json run = {{"steps", 40},  {"eval_every", 4},   {"lr", 3.0},     {"min_lr", 3.0},
+                    {"warmup", 20}, {"keep_best", true}, {"patience", 3}, {"eval_batches", 5}};
+  const TrainResult whole = train(options("whole", run));
+  ASSERT_LT(whole.step, 40) << "it ended early";
+  json first = run;
+  first["stop_after"] = 1;
+  train(options("run", first));
+  TrainResult last;
+  for (int64_t stop = 2; stop <= 40 && last.ended_by.empty(); ++stop) {
+    last = train(resume("run", {{"stop_after", stop}}));
+  }
+  EXPECT_EQ(last.step, whole.step);
+  EXPECT_EQ(last.ended_by, whole.ended_by);
+  EXPECT_EQ(step_of(out("run") / "best"), step_of(out("whole") / "best"));
+}
+
 TEST_F(TrainFolder, StopsWhenTheTimeIsOver) {
   const TrainResult result = train(options("run", {{"max_minutes", 1e-9}}));
   EXPECT_EQ(result.step, 1);

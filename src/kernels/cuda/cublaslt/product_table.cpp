@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_view.h"
 
 namespace adjoint {
 
@@ -86,7 +87,7 @@ class TableLock {
  public:
   explicit TableLock(const fs::path& table) {
     const std::string lock = table.string() + ".lock";
-    file_ = ::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    file_ = ::open(checked_output(lock).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
     if (file_ < 0) fail_to_write(lock, errno);
     int error = 0;
     for (int tries = 0; tries < 100; ++tries) {
@@ -134,7 +135,7 @@ void save_product_table() noexcept try {
   if (!t.now || file.empty()) return;
   const TunedProducts own = own_products(t);
   if (own == t.saved) return;
-  fs::create_directories(file.parent_path());
+  fs::create_directories(checked_output(file.parent_path()));
   const TableLock lock(file);
   with_what_others_learnt(own, t.saved, file).write(file);
   t.saved = own;

@@ -1,0 +1,20 @@
+# Writes build_commit.cpp: the commit that a binary is built from, as it is now. Run by every build; the file is touched only
+# when what it says has changed.
+set(commit "")
+set(date "")
+set(changed false)
+find_program(git git)
+if(git AND EXISTS ${SOURCE_DIR}/.git)
+  set(ask ${git} -c safe.directory=* -C ${SOURCE_DIR})
+  execute_process(COMMAND ${ask} log -1 --format=%h\;%cs RESULT_VARIABLE wrong OUTPUT_VARIABLE told ERROR_QUIET
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT wrong)
+    list(GET told 0 commit)
+    list(GET told 1 date)
+    execute_process(COMMAND ${ask} diff --quiet HEAD -- RESULT_VARIABLE differs OUTPUT_QUIET ERROR_QUIET)
+    if(differs)
+      set(changed true)
+    endif()
+  endif()
+endif()
+configure_file(${SOURCE_DIR}/cmake/build.cpp.in ${OUT} @ONLY)

@@ -1,0 +1,67 @@
+#include "base/near_path.h"
+
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_view.h"
+#include "base/text.h"
+
+namespace adjoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kMostNames = 20'000;  // of a folder: more are not looked at for a suggestion
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  const fs::path here = folder.empty() ? fs::path(".") : folder;
+  if (!is_visible(here)) return names;  // what this process may not see it does not suggest
+  for (fs::directory_iterator entry(here, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (names.size() == kMostNames) break;
+    names.push_back(entry->path().filename().string());
+  }
+  return names;
+}
+
+}  // namespace
+
+fs::path near_path(const fs::path& path) {
+  fs::path right;
+  for (const fs::path& part : path) {
+    if (is_visible(right / part)) {
+      right /= part;
+      continue;
+    }
+    const std::string near = nearest(part.string(), names_in(right));
+    if (near.empty()) return {};
+    right /= near;
+  }
+  return right == path ? fs::path() : right;
+}
+
+std::string did_you_mean_path(const fs::path& path) {
+  const fs::path near = near_path(path);
+  return near.empty() ? "" : "; did you mean '" + near.string() + "'?";
+}
+
+std::string did_you_mean_folder(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path folder = path.parent_path();
+  for (const char* known : {"run.json", "config.json"}) {
+    const bool is_file = is_visible(path) && !fs::is_directory(path, ignored);
+    if (is_file && is_visible(folder / known)) {
+      return "; did you mean '" + (folder.empty() ? "." : folder.string()) + "'?";
+    }
+  }
+  return did_you_mean_path(path);
+}
+
+void fail_no_file(const fs::path& path) {
+  fail(path.string(), ": there is no such file", did_you_mean_path(path));
+}
+
+}  // namespace adjoint

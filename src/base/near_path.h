@@ -1,0 +1,20 @@
+// What a path that leads nowhere may have meant.
+#pragma once
+#include <filesystem>
+#include <string>
+
+namespace adjoint {
+
+// The path with its wrong parts replaced by the nearest names that are there; empty where nothing
+// is near, or the path leads somewhere.
+std::filesystem::path near_path(const std::filesystem::path& path);
+// "; did you mean 'texts/book.txt'?", or nothing.
+std::string did_you_mean_path(const std::filesystem::path& path);
+
+// The same where a folder is wanted: of a file in a folder of a run or of a model, that folder.
+std::string did_you_mean_folder(const std::filesystem::path& path);
+
+// PATH: there is no such file; did you mean 'PATH'?
+[[noreturn]] void fail_no_file(const std::filesystem::path& path);
+
+}  // namespace adjoint

@@ -1,0 +1,137 @@
+#include "studio/commands.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.h"
+#include "studio/api_error.h"
+#include "studio/folder.h"
+
+namespace adjoint {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr size_t kMostArguments = 512, kLongestArgument = 64 * 1024;
+constexpr int kSignal = 128;  // what a shell adds to a signal's number
+constexpr std::string_view kNote = "adjoint: note: ", kName = "adjoint: ";
+
+const std::vector<std::string>& commands_for(Asked asked) {
+  static const std::vector<std::string> questions = {
+      "show", "plan", "models", "functors", "ops", "help", "edit", "verify", "eval", "tokenizer"};
+  static const std::vector<std::string> jobs = {"train", "verify",  "profile",  "generate",
+                                                "eval",  "bench",   "plan",     "quantize",
+                                                "merge", "convert", "tokenizer"};
+  return asked == Asked::kQuestion ? questions : jobs;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = std::min(text.find('\n', from), text.size());
+    lines.push_back(text.substr(from, end - from));
+    from = end + 1;
+  }
+  return lines;
+}
+
+std::optional<int> number_at(std::string_view text, size_t& at) {
+  const size_t begin = at;
+  int number = 0;
+  while (at < text.size() && text[at] >= '0' && text[at] <= '9' && at - begin < 8) {
+    number = number * 10 + (text[at++] - '0');
+  }
+  return at > begin ? std::optional(number) : std::nullopt;
+}
+
+// "my.scheme:3:7: wanted ...": file, line and column become entries, the sentence stays.
+void take_place(json& error) {
+  const std::string message = error["message"];
+  for (size_t colon = message.find(':'); colon != message.npos && colon > 0;
+       colon = message.find(':', colon + 1)) {
+    size_t at = colon + 1;
+    const auto line = number_at(message, at);
+    if (!line || at >= message.size() || message[at++] != ':') continue;
+    const auto column = number_at(message, at);
+    if (!column || message.compare(at, 2, ": ") != 0) continue;
+    error["file"] = message.substr(0, colon);
+    error["line"] = *line;
+    error["column"] = *column;
+    error["message"] = message.substr(at + 2);
+    return;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> checked_arguments(const json& request, Asked asked) {
+  const auto found = request.find("args");
+  if (found == request.end() || !found->is_array() || found->empty()) {
+    refuse(400,
+           "\"args\": wanted the words of a command, such as [\"show\", \"--model\", \"char\"]");
+  }
+  if (found->size() > kMostArguments) refuse(400, "\"args\": these are too many words");
+  std::vector<std::string> arguments;
+  for (const json& word : *found) {
+    if (!word.is_string()) refuse(400, "\"args\": wanted texts, found ", word.type_name());
+    arguments.push_back(word.get<std::string>());
+    const std::string& text = arguments.back();
+    if (text.size() > kLongestArgument || text.find('\0') != text.npos) {
+      refuse(400, "\"args\": a word is too long, or has a NUL");
+    }
+  }
+  const std::vector<std::string>& known = commands_for(asked);
+  if (std::find(known.begin(), known.end(), arguments[0]) == known.end()) {
+    refuse(400, "'", arguments[0].substr(0, 40), "' is no command that ",
+           asked == Asked::kQuestion ? "answers a question" : "runs as a job", " (",
+           join(known, ", "), ")");
+  }
+  return arguments;
+}
+
+// `edit` speaks nothing but JSON, and has no flag for it.
+std::vector<std::string> with_json(std::vector<std::string> arguments) {
+  if (arguments[0] == "edit") return arguments;
+  if (std::find(arguments.begin(), arguments.end(), "--json") == arguments.end()) {
+    arguments.emplace_back("--json");
+  }
+  return arguments;
+}
+
+std::optional<std::string> option_of(const std::vector<std::string>& arguments,
+                                     const std::string& flag) {
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    if (arguments[i] == flag && i + 1 < arguments.size()) return arguments[i + 1];
+    if (arguments[i].starts_with(flag + "=")) return arguments[i].substr(flag.size() + 1);
+  }
+  return std::nullopt;
+}
+
+json error_of(const std::string& standard_error, int code) {
+  std::string message;
+  for (const std::string& line : lines_of(standard_error)) {
+    if (line.starts_with(kNote)) continue;
+    message += (message.empty() ? "" : "\n") + line;
+  }
+  if (message.starts_with(kName)) message.erase(0, kName.size());
+  if (code > kSignal && code < kSignal + 65) {
+    message = std::string("the command was ended by a signal (") + ::strsignal(code - kSignal) +
+              ")" + (message.empty() ? "" : ": " + message);
+  } else if (message.empty()) {
+    message = "the command ended with code " + std::to_string(code);
+  }
+  json error = {{"message", message}};
+  take_place(error);
+  return error;
+}
+
+std::vector<std::string> notes_of(const std::string& standard_error) {
+  std::vector<std::string> notes;
+  for (const std::string& line : lines_of(standard_error)) {
+    if (line.starts_with(kNote)) notes.push_back(line.substr(kNote.size()));
+  }
+  return notes;
+}
+
+}  // namespace adjoint

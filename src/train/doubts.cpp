@@ -1,0 +1,129 @@
+#include "train/doubts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "device/limits.h"
+#include "functors/optimizer_text.h"
+#include "train/schedule.h"
+
+namespace adjoint {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr double kFarFromUsual = 100;  // times
+
+std::string shown(const json& value) {
+  if (value.is_string()) return value == "" ? "none" : value.get<std::string>();
+  return value.dump();
+}
+
+// --lr 0.5
+std::string as_said(const OptionSpec& option, const json& value) {
+  return option.flag() + (value.is_boolean() ? "" : " " + shown(value));
+}
+
+// An optimizer with a second momentum divides by the gradient's size, so that its steps are as
+// large as the rate; the others' rates are of all sizes.
+bool has_second_momentum(const StepOptions& step) {
+  const Optimizer optimizer = find_optimizer(step.optimizer, step);
+  return std::any_of(optimizer.params.begin(), optimizer.params.end(),
+                     [](const FunctorParam& param) { return param.name == "beta2"; });
+}
+
+}  // namespace
+
+std::vector<std::string> doubts_about(const TrainConfig& c, const std::set<std::string>& said) {
+  std::vector<std::string> doubts;
+  for (const OptionSpec& option : c.options()) {
+    if (said.count(option.name) == 0) continue;
+    const json& value = c.values()[option.name];
+    const OptionTraits& traits = option.traits;
+    if (traits.of_beginning && c.resume) {
+      doubts.push_back(as_said(option, value) +
+                       " does nothing beside --resume: " + traits.of_beginning);
+      continue;
+    }
+    if (traits.goes_with.option) {
+      const OptionSpec& other = option_named(c.options(), traits.goes_with.option);
+      const json& is = c.values()[other.name];
+      const auto& works = traits.goes_with.values;
+      if (std::find(works.begin(), works.end(), shown(is)) == works.end()) {
+        doubts.push_back(fmt::format("{} does nothing beside {}: it goes with {} {}",
+                                     as_said(option, value), as_said(other, is), other.flag(),
+                                     join(works, " or ")));
+      }
+    }
+    if (traits.past_the_end && value.is_number_integer() && value.get<int64_t>() > c.steps) {
+      doubts.push_back(fmt::format("{}: the run has {} steps, so {}", as_said(option, value),
+                                   c.steps, traits.past_the_end));
+    }
+  }
+  const RateSchedule schedule(c);
+  if (c.warmup > 0 && c.warmup >= c.steps) {
+    doubts.push_back(fmt::format("--warmup {}: the run has {} steps, so the rate never reaches {}",
+                                 c.warmup, c.steps, shortest(schedule.peak)));
+  }
+  const auto usual = option_named(c.options(), "lr").otherwise.get<double>();
+  const double most = usual * kFarFromUsual;
+  if (schedule.peak > most || (schedule.peak == most && has_second_momentum(c.step))) {
+    doubts.push_back(
+        fmt::format("--lr {}: this is {} times the usual {}, and such steps ruin most "
+                    "models",
+                    shortest(schedule.peak), shortest(schedule.peak / usual), shortest(usual)));
+  }
+  return doubts;
+}
+
+std::vector<std::string> doubts_about_threads(int64_t threads, int64_t ranks) {
+  const int cores = available_processors();
+  // More ranks than cores are how ranks are tried out.
+  if (threads == 1 || threads * ranks <= cores) return {};
+  const std::string who = ranks > 1 ? fmt::format("{} ranks of {} threads", ranks, threads)
+                                    : fmt::format("{} threads", threads);
+  return {fmt::format("{}: this machine has {} core{}, so threads wait for each other", who, cores,
+                      cores == 1 ? "" : "s")};
+}
+
+std::vector<std::string> doubts_about_data(int64_t batch, int64_t context, int64_t tokens) {
+  if (batch * context <= tokens) return {};
+  return {
+      fmt::format("--batch {}: a step reads {} x {} tokens, and there are {} to train on, so it "
+                  "reads some of them several times",
+                  batch, batch, context, tokens)};
+}
+
+std::vector<ChangedOption> changed_options(const json& was, const json& is,
+                                           const std::map<std::string, double>& own) {
+  std::vector<ChangedOption> changed;
+  const auto compare = [&](const std::string& name, const json& before, const json& now) {
+    if (!before.is_null() && before != now) changed.push_back({name, shown(before), shown(now)});
+  };
+  const auto at = [](const json& object, const std::string& name) {
+    return object.contains(name) ? object[name] : json();
+  };
+  for (const OptionSpec& option : train_options()) {
+    if (option.name == "out" || option.traits.of_command) continue;
+    compare(option.name, at(was, option.name), at(is, option.name));
+  }
+  const json then = at(was, "set"), now = at(is, "set");
+  std::set<std::string> names;
+  for (const json* const set : {&then, &now}) {
+    for (const auto& [name, value] : set->items()) names.insert(name);
+  }
+  const auto said_or_own = [&](const json& set, const std::string& name) {
+    if (set.contains(name)) return set[name];
+    const auto found = own.find(name);
+    return found == own.end() ? json("unsaid") : json(found->second);
+  };
+  for (const std::string& name : names) {
+    compare("set " + name, said_or_own(then, name), said_or_own(now, name));
+  }
+  return changed;
+}
+
+}  // namespace adjoint

@@ -1,0 +1,35 @@
+// What can hardly be meant: settings that a run can go on with, and that its user should know of.
+// Each is one sentence; none refuses anything.
+#pragma once
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "train/config.h"
+
+namespace adjoint {
+
+// Of the options that were `said`, by themselves and beside each other.
+std::vector<std::string> doubts_about(const TrainConfig& config, const std::set<std::string>& said);
+
+// More threads than there are cores; `ranks` of them share this machine.
+std::vector<std::string> doubts_about_threads(int64_t threads, int64_t ranks = 1);
+
+// A batch that needs more tokens than there are.
+std::vector<std::string> doubts_about_data(int64_t batch, int64_t context, int64_t tokens);
+
+// An option that differs between a run's save and how it goes on; "set dropout" is a number of the
+// model.
+struct ChangedOption {
+  std::string name, was, is;
+  std::string in_words() const { return name + ": " + was + " -> " + is; }  // lr: 0.001 -> 0.002
+};
+
+// `was` and `is` are options as run.json holds them. Where only one of them sets a number of the
+// model, the other has `own`, the model's.
+std::vector<ChangedOption> changed_options(const nlohmann::json& was, const nlohmann::json& is,
+                                           const std::map<std::string, double>& own = {});
+
+}  // namespace adjoint
