@@ -1,0 +1,223 @@
+// What can be done to a thing of the drawing, as entries of a menu; each is one edit of the text.
+import type { Item, Line } from "../../drawing/drawing";
+import type { Entry, Wrong } from "../../drawing/Menu.svelte";
+import type { Tree, TreeNode } from "../../drawing/tree";
+import * as edits from "../../editor/edits";
+import { project } from "../../state/project.svelte";
+import { results } from "../../state/results.svelte";
+import { settings } from "../../state/settings.svelte";
+import { view } from "../../state/view.svelte";
+import { nearest } from "./nearest";
+
+const ops = (): string[] => {
+  const list: { name: string; callable?: boolean }[] = Array.isArray(results.ops)
+    ? results.ops
+    : (results.ops?.ops ?? []);
+  return list.filter((o) => o.callable !== false).map((o) => o.name);
+};
+const node_of = (tree: Tree, item: Item): TreeNode | undefined =>
+  item.kind === "words" ? undefined : tree.by_key.get(item.source);
+// The op below a node that reads an object.
+export function reader_in(tree: Tree, node: TreeNode, object: number): number | undefined {
+  return node.morphisms.find((m) => tree.scheme.morphisms[m].inputs.includes(object));
+}
+
+const call = (tree: Tree, morphism: number) => edits.call_of(tree.scheme, morphism);
+const calls = (tree: Tree, morphisms: number[]) => morphisms.map((m) => call(tree, m));
+const source_of = (tree: Tree, object: number) => tree.scheme.objects[object].source;
+const said = (tree: Tree, object: number) => tree.scheme.objects[object].name ?? source_of(tree, object);
+const insert_entry = (name: string, done: (call: string) => void): Entry => ({
+  name,
+  key: "i",
+  ask: { label: "Call, for example gelu or dropout(0.1)", list: ops(), check: unknown_call, done },
+});
+// A call of something that is neither an op nor a box of this text would break the model. A file that the text uses may have boxes
+// that are not known here.
+function unknown_call(typed: string): Wrong | null {
+  const name = /^\s*([A-Za-z_]\w*)\s*(\^\s*\w+\s*)?(\(|$)/.exec(typed)?.[1];
+  if (!typed.trim()) return { why: "Write the name of an op, such as gelu." };
+  if (!name) return /[(_]/.test(typed) ? null : { why: `'${typed.trim()}' is no call of an op.` };
+  const text = project.find(settings.file() || settings.model)?.text ?? "";
+  const boxes = [...text.matchAll(/^([A-Za-z_]\w*)\s[^=]*:\s*(?:#.*)?$/gm)].map((m) => m[1]);
+  const known = [...ops(), ...boxes];
+  if (known.length === boxes.length || known.includes(name) || /^use\s/m.test(text)) return null;
+  const near = nearest(name, known);
+  return {
+    why: `There is no op or box '${name}'.${near ? " Did you mean this?" : ""}`,
+    instead: near && typed.trim().replace(name, near),
+  };
+}
+export function selected_morphisms(tree: Tree): number[] {
+  return view.selected.flatMap((s) => tree.by_key.get(s.source)?.morphisms ?? []);
+}
+
+export function entries_of(
+  tree: Tree,
+  item: Item | Line | null,
+  open: (item: Item) => void,
+): { title: string; entries: Entry[] } | null {
+  if (!item) return null;
+  if (!("kind" in item)) return line_entries(tree, item);
+  if (item.kind === "words") return null;
+  if (item.kind === "point") return point_entries(tree, item.object);
+  const node = node_of(tree, item);
+  if (!node) return null;
+  const folded = calls(tree, view.selected.length > 1 ? selected_morphisms(tree) : node.morphisms);
+  const fold: Entry = {
+    name: view.selected.length > 1 ? `Fold ${view.selected.length} things into a box…` : "Fold into a box…",
+    key: "f",
+    ask: { label: "Name of the box", value: "part", done: (name) => void edits.fold_calls(folded, name) },
+  };
+  if (node.kind === "op") {
+    const m = node.morphism,
+      own = call(tree, m),
+      made = tree.scheme.objects[node.outputs[0] ?? tree.scheme.morphisms[m].outputs[0]];
+    return {
+      title: `${tree.scheme.morphisms[m].op} ${node.key}`,
+      entries: [
+        { name: item.kind === "frame" ? "Close" : "Open", key: "Enter", run: () => open(item) },
+        insert_entry("Insert an op behind it…", (op) => void edits.insert_after(own, op)),
+        { ...insert_entry("Insert an op before it…", (op) => void edits.insert_before(own, null, op)), key: "b" },
+        { name: "Delete", key: "Del", run: () => void edits.delete_call(own) },
+        {
+          name: "Rename what it gives…",
+          key: "r",
+          off: !made?.name,
+          ask: { label: "Name", value: made?.name ?? "", done: (to) => void edits.rename_value(own, to) },
+        },
+        ...read_entries(tree, m),
+        fold,
+      ],
+    };
+  }
+  const gathered = node.kind === "box" && node.gathered;
+  return {
+    title: node.name,
+    entries: [
+      { name: item.kind === "frame" ? "Close" : "Open", key: "Enter", run: () => open(item) },
+      ...(gathered
+        ? []
+        : ([
+            {
+              name: "Repeat…",
+              key: "p",
+              ask: {
+                label: "How often, for example 6 or layers",
+                value: node.kind === "repeat" ? String(node.boxes.length) : "2",
+                done: (n: string) => void repeat(node.key, n),
+              },
+            },
+            {
+              name: "Rename the box…",
+              key: "r",
+              ask: { label: "Name", value: node.name, done: (to: string) => void edits.rename_box(node.key, to) },
+            },
+            { name: "Dissolve into its statements", run: () => void edits.unfold_box(node.key) },
+            { name: "Delete", key: "Del", run: () => void edits.delete_box(node.key) },
+          ] as Entry[])),
+      fold,
+    ],
+  };
+}
+// One entry for each object that a call reads; of one that reads a single one its name need not be said.
+function read_entries(tree: Tree, morphism: number): Entry[] {
+  const { objects, morphisms } = tree.scheme,
+    all = [...new Set(morphisms[morphism].inputs)];
+  const data = all.filter((o) => !["parameter", "state", "control"].includes(objects[o].role)),
+    names = data.map((o) => said(tree, o));
+  // Values of two boxes may have one name; their paths differ.
+  const name = (i: number) =>
+    names.indexOf(names[i]) === names.lastIndexOf(names[i]) ? names[i] : source_of(tree, data[i]);
+  return data.map((o, i) => read_entry(tree, morphism, o, data.length > 1 ? name(i) : "", i === 0 ? "c" : undefined));
+}
+function read_entry(tree: Tree, morphism: number, object: number, instead: string, key?: string): Entry {
+  const own = call(tree, morphism),
+    source = source_of(tree, object);
+  const name = instead ? `Read another value instead of ${instead}…` : "Read another value…";
+  return {
+    name,
+    key,
+    ask: {
+      label: `Name of the value that it reads instead of ${instead || said(tree, object)}`,
+      done: (value) => void edits.connect_to(own, source, value),
+    },
+  };
+}
+// A number that the text names is set where it is named, so that block^layers stays what it is.
+async function repeat(key: string, times: string) {
+  await edits.repeat_box(key, times);
+}
+
+function point_entries(tree: Tree, object: number): { title: string; entries: Entry[] } {
+  const o = tree.scheme.objects[object],
+    maker = tree.maker[object],
+    names = [...new Set(o.axes.flatMap((a) => [...a.name.matchAll(/[A-Za-z_]\w*/g)].map((m) => m[0])))].filter(
+      (n) => n !== "batch" && n !== "seq",
+    );
+  const made = maker >= 0 ? call(tree, maker) : null,
+    reader = tree.readers[object][0],
+    read = reader === undefined ? null : call(tree, reader);
+  const insert = (op: string) =>
+    void (made ? edits.insert_after(made, op) : read && edits.insert_before(read, o.source, op));
+  const size = (n: string) => String(o.axes.find((a) => a.name === n)?.size ?? "");
+  return {
+    title: o.source,
+    entries: [
+      insert_entry("Insert an op here…", insert),
+      {
+        name: "Rename…",
+        key: "r",
+        off: !o.name && maker >= 0,
+        ask: {
+          label: "Name",
+          value: o.name ?? o.source,
+          done: (to) => void (made ? edits.rename_value(made, to) : edits.rename_input(o.source, to)),
+        },
+      },
+      ...names.map((n): Entry => ({
+        name: `Change the size ${n}…`,
+        key: n === names[0] ? "s" : undefined,
+        ask: {
+          label: `Size of ${n}`,
+          value: size(n),
+          done: (to) => {
+            if (settings.sets[n]) {
+              settings.sets = { ...settings.sets, [n]: to };
+            } else void edits.set_size(n, to);
+          },
+        },
+      })),
+      ...(o.axes.some((a) => a.name === "batch")
+        ? [
+            {
+              name: "Change the batch…",
+              ask: {
+                label: "Batch",
+                value: String(settings.batch),
+                done: (to: string) => {
+                  const n = Math.round(Number(to));
+                  if (n > 0) settings.batch = n;
+                  else project.say("A batch is a whole number above 0.", "bad");
+                },
+              },
+            },
+          ]
+        : []),
+    ],
+  };
+}
+function line_entries(tree: Tree, l: Line): { title: string; entries: Entry[] } | null {
+  if (l.object < 0) return null;
+  const target = l.to_key ? tree.by_key.get(l.to_key) : undefined,
+    reader = target ? reader_in(tree, target, l.object) : undefined;
+  if (reader === undefined || target?.kind !== "op") return point_entries(tree, l.object);
+  const own = call(tree, reader),
+    source = source_of(tree, l.object);
+  return {
+    title: l.source,
+    entries: [
+      insert_entry("Insert an op on this arrow…", (op) => void edits.insert_before(own, source, op)),
+      read_entry(tree, reader, l.object, said(tree, l.object), "c"),
+    ],
+  };
+}

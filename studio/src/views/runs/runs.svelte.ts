@@ -1,0 +1,197 @@
+// Runs that are looked at: their metrics as they come, and the console of one job. Everything is read from the server, so another
+// page, or this one after a reload, sees the same; which runs are picked is this browser's.
+import * as api from "../../api/client";
+import { jobs } from "../../state/jobs.svelte";
+import { recall, remember } from "../../state/store";
+
+export type Line = Record<string, number>;
+export interface Options {
+  model: string;
+  batch: number;
+  seq: number;
+  context: number;
+  steps: number;
+  stack: string;
+  optimizer: string;
+  set: Record<string, number>;
+  data: string;
+  ranks: number;
+  threads: number;
+  [more: string]: any;
+}
+interface Known {
+  lines: Line[];
+  next: number;
+}
+export interface Said {
+  kind: "out" | "err";
+  text: string;
+  progress: boolean;
+}
+
+interface Remembered {
+  picked: string[];
+  job: string;
+  memory: Record<string, string>;
+}
+class Runs {
+  picked = $state<string[]>([]);
+  metrics = $state.raw<Record<string, Line[]>>({});
+  options = $state.raw<Record<string, Options>>({});
+  memory = $state.raw<Record<string, string>>({}); // by run: what its console said was planned
+  job = $state(""); // whose console is shown
+  said = $state.raw<Said[]>([]);
+  refused = $state.raw<{ out: string; why: string } | null>(null); // a run that was started from the form and never began
+  private known = new Map<string, Known>();
+  private reading = new Set<string>();
+  private leave: (() => void) | undefined;
+  private recalled = false;
+
+  // What was looked at in this folder; read once, when the view of runs is first shown.
+  recall() {
+    if (this.recalled) return;
+    this.recalled = true;
+    const was = recall<Partial<Remembered>>("runs");
+    this.picked = was?.picked ?? [];
+    this.job = was?.job ?? "";
+    this.memory = was?.memory ?? {};
+  }
+  private remember() {
+    remember("runs", { picked: this.picked, job: this.job, memory: this.memory } satisfies Remembered);
+  }
+
+  pick(path: string, on: boolean) {
+    this.picked = on ? [...this.picked.filter((p) => p !== path), path] : this.picked.filter((p) => p !== path);
+    this.remember();
+    void this.read();
+  }
+  running(path: string): api.Job | undefined {
+    return jobs.jobs.findLast((j) => j.state === "running" && j.folder === path && j.args[0] === "train");
+  }
+
+  // Lines of the picked runs that are new since the last time.
+  async read() {
+    await Promise.all(
+      this.picked.map(async (path) => {
+        if (this.reading.has(path)) return;
+        this.reading.add(path);
+        try {
+          if (!this.options[path]) void this.read_options(path);
+          for (;;) {
+            const was = this.known.get(path) ?? { lines: [], next: 0 };
+            const { lines, from, next } = await api.run_metrics(path, was.next);
+            const kept = from < was.next ? [] : was.lines;
+            if (lines.length === 0) break;
+            // A run that went back to a save says some steps again: what it said the first time is not its history.
+            const first = lines[0].step;
+            let all = kept.length > 0 && first <= (kept.at(-1)?.step ?? 0) ? kept.filter((l) => l.step < first) : kept;
+            all = [...all, ...lines];
+            this.known.set(path, { lines: all, next });
+            this.metrics = { ...this.metrics, [path]: all };
+            if (next <= was.next) break;
+          }
+        } catch {
+          /* gone, or the server is: the page says so */
+        } finally {
+          this.reading.delete(path);
+        }
+      }),
+    );
+  }
+  async read_options(path: string) {
+    try {
+      const { text } = await api.read_file(`${path}/run.json`);
+      this.options = { ...this.options, [path]: JSON.parse(text).options };
+    } catch {
+      /* a run that has not begun */
+    }
+  }
+  forget(path: string) {
+    this.known.delete(path);
+    const { [path]: _, ...rest } = this.metrics,
+      { [path]: __, ...options } = this.options;
+    this.metrics = rest;
+    this.options = options;
+  }
+
+  // Starts a command; its console is shown, and a run that trains is picked.
+  async start(args: string[]): Promise<string> {
+    const { id } = await api.start_job(args);
+    const out = args[0] === "train" ? args[args.indexOf("--out") + 1] : undefined;
+    if (out) {
+      if (!args.includes("--resume")) this.forget(out);
+      this.pick(out, true);
+    }
+    await jobs.refresh();
+    this.show(id);
+    return id;
+  }
+  // Whether a run that was just started begins. One that ends before its first step leaves nothing, and why is said by the form, also
+  // where it takes longer than somebody waits.
+  begins(id: string, out: string): Promise<boolean> {
+    this.refused = null;
+    return new Promise((done) => {
+      let last = "",
+        stepped = false;
+      const soon = setTimeout(() => done(true), 1500);
+      const leave = jobs.listen(id, 0, (e) => {
+        if (e.kind === "err" && !e.progress) last = e.text || last;
+        if (e.kind === "metrics") {
+          stepped = true;
+          done(true);
+        }
+        if (e.kind !== "state" || e.state === "running") return;
+        leave();
+        clearTimeout(soon);
+        if (e.state === "failed" && !stepped)
+          this.refused = { out, why: last.replace(/^adjoint: /, "") || "it failed and did not say why" };
+        void jobs.refresh().then(() => this.drop_ghosts());
+        done(e.state === "done" || stepped);
+      });
+    });
+  }
+  // Runs that were picked and are not there: they never began, or their folder was removed.
+  drop_ghosts() {
+    if (!jobs.known) return;
+    const there = (path: string) => jobs.runs.some((r) => r.path === path) || this.running(path);
+    if (this.picked.every(there)) return;
+    for (const path of this.picked) if (!there(path)) this.forget(path);
+    this.picked = this.picked.filter(there);
+    this.remember();
+  }
+  show(id: string) {
+    this.leave?.();
+    this.leave = undefined;
+    this.job = id;
+    this.said = [];
+    this.remember();
+    this.follow();
+  }
+  // Listens to the console of the shown job: what it said so far, and what it says, also while another view is shown.
+  follow() {
+    const id = this.job;
+    if (this.leave || !jobs.jobs.some((j) => j.id === id)) return;
+    this.said = [];
+    this.leave = jobs.listen(id, 0, (e) => {
+      if (e.kind === "out" || e.kind === "err")
+        this.hear({ kind: e.kind, text: e.text ?? "", progress: e.progress === true }, id);
+      if (e.kind === "metrics") void this.read();
+      if (e.kind === "state" && e.state !== "running") {
+        void jobs.refresh();
+        void this.read();
+      }
+    });
+  }
+  private hear(line: Said, id: string) {
+    const all =
+      this.said.length > 0 && this.said.at(-1)!.progress && this.said.at(-1)!.kind === line.kind
+        ? this.said.slice(0, -1)
+        : this.said;
+    this.said = [...all.slice(-1999), line];
+    const memory = /memory ([\d.]+ \w+)/.exec(line.text),
+      folder = jobs.jobs.find((j) => j.id === id)?.folder;
+    if (memory && folder) this.memory = { ...this.memory, [folder]: memory[1] };
+    if (memory && folder) this.remember();
+  }
+}
+export const runs = new Runs();
