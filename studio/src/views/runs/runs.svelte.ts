@@ -143,10 +143,12 @@ class Runs {
         if (e.kind !== "state" || e.state === "running") return;
         leave();
         clearTimeout(soon);
-        if (e.state === "failed" && !stepped)
-          this.refused = { out, why: last.replace(/^adjoint: /, "") || "it failed and did not say why" };
-        void jobs.refresh().then(() => this.drop_ghosts());
-        done(e.state === "done" || stepped);
+        void jobs.refresh().then(() => {
+          if (e.state === "failed" && !stepped)
+            this.refused = { out, why: last.replace(/^adjoint: /, "") || "it failed and did not say why" };
+          this.drop_ghosts();
+          done(e.state === "done" || stepped);
+        });
       });
     });
   }
