@@ -66,3 +66,12 @@ export async function open_page(browser, address, { width = 1280, height = 800, 
   await page.goto(address);
   return page;
 }
+
+// Waits until an element says it: what a child process tells arrives when it arrives.
+export async function says(page, selector, pattern) {
+  const said = ([s, source]) => new RegExp(source).test(document.querySelector(s)?.textContent ?? "");
+  await page.waitForFunction(said, [selector, pattern.source], { timeout: 30_000 }).catch(async () => {
+    const text = await page.locator(selector).first().textContent({ timeout: 1000 });
+    throw new Error(`${selector} does not say ${pattern}, but '${text}'`);
+  });
+}

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { open_page, start_browser, start_studio } from "./browser.mjs";
+import { open_page, start_browser, start_studio, says } from "./browser.mjs";
 import { book, complaints, pictures, set, tab, wait_text } from "./look.mjs";
 
 let studio, browser, page;
@@ -63,7 +63,7 @@ test("a small model is trained from the form, and its loss is seen to fall", asy
     all.at(-1).loss.toFixed(4),
   );
   assert.ok(all.at(-1).loss < all[0].loss - 0.5, `${all[0].loss} to ${all.at(-1).loss}`);
-  assert.match(await page.locator("[role=log]").textContent(), /saved step 200 of 200 to runs\/char/);
+  await says(page, "[role=log]", /saved step 200 of 200 to runs\/char/);
   assert.equal(await page.locator(".head .line").textContent(), line);
   const drawn = await page
     .locator(".canvas canvas")
@@ -155,18 +155,18 @@ test("a run writes a text, and the present model is verified", async () => {
   await page.getByRole("button", { name: "Generate" }).click();
   await page.waitForFunction(() => /generate/.test(document.querySelector(".head .line")?.textContent ?? ""));
   await wait_state("done");
-  assert.match(await page.locator("[role=log]").textContent(), /^the king./);
+  await says(page, "[role=log]", /^the king./);
   await set(page, { sets: { layers: "2", hidden: "64" }, stack: "checkpoint(block)" });
   await page.locator("section[aria-labelledby=runs-model]").getByRole("button", { name: "Verify" }).click();
   await page.waitForFunction(() => /verify/.test(document.querySelector(".head .line")?.textContent ?? ""));
   await wait_state("done");
-  assert.match(await page.locator("[role=log]").textContent(), /exact/);
+  await says(page, "[role=log]", /exact/);
 });
 test("what cannot be trained is said beside Start and in the console, and leaves nothing", async () => {
   await form(page, { steps: 10, flags: "--no-such-flag", name: "never" });
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await wait_state("failed");
-  assert.match(await page.locator("[role=log]").textContent(), /there is no flag '--no-such-flag'/);
+  await says(page, "[role=log]", /there is no flag '--no-such-flag'/);
   assert.ok(!existsSync(join(studio.folder, "runs/never")));
   const alert = page.locator("form [role=alert]");
   await alert.waitFor({ timeout: 30_000 });
