@@ -5,7 +5,7 @@ BUILD = build/$(PRESET)
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all help setup configure build page studio tests test test-long test-gpu sanitize sanitize-quick asan tsan sanitize-gpu fuzz tidy demo \
+.PHONY: all help setup configure build page studio tests test test-long test-gpu sanitize sanitize-quick asan tsan sanitize-gpu fuzz tidy tidy-recent demo \
         format check clean install uninstall deb
 .NOTPARALLEL:  # the builds below use every core by themselves
 all: build
@@ -69,6 +69,9 @@ fuzz: ## Fuzzes the parsers of files from elsewhere, FUZZ_SECONDS each.
 tidy: ## Runs clang-tidy's chosen checks over src.
 	@scripts/setup.sh clang-tidy
 	@scripts/tidy.sh
+tidy-recent: ## Runs them over what the last day's commits changed, as CI does.
+	@scripts/setup.sh clang-tidy
+	@scripts/tidy.sh --recent
 
 demo: build ## Trains a small model on a public-domain text for a minute, and samples from it.
 	@scripts/demo.sh $(BUILD)/adjoint
