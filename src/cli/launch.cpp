@@ -220,13 +220,13 @@ int run_launch(const LaunchFlags& flags) {
 }  // namespace
 
 void part_launched_command(std::vector<char*>& arguments) {
-  static char kEnd[] = "--";
+  static char end_of_flags[] = "--";
   bool launches = false;
   for (auto word = arguments.begin() + 1; word < arguments.end(); ++word) {
     const std::string_view said = *word;
-    if (said == kEnd) return;
+    if (said == end_of_flags) return;
     if (launches && said == "train") {
-      arguments.insert(word, kEnd);
+      arguments.insert(word, end_of_flags);
       return;
     }
     const bool of_program =
