@@ -99,6 +99,38 @@ test("a menu means the call that it was opened for, whatever became of the text"
   await is(inserted(other));
   await page.unroute("**/api/ask");
 });
+test("while a newer drawing is arranged, a menu is of what is seen", async () => {
+  await page.evaluate(() => {
+    const { prototype } = Worker;
+    window.__post ??= prototype.postMessage;
+    prototype.postMessage = function (...said) {
+      setTimeout(() => window.__post.apply(this, said), 1500);
+    };
+  });
+  const objects = () => page.evaluate(() => window.__studio.results.forward.value.scheme.objects.length),
+    had = await objects(),
+    fewer = was.replace("h = gelu(linear(layer_norm(x, eps=eps), ffn, name=up))", "h = linear(x, ffn, name=up)");
+  assert.notEqual(fewer, was);
+  write(fewer);
+  await page.waitForFunction((n) => window.__studio.results.forward.value.scheme.objects.length < n, had);
+  for (const name of ["logits", "loss"]) {
+    const point = page.locator(`.point:has(.name:text-is('${name}')) [data-key]`).first(),
+      source = (await point.getAttribute("data-key")).replace("o:", "");
+    await point.click({ button: "right" });
+    assert.equal(await page.locator("[role=menu]").getAttribute("aria-label"), source);
+    await page.keyboard.press("Escape");
+  }
+  await page.locator(key("block[0].gelu#1")).first().click({ button: "right" });
+  await page.getByRole("menuitem", { name: /Insert an op behind/ }).click();
+  await page.evaluate(() => {
+    Worker.prototype.postMessage = window.__post;
+  });
+  await page.keyboard.type("tanh");
+  await page.keyboard.press("Enter");
+  await wait_text(page, ".banner", "This is no longer in the drawing.");
+  await is(fewer);
+  assert.deepEqual(page.mistakes, []);
+});
 test("with the text hidden the drawing changes it, takes it back, and asks for a name where it must", async () => {
   await page.click("button[aria-label='Text and selection']");
   await menu("block[0].gelu#1", /Insert an op behind/);
