@@ -84,6 +84,7 @@ const pictures = {
     await add("accumulate");
     await add("checkpoint", "block");
     await tab("stack");
+    await page.getByRole("checkbox", { name: /^keep/ }).last().uncheck();
     await page.getByRole("button", { name: "Draw the curve" }).click();
     await page.locator("#pareto-0").waitFor({ timeout: 180_000 });
     await page.waitForTimeout(500);
