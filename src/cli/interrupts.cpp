@@ -78,12 +78,15 @@ void Interrupts::listen() {
   constexpr timespec kPatience{.tv_sec = 0, .tv_nsec = 50'000'000};
   Clock::time_point first = {};
   while (!over_) {
-    if (sigtimedwait(&set, nullptr, &kPatience) < 0 || over_) continue;
+    const int signal = sigtimedwait(&set, nullptr, &kPatience);
+    if (signal < 0 || over_) continue;
     if (!asks_) {
       const std::string doing = teller().doing();
       tell("interrupted" + (doing.empty() ? "" : " while " + doing));
       ::_exit(kInterrupted);
     }
+    // Somebody who left is not in a hurry.
+    if (stop_ && signal == SIGHUP) continue;
     // One key press may arrive twice: from the terminal, and from whoever started us.
     if (stop_ && Clock::now() - first > std::chrono::seconds(1)) {
       tell(answers().second);

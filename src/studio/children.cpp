@@ -36,7 +36,7 @@ struct Pipe {
 [[noreturn]] void become(const char* program, char* const* arguments, const char* folder,
                          pid_t parent, int in, int out, int err) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGINT);
+  ::prctl(PR_SET_PDEATHSIG, SIGHUP);  // not SIGINT: a run that is saving would take it for haste
   if (::getppid() != parent) ::_exit(1);  // it died in between
   sigset_t none;
   sigemptyset(&none);
