@@ -44,11 +44,15 @@ bool lies_inside(const fs::path& path) {
   const fs::path& folder = view().inside;
   if (folder.empty()) return true;
   const auto whole = followed(path);
-  return whole && std::mismatch(folder.begin(), folder.end(), whole->begin(), whole->end()).first ==
-                      folder.end();
+  return whole && lies_in(folder, *whole);
 }
 
 }  // namespace
+
+bool lies_in(const fs::path& folder, const fs::path& path) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first ==
+         folder.end();
+}
 
 std::optional<fs::path> followed(const fs::path& path) {
   std::error_code error;

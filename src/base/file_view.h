@@ -36,6 +36,9 @@ const std::string* draft_of(const std::filesystem::path& path);
 // Whether the view has a file or a folder of this name. What is outside is not there.
 bool is_visible(const std::filesystem::path& path);
 
+// Whether a path is a folder's own or of something in it, both with every link followed.
+bool lies_in(const std::filesystem::path& folder, const std::filesystem::path& path);
+
 // Where a path leads once every link in it is followed, whether or not its end exists. Nothing for
 // a chain of links without an end, or a folder that may not be entered.
 std::optional<std::filesystem::path> followed(const std::filesystem::path& path);

@@ -18,6 +18,14 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return out;
 }
 
+std::string lowered(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
 namespace {
 
 // How many edits lead from `a` to each beginning of `b`; the last one is to all of it. Two
@@ -152,10 +160,8 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
                                                            {"mib", 1048576.0},
                                                            {"gib", 1073741824.0},
                                                            {"tib", 1099511627776.0}};
-  std::string lower(unit);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const auto& [name, size] : units) {
-    if (lower != name) continue;
+    if (lowered(unit) != name) continue;
     const double bytes = number * size;
     if (bytes > 9e18) return std::nullopt;
     return Bytes{static_cast<int64_t>(bytes)};

@@ -12,7 +12,12 @@ namespace adjoint {
 
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 
-// The candidate with the smallest edit distance, for "did you mean"; empty when none is near.
+// With small letters for A to Z.
+std::string lowered(std::string_view text);
+
+// The candidate that is meant, for "did you mean": one that begins with the word, or else the one
+// with the fewest mistyped letters, or else one that has the word in it or its parts' first
+// letters; empty when none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 // "; did you mean 'x'?" or nothing.

@@ -29,12 +29,6 @@ struct Section {
   std::string_view text;  // with its heading
 };
 
-std::string lowered(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return out;
-}
-
 std::vector<Section> sections() {
   std::vector<Section> all;
   for (const HelpPage& page : pages()) {

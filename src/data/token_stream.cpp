@@ -84,7 +84,7 @@ class CacheLock {
   explicit CacheLock(const fs::path& folder) {
     std::error_code error;
     fs::create_directories(checked_output(folder), error);
-    const fs::path path = folder / "lock";
+    const fs::path path = checked_output(folder / "lock");
     file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (file_ < 0) fail_to_write(path, errno);
     while (::flock(file_, LOCK_EX) != 0) {

@@ -1,6 +1,7 @@
 #include "studio/api.h"
 
 #include <charconv>
+#include <limits>
 
 #include "base/json.h"
 #include "studio/api_error.h"
@@ -72,7 +73,8 @@ int64_t from_of(const HttpRequest& request) {
   int64_t from = said == request.query.end() ? 0 : number_in(said->second);
   // A browser that connects anew says what it had.
   const std::string* last = request.header("last-event-id");
-  if (last && !last->empty()) from = std::max(from, number_in(*last) + 1);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (last && !last->empty()) from = std::max(from, std::min(number_in(*last), kMost - 1) + 1);
   return from;
 }
 

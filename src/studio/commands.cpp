@@ -15,7 +15,15 @@ namespace {
 
 constexpr size_t kMostArguments = 512, kLongestArgument = 64 * 1024;
 constexpr int kSignal = 128;  // what a shell adds to a signal's number
-constexpr std::string_view kNote = "adjoint: note: ", kName = "adjoint: ";
+constexpr std::string_view kName = "adjoint: ";
+
+// What a line on standard error says beside errors: a note or a warning (base/note.h).
+std::optional<std::string> note_in(const std::string& line) {
+  for (const std::string_view begin : {"adjoint: note: ", "adjoint: warning: "}) {
+    if (line.starts_with(begin)) return line.substr(begin.size());
+  }
+  return std::nullopt;
+}
 
 const std::vector<std::string>& commands_for(Asked asked) {
   static const std::vector<std::string> questions = {
@@ -111,10 +119,10 @@ std::optional<std::string> option_of(const std::vector<std::string>& arguments,
 json error_of(const std::string& standard_error, int code) {
   std::string message;
   for (const std::string& line : lines_of(standard_error)) {
-    if (line.starts_with(kNote)) continue;
-    message += (message.empty() ? "" : "\n") + line;
+    if (note_in(line)) continue;
+    message += message.empty() ? "" : "\n";
+    message += line.starts_with(kName) ? line.substr(kName.size()) : line;
   }
-  if (message.starts_with(kName)) message.erase(0, kName.size());
   if (code > kSignal && code < kSignal + 65) {
     message = std::string("the command was ended by a signal (") + ::strsignal(code - kSignal) +
               ")" + (message.empty() ? "" : ": " + message);
@@ -129,7 +137,7 @@ json error_of(const std::string& standard_error, int code) {
 std::vector<std::string> notes_of(const std::string& standard_error) {
   std::vector<std::string> notes;
   for (const std::string& line : lines_of(standard_error)) {
-    if (line.starts_with(kNote)) notes.push_back(line.substr(kNote.size()));
+    if (auto note = note_in(line)) notes.push_back(std::move(*note));
   }
   return notes;
 }

@@ -24,7 +24,7 @@ std::optional<std::string> option_of(const std::vector<std::string>& arguments,
 // What a command that failed said on standard error: its sentence without "adjoint: ", and the
 // place if it begins with one ("my.scheme:3:7: ..."). Notes are left out.
 nlohmann::json error_of(const std::string& standard_error, int code);
-// The texts of its notes.
+// The texts of its notes and warnings.
 std::vector<std::string> notes_of(const std::string& standard_error);
 
 }  // namespace adjoint

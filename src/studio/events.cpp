@@ -1,7 +1,6 @@
 #include "studio/events.h"
 
 #include <chrono>
-#include <optional>
 #include <utility>
 
 namespace adjoint {
@@ -11,7 +10,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr std::chrono::seconds kBeat{5};
-constexpr size_t kLongestQueue = 2000;
+constexpr size_t kLongestQueue = 2000, kMostQueued = 8 * 1024 * 1024;
 }  // namespace
 
 std::string event_text(const json& event) {
@@ -24,7 +23,12 @@ void Events::publish(const json& event, bool of_job) {
   for (Listener& listener : listeners_) {
     if (of_job && !listener.with_jobs) continue;
     listener.queue.push_back(text);
-    if (listener.queue.size() > kLongestQueue) listener.queue.pop_front();
+    listener.bytes += text.size();
+    while (listener.queue.size() > kLongestQueue ||
+           (listener.bytes > kMostQueued && listener.queue.size() > 1)) {
+      listener.bytes -= listener.queue.front().size();
+      listener.queue.pop_front();
+    }
   }
   changed_.notify_all();
 }
@@ -32,10 +36,14 @@ void Events::publish(const json& event, bool of_job) {
 void Events::stream(HttpStream& to, bool with_jobs) {
   std::unique_lock lock(mutex_);
   const auto mine = listeners_.insert(listeners_.end(), Listener{.with_jobs = with_jobs});
+  lock.unlock();
+  arrival_();  // which may ask `anybody`
+  lock.lock();
   auto next_beat = Clock::now();
   while (!stopped_) {
     std::string text;
     for (; !mine->queue.empty(); mine->queue.pop_front()) text += mine->queue.front();
+    mine->bytes = 0;
     if (Clock::now() >= next_beat) {
       text += event_text({{"kind", "beat"}});
       next_beat = Clock::now() + kBeat;
@@ -62,6 +70,10 @@ void Events::stop() {
 }
 
 Watch::Watch(const Folder& folder, Events& events) : folder_(folder), events_(events) {
+  events_.on_arrival([this] {
+    const std::scoped_lock lock(mutex_);
+    if (!before_) before_ = seen();
+  });
   watcher_ = std::thread([this] { look(); });
 }
 
@@ -74,29 +86,31 @@ Watch::~Watch() {
   watcher_.join();
 }
 
+Watch::Seen Watch::seen() const {
+  Seen all;
+  for (const ListedFile& file : folder_.list()) all[file.path] = {file.modified, file.bytes};
+  return all;
+}
+
 void Watch::look() {
-  using Seen = std::map<std::string, std::pair<int64_t, int64_t>>;  // when and how large
-  std::optional<Seen> before;
   std::unique_lock lock(mutex_);
   while (!over_) {
     changed_.wait_for(lock, std::chrono::seconds(1), [&] { return over_; });
     if (!events_.anybody()) {
-      before.reset();
+      before_.reset();
       continue;
     }
-    Seen now;
-    for (const ListedFile& file : folder_.list()) now[file.path] = {file.modified, file.bytes};
+    if (!before_) continue;  // somebody is about to say that they came
+    Seen now = seen();
     json changed = json::array(), removed = json::array();
-    if (before) {
-      for (const auto& [path, seen] : now) {
-        const auto old = before->find(path);
-        if (old == before->end() || old->second != seen) changed.push_back(path);
-      }
-      for (const auto& [path, seen] : *before) {
-        if (!now.contains(path)) removed.push_back(path);
-      }
+    for (const auto& [path, each] : now) {
+      const auto old = before_->find(path);
+      if (old == before_->end() || old->second != each) changed.push_back(path);
     }
-    before = std::move(now);
+    for (const auto& [path, each] : *before_) {
+      if (!now.contains(path)) removed.push_back(path);
+    }
+    before_ = std::move(now);
     if (changed.empty() && removed.empty()) continue;
     events_.publish({{"kind", "files"}, {"changed", changed}, {"removed", removed}});
   }

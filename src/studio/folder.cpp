@@ -72,10 +72,6 @@ bool is_written(const fs::path& file) {
   return std::find(kWritten.begin(), kWritten.end(), file.extension().string()) != kWritten.end();
 }
 
-bool lies_in(const fs::path& root, const fs::path& path) {
-  return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
-}
-
 // What a folder holds that is shown or swept, in order.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::error_code error;
@@ -241,6 +237,12 @@ fs::path Folder::entry(const std::string& path) const {
   return file;
 }
 
+// Whether a file still is what was read. What is larger than a text was never read by a page.
+static bool still_has(const fs::path& file, const std::string& etag) {
+  std::error_code error;
+  return fs::file_size(file, error) <= kMostText && !error && etag_of(read_file(file)) == etag;
+}
+
 std::string Folder::write(const std::string& path, std::string_view text, const std::string* etag) {
   const fs::path file = writable(path);
   if (text.size() > kMostText) refuse(413, path, ": a text has at most 8 MiB");
@@ -249,7 +251,7 @@ std::string Folder::write(const std::string& path, std::string_view text, const 
   const bool exists = fs::exists(file, error);
   if (exists && !is_file(file)) refuse(400, path, ": this is not a plain file");
   if (!exists && etag) refuse(409, path, ": the file was removed meanwhile");
-  if (exists && etag && etag_of(read_file(file)) != *etag) {
+  if (exists && etag && !still_has(file, *etag)) {
     refuse(409, path, ": the file was changed by another program or page meanwhile");
   }
   fs::create_directories(file.parent_path(), error);
@@ -284,7 +286,7 @@ void Folder::remove(const std::string& path, const std::string& etag) {
   const fs::path file = entry(path);
   const std::scoped_lock lock(writing_);
   if (!is_file(file)) refuse(404, path, ": there is no such file");
-  if (etag_of(read_file(file)) != etag) {
+  if (!still_has(file, etag)) {
     refuse(409, path, ": the file was changed by another program or page meanwhile");
   }
   if (::unlink(file.c_str()) != 0) refuse(400, path, ": cannot be removed: ", std::strerror(errno));

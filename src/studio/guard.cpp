@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/split.h"
+#include "base/text.h"
 
 namespace adjoint {
 
@@ -12,11 +14,7 @@ namespace {
 
 bool is_json(const std::string* type) {
   if (!type) return false;
-  std::string kind = type->substr(0, type->find(';'));
-  kind.erase(kind.find_last_not_of(" \t") + 1);
-  std::transform(kind.begin(), kind.end(), kind.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return kind == "application/json";
+  return lowered(trimmed(type->substr(0, type->find(';')))) == "application/json";
 }
 
 }  // namespace
@@ -47,6 +45,7 @@ Guard::Guard(std::string token, int port) : token_(std::move(token)) {
   for (const char* host : {"127.0.0.1:", "localhost:"}) {
     hosts_.push_back(host + std::to_string(port));
   }
+  if (port == 80) hosts_.insert(hosts_.end(), {"127.0.0.1", "localhost"});  // as browsers say it
 }
 
 std::optional<HttpAnswer> Guard::refusal(const HttpRequest& request) const {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/split.h"
+#include "base/text.h"
+
 namespace adjoint {
 
 namespace {
@@ -14,20 +17,6 @@ bool is_token(std::string_view text) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
   });
-}
-
-std::string lowered(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
 int hex(char c) {
@@ -81,6 +70,8 @@ std::string_view reason(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 204:
+      return "No Content";
     case 301:
       return "Moved Permanently";
     case 400:
@@ -194,7 +185,8 @@ std::string head_of(const HttpAnswer& answer, bool keep_alive,
   for (const auto& [name, value] : more) out += name + ": " + value + "\r\n";
   for (const auto& [name, value] : answer.headers) out += name + ": " + value + "\r\n";
   if (!answer.type.empty()) out += "Content-Type: " + answer.type + "\r\n";
-  if (!answer.stream) out += "Content-Length: " + std::to_string(answer.body.size()) + "\r\n";
+  if (!answer.stream && answer.status != 204)
+    out += "Content-Length: " + std::to_string(answer.body.size()) + "\r\n";
   out +=
       keep_alive && !answer.stream ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   return out;

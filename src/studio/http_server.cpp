@@ -45,13 +45,20 @@ bool read_more(int socket, std::string& to, size_t most, Deadline deadline) {
   return true;
 }
 
-bool send_all(int socket, std::string_view bytes, Deadline deadline) {
+bool send_all(int socket, std::string_view bytes, Deadline deadline,
+              const std::atomic<bool>& stopping, milliseconds parting) {
+  constexpr milliseconds kLook{100};
+  std::optional<Deadline> last;
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(socket, POLLOUT, deadline)) return false;
+      const Deadline now = Clock::now();
+      if (stopping && !last) last = now + parting;
+      const Deadline end = last ? std::min(*last, deadline) : deadline;
+      if (!wait_for(socket, POLLOUT, std::min(end, now + kLook)) && Clock::now() >= end)
+        return false;
     } else if (errno != EINTR) {
       return false;
     }
@@ -66,11 +73,12 @@ bool is_closed(int socket) {
 
 class SocketStream : public HttpStream {
  public:
-  SocketStream(int socket, const std::atomic<bool>& stopping)
-      : socket_(socket), stopping_(stopping) {}
+  SocketStream(int socket, const std::atomic<bool>& stopping, milliseconds parting)
+      : socket_(socket), stopping_(stopping), parting_(parting) {}
   bool send(std::string_view bytes) override {
     // A reader that takes nothing for so long is gone.
-    ok_ = ok_ && !stopping_ && send_all(socket_, bytes, Clock::now() + milliseconds(10'000));
+    const Deadline deadline = Clock::now() + milliseconds(10'000);
+    ok_ = ok_ && !stopping_ && send_all(socket_, bytes, deadline, stopping_, parting_);
     return ok_;
   }
   bool open() override { return ok_ && !stopping_ && !is_closed(socket_); }
@@ -78,6 +86,7 @@ class SocketStream : public HttpStream {
  private:
   int socket_;
   const std::atomic<bool>& stopping_;
+  const milliseconds parting_;
   bool ok_ = true;
 };
 
@@ -169,14 +178,14 @@ void HttpServer::accept_all() {
 
 void HttpServer::serve(Connection& connection) {
   std::string read;  // what came behind the last request
-  while (!stopping_ && serve_one(connection.socket, read)) {
-  }
+  milliseconds wait = limits_.first;
+  while (!stopping_ && serve_one(connection.socket, read, wait)) wait = limits_.idle;
   // Whoever still sends would lose our answer, were its bytes left unread.
   ::shutdown(connection.socket, SHUT_WR);
-  const Deadline patience = Clock::now() + limits_.lingering;
+  const Deadline lingering = Clock::now() + limits_.lingering;
   do {
     read.clear();
-  } while (!stopping_ && read_more(connection.socket, read, 16384, patience));
+  } while (!stopping_ && read_more(connection.socket, read, 16384, lingering));
   const std::scoped_lock lock(mutex_);  // `stop` uses the socket
   ::close(connection.socket);
   connection.over = true;
@@ -184,6 +193,10 @@ void HttpServer::serve(Connection& connection) {
 
 void HttpServer::refuse(int socket, int status) {
   write(socket, {.status = status}, /*keep_alive=*/false, /*with_body=*/true);
+}
+
+bool HttpServer::send_all(int socket, std::string_view bytes, Deadline deadline) {
+  return adjoint::send_all(socket, bytes, deadline, stopping_, limits_.parting);
 }
 
 bool HttpServer::write(int socket, const HttpAnswer& answer, bool keep_alive, bool with_body) {
@@ -201,8 +214,8 @@ HttpAnswer HttpServer::safely(const HttpRequest& request) const {
 }
 
 // Whether the connection goes on.
-bool HttpServer::serve_one(int socket, std::string& read) {
-  const Deadline idle = Clock::now() + limits_.idle;
+bool HttpServer::serve_one(int socket, std::string& read, milliseconds patience) {
+  const Deadline idle = Clock::now() + patience;
   if (read.empty() && !read_more(socket, read, limits_.head, idle)) return false;
   const Deadline head_deadline = Clock::now() + limits_.request;
   size_t end;
@@ -238,7 +251,7 @@ bool HttpServer::serve_one(int socket, std::string& read) {
   const bool goes_on = request.keep_alive && !answer.stream && !stopping_;
   if (!write(socket, answer, goes_on, with_body)) return false;
   if (answer.stream && with_body) {
-    SocketStream stream(socket, stopping_);
+    SocketStream stream(socket, stopping_, limits_.parting);
     try {
       answer.stream(stream);
     } catch (const std::exception&) {  // the stream ends, and its reader asks again

@@ -1,6 +1,6 @@
 // Answers HTTP on one listening socket, with a thread per connection. Connections, heads and bodies
-// are bounded, and a request must be complete within its time, however slowly its bytes come: what
-// one client does costs others nothing.
+// are bounded, and a request must be complete within its time, however slowly its bytes come. Who
+// has connected and said nothing that was admitted holds a connection for a few seconds.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -17,9 +17,11 @@ namespace adjoint {
 struct HttpLimits {
   size_t head = 16 * 1024, body = 8 * 1024 * 1024;
   int connections = 96;                        // a browser holds six, and each stream is one
+  std::chrono::milliseconds first{5'000};      // from the connection to the first byte
   std::chrono::milliseconds idle{30'000};      // between two requests
   std::chrono::milliseconds request{10'000};   // from its first byte to the end of its head
   std::chrono::milliseconds transfer{60'000};  // of a body, in or out
+  std::chrono::milliseconds parting{1'000};    // of a body out, once the server ends
   std::chrono::milliseconds lingering{1'000};  // of what comes behind the last answer
 };
 
@@ -51,7 +53,8 @@ class HttpServer {
   void accept_all();
   void forget_ended();
   void serve(Connection& connection);
-  bool serve_one(int socket, std::string& read);
+  bool serve_one(int socket, std::string& read, std::chrono::milliseconds patience);
+  bool send_all(int socket, std::string_view bytes, std::chrono::steady_clock::time_point deadline);
   HttpAnswer safely(const HttpRequest& request) const;
   bool write(int socket, const HttpAnswer& answer, bool keep_alive, bool with_body);
   void refuse(int socket, int status);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "studio/commands.h"
 #include "studio/events.h"
@@ -24,10 +25,6 @@ constexpr size_t kMostPrinted = 16 * 1024 * 1024, kMostEventBytes = 8 * 1024 * 1
 constexpr std::chrono::milliseconds kLook{200};  // between looks at metrics and unfinished lines
 constexpr std::chrono::seconds kPatience{2};
 
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 // What a terminal would show of a line with carriage returns in it.
 std::string shown(const std::string& line) {
   const size_t last = line.find_last_not_of('\r');
@@ -38,12 +35,12 @@ std::string shown(const std::string& line) {
 
 }  // namespace
 
-Job::Job(About about, Child child, Ears ears)
+Job::Job(About about, MetricsTail metrics, Child child, Ears ears)
     : about_(std::move(about)),
       ears_(std::move(ears)),
       started_(seconds_since_1970()),
       child_(std::move(child)),
-      metrics_(about_.metrics) {
+      metrics_(std::move(metrics)) {
   add({{"kind", "state"}, {"state", state_}});
   follower_ = std::thread([this] { follow(); });
 }

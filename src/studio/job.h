@@ -24,14 +24,14 @@ class Job {
   struct About {
     std::string id;
     std::vector<std::string> arguments;
-    std::string folder;             // its --out, or ""
-    std::filesystem::path metrics;  // of a training run; empty: there are none
+    std::string folder;  // its --out, or ""
   };
   struct Ears {
     std::function<void(const Job&)> ended;
     std::function<void(const nlohmann::json&)> said;  // with each event
   };
-  Job(About about, Child child, Ears ears);
+  // `metrics`: of a training run.
+  Job(About about, MetricsTail metrics, Child child, Ears ears);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;

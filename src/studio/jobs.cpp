@@ -32,6 +32,8 @@ std::string Jobs::start(const json& request) {
   if (trains && !std::filesystem::path(*out).is_absolute()) {
     metrics = folder_.resolve(*out + "/metrics.jsonl");
   }
+  // Before the command begins: what the file holds by now is another run's.
+  MetricsTail tail(std::move(metrics));
   const std::scoped_lock lock(mutex_);
   const auto is_running = [](const auto& each) { return each.second->running(); };
   const auto running = std::count_if(jobs_.begin(), jobs_.end(), is_running);
@@ -43,7 +45,7 @@ std::string Jobs::start(const json& request) {
   const int64_t number = next_++;
   const std::string id = std::to_string(number);
   auto job = std::make_shared<Job>(
-      Job::About{.id = id, .arguments = arguments, .folder = out.value_or(""), .metrics = metrics},
+      Job::About{.id = id, .arguments = arguments, .folder = out.value_or("")}, std::move(tail),
       children_.start(arguments, Children::May::kWrite, /*reads=*/false),
       Job::Ears{.ended =
                     [this](const Job& ended) {

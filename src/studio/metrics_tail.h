@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 namespace adjoint {
@@ -15,10 +16,17 @@ class MetricsTail {
   std::vector<nlohmann::json> next();
 
  private:
+  // Whether the last line that was read is where it was.
+  bool has_last_line() const;
+
   std::filesystem::path file_;
   std::vector<uint64_t> seen_;  // a hash per complete line
+  struct {
+    int64_t begin = 0, size = 0;
+  } last_;  // of them, in the file
   uint64_t inode_ = 0;
-  int64_t position_ = 0;  // behind the last complete line
+  std::pair<int64_t, int64_t> changed_ = {};  // when: seconds and nanoseconds
+  int64_t position_ = 0;                      // behind the last complete line
 };
 
 // The entries of complete lines from a byte on, and the byte behind them.

@@ -4,19 +4,15 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file_view.h"
 
 namespace adjoint {
 
 namespace {
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 template <class T>
 std::string raw(T number) {

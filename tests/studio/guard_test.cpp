@@ -19,6 +19,21 @@ TEST(Token, IsRandomAndCompared) {
   EXPECT_FALSE(same_secret("", "a"));
 }
 
+// Of the usual port browsers do not speak.
+TEST(Guard, KnowsItsHostWithoutAPortOnTheUsualOne) {
+  const auto refuses = [](int port, const std::string& host) {
+    HttpRequest request;
+    request.method = "GET";
+    request.path = "/t/";
+    request.headers = {{"host", host}, {"origin", "http://" + host}};
+    return Guard("t", port).refusal(request).has_value();
+  };
+  EXPECT_FALSE(refuses(80, "127.0.0.1"));
+  EXPECT_FALSE(refuses(80, "localhost:80"));
+  EXPECT_TRUE(refuses(81, "127.0.0.1"));
+  EXPECT_TRUE(refuses(80, "127.0.0.1:81"));
+}
+
 class Hostile : public testing::Test {
  protected:
   static void SetUpTestSuite() {

@@ -188,6 +188,9 @@ TEST_F(Inside, Outputs) {
   refused_everywhere(kTrain + "--data text.txt --out PATH", "new");
   refused_everywhere(kTrain + "--data text.txt --overwrite --out PATH", "hf");
   refused_everywhere(kTrain + "--data text.txt --out run2 --cache PATH", "new");
+  fs::create_directory(folder_ / "in/linked");
+  fs::create_symlink(folder_ / "out/new", folder_ / "in/linked/lock");
+  refused(kTrain + "--data text.txt --out run2 --cache linked", "outside the folder");
   refused_everywhere("plan --model tiny.scheme --chart PATH", "new.svg");
   refused_everywhere("plan --model tiny.scheme --trace PATH", "new.json");
   refused_everywhere("plan --model tiny.scheme --pareto --pareto-chart PATH", "new.svg");

@@ -243,7 +243,6 @@ TEST(StudioProcess, KilledWhileItWritesItLeavesWholeFiles) {
   const json files = shows.client.get("api/files").json()["files"];
   ASSERT_EQ(files.size(), 1u) << files;
   EXPECT_EQ(files[0]["path"], "text.txt");
-  EXPECT_FALSE(left().empty());
   for (const fs::path& path : left()) {
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(5));
   }
