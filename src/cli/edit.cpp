@@ -46,8 +46,14 @@ int run_edit(const EditFlags& flags) {
   } catch (const nlohmann::json::exception&) {
     fail(file, ": this text is not UTF-8, so JSON cannot hold it");
   }
-  // What a link leads to is written, and the link stays.
   if (flags.write) {
+    const auto sent = request.find("text");
+    std::error_code error;
+    if (sent != request.end() && std::filesystem::exists(file, error) &&
+        *sent != nlohmann::json(read_file(file))) {
+      fail(file, ": --write: the file is not the request's 'text', and would be lost");
+    }
+    // What a link leads to is written, and the link stays.
     write_file_atomically(followed(file).value_or(file), answer["text"].get<std::string>());
   }
   std::cout << printed << "\n";

@@ -192,7 +192,13 @@ int write_diagram(const ShowFlags& flags, const BoundModel& model) {
     add_viete_mapping(diagram, before, build_step(before, stack, flags.options).scheme,
                       print(stack), law_of(stack) == Law::kExact);
   }
-  write_file_atomically(flags.viete, diagram.dump(1) + "\n");
+  std::string text;
+  try {
+    text = diagram.dump(1);
+  } catch (const nlohmann::json::exception&) {
+    fail(model.name(), ": this text is not UTF-8, so JSON cannot hold it");
+  }
+  write_file_atomically(flags.viete, text + "\n");
   return kDone;
 }
 

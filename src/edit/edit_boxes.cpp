@@ -210,7 +210,7 @@ class Unfolding {
       taken.insert(found);
       return found;
     };
-    // A formal that is never bound again is what the caller calls its operand.
+    // A formal is what the caller calls its operand: what binds its name again is another value.
     for (size_t i = 0; i < box_.formals.size(); ++i) {
       const Term& given = slot_.term->args[i];
       const ValueId id{-1, i};

@@ -85,7 +85,7 @@ class FunctorEditor {
 
   std::vector<Change> insert(const Wish& wish) const {
     if (!functor_.parts.empty()) fail("'", functor_.name, "' is a stack and has no rules");
-    const std::string_view newline = text_.find("\r\n") == text_.npos ? "\n" : "\r\n";
+    const std::string_view newline = newline_of(text_);
     const int64_t after = wish.whole("after");
     Position end = functor_.head_end;
     std::string indent = "  ";

@@ -28,6 +28,8 @@ const nlohmann::json& Wish::operator[](std::string_view field) const {
 std::string Wish::text(std::string_view field) const {
   const nlohmann::json& value = (*this)[field];
   // A number is as good as its text.
+  if (value.is_number_unsigned()) return std::to_string(value.get<uint64_t>());
+  if (value.is_number_integer()) return std::to_string(value.get<int64_t>());
   if (value.is_number()) return shortest(value.get<double>());
   if (!value.is_string()) fail("the edit's '", field, "' must be a text");
   return value.get<std::string>();
@@ -153,9 +155,9 @@ std::string_view WrittenText::slice(TextRange range) const {
   return std::string_view(text_).substr(range.from, range.to - range.from);
 }
 
-std::string_view WrittenText::newline() const {
-  const size_t end = text_.find('\n');
-  return end != text_.npos && end > 0 && text_[end - 1] == '\r' ? "\r\n" : "\n";
+std::string_view newline_of(std::string_view text) {
+  const size_t end = text.find('\n');
+  return end != text.npos && end > 0 && text[end - 1] == '\r' ? "\r\n" : "\n";
 }
 
 void WrittenText::add_slots() {

@@ -54,6 +54,9 @@ struct NewTerm {
 };
 NewTerm new_term(const std::string& text, std::string_view field);
 
+// As the first line of a text ends: "\n" or "\r\n".
+std::string_view newline_of(std::string_view text);
+
 class WrittenText {
  public:
   WrittenText(const std::string& text, const std::string& file);
@@ -70,7 +73,7 @@ class WrittenText {
   TextRange range(const TextSpan& span, std::string_view what) const;
   std::string_view slice(TextRange range) const;
   TextRange line_of(size_t offset) const { return lines_.line_around(offset); }
-  std::string_view newline() const;  // as the text's first line ends
+  std::string_view newline() const { return newline_of(text_); }
 
   // The slot that an edit means: {"from", "to"} or {"box", "statement", "path"}.
   const TermSlot& slot(const nlohmann::json& at) const;

@@ -41,6 +41,26 @@ TEST_F(CliEdit, PrintsTheNewTextAndLeavesTheFileAlone) {
   EXPECT_EQ(read_file(file()), wanted);
 }
 
+// What came into the file since the request's text was read is nobody's to lose.
+TEST_F(CliEdit, WritesNoFileThatIsNotTheRequestsText) {
+  const nlohmann::json edits = {{"kind", "set"}, {"axis", "hidden"}, {"to", "8"}};
+  const Outcome o =
+      edit({{"file", file()}, {"text", kText + "# old\n"}, {"edit", edits}}, " --write");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.text, "adjoint: " + file() +
+                        ": --write: the file is not the request's 'text', and would be lost\n");
+  EXPECT_EQ(read_file(file()), kText);
+  EXPECT_EQ(edit({{"file", file()}, {"text", kText}, {"edit", edits}}, " --write").code, 0);
+  EXPECT_NE(read_file(file()), kText);
+}
+
+TEST_F(CliEdit, KeepsLargeNumbers) {
+  const int64_t large = 9007199254740993;  // no double is it
+  const Outcome o =
+      edit({{"file", file()}, {"edit", {{"kind", "set"}, {"axis", "hidden"}, {"to", large}}}});
+  EXPECT_NE(o.text.find("hidden=9007199254740993"), std::string::npos) << o.text;
+}
+
 TEST_F(CliEdit, ReadsStandardInput) {
   const Outcome o =
       run("edit", "printf '{\"file\": \"a.scheme\", \"text\": \"model x:\\\\n  y = x\"}' |");
