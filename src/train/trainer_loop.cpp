@@ -279,6 +279,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
     const bool tells_norms = is_due(config_.norms);
     const bool logs = evaluates || tells_norms || is_due(config_.log_every);
     const bool saves = !ends && is_due(config_.save_every);
+    const bool compares = is_due(config_.check_replicas);
     std::optional<Spike> back_of;
     // Where somebody wants to know, or saves, now; else a step later, while the next one runs.
     while (!back_of && late->waiting() > (logs || saves ? 0 : late->lag())) {
@@ -384,7 +385,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       }
       if (metrics) metrics->write(line);
     }
-    if (is_due(config_.check_replicas)) check_replicas(*run_, result.step);
+    if (compares) check_replicas(*run_, result.step);
     if (saves) {
       const Saving saving(world_, at_step_, writes());
       saver.save_behind(result.step);
@@ -395,7 +396,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, std::ostream* log) {
       result.ended_by = fmt::format("{} minutes are over", shortest(config_.max_minutes));
     }
     // Whatever was no step is not counted as one.
-    if (logs || saves) rate.begin(now());
+    if (logs || saves || compares) rate.begin(now());
   }
   while (late->waiting() > 0) take_loss(StepNumbers(late->take(), guarded));
   result.interrupted = world_ ? stopped : stop.load();
