@@ -53,6 +53,9 @@ class Renaming {
 std::vector<Change> rename_value(const WrittenText& text, const Box& box, ValueId value,
                                  const std::string& to) {
   const std::string from = name_of(box, value);
+  if (value.statement < 0 && box.name == "model") {
+    fail("'", from, "' is an input of the model, and data are found by its name");
+  }
   check_new_value(text.document(), box, to);
   Renaming names(text, from, to);
   if (value.statement < 0) {

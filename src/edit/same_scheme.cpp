@@ -71,46 +71,6 @@ class Comparison {
   std::map<Value, Value> met_, taken_;
 };
 
-void collect_names(const Term& term, std::set<std::string>& names) {
-  if (term.kind == Term::Kind::kName) names.insert(term.word);
-  for (const Term& t : term.args) collect_names(t, names);
-}
-
-void collect_repeats(const Term& term, std::set<std::string>& names) {
-  for (const Term& times : term.repeat) collect_names(times, names);
-  for (const Term& t : term.args) collect_repeats(t, names);
-  for (const auto& [word, t] : term.keywords) collect_repeats(t, names);
-}
-
-// The model with few blocks, which is compared in a tenth of the time: what says how often a box is
-// repeated is at most kRepeats.
-ModelConfig shortened(const Document& document, const Preset* preset) {
-  constexpr double kRepeats = 4;
-  const auto value_of = [&](const Setting& s) -> const Term& {
-    for (size_t i = 0; preset && i < preset->settings.size(); ++i) {
-      if (preset->settings[i].name == s.name) return preset->settings[i].value;
-    }
-    return s.value;
-  };
-  std::set<std::string> names;
-  for (const Box& box : document.boxes) {
-    for (const Statement& s : box.body) {
-      for (const Term& value : s.values) collect_repeats(value, names);
-    }
-  }
-  // half = layers/2 speaks of layers.
-  for (const Setting& s : document.axes) {
-    if (names.count(s.name)) collect_names(value_of(s), names);
-  }
-  ModelConfig config{.preset = preset ? preset->name : ""};
-  for (const Setting& s : document.axes) {
-    const Term& value = value_of(s);
-    const bool large = value.kind == Term::Kind::kNumber && value.number > kRepeats;
-    if (large && names.count(s.name)) config.settings[s.name] = kRepeats;
-  }
-  return config;
-}
-
 // Both texts as they stand (-1), or under the preset of this number.
 class Variant {
  public:
@@ -124,15 +84,10 @@ class Variant {
 
   // An Error where the two differ.
   void compare(Comparisons& done) const {
-    bool is_short = true;
+    // Whole, however deep: a box may do in a late repetition what it does in no early one.
     Scheme was;
     try {
-      try {
-        was = elaborate(before_, file_, shortened(before_, preset_of(before_)));
-      } catch (const Error&) {
-        is_short = false;
-        was = elaborate(before_, file_, whole(before_));
-      }
+      was = elaborate(before_, file_, settings_of(before_));
     } catch (const Error& e) {
       done.notes.push_back("not compared" + under() +
                            ": the text before gives no model: " + e.what());
@@ -140,8 +95,7 @@ class Variant {
     }
     Scheme is;
     try {
-      is =
-          elaborate(after_, file_, is_short ? shortened(after_, preset_of(after_)) : whole(after_));
+      is = elaborate(after_, file_, settings_of(after_));
     } catch (const Error& e) {
       fail("this edit would break the model", under(), ": ", e.what());
     }
@@ -157,7 +111,7 @@ class Variant {
   const Preset* preset_of(const Document& document) const {
     return preset_ < 0 ? nullptr : &document.presets[static_cast<size_t>(preset_)];
   }
-  ModelConfig whole(const Document& document) const {
+  ModelConfig settings_of(const Document& document) const {
     const Preset* preset = preset_of(document);
     return {.preset = preset ? preset->name : "", .settings = {}};
   }

@@ -420,6 +420,35 @@ TEST(Edit, TheMeaningIsComparedUnderEveryPreset) {
       "this edit would break the model under preset 'shared': "));
 }
 
+// What only a late repetition does is compared, too. (`weights=ff` speaks of the call ff(n) before
+// the first of them and of the parameters of ff(x) in the others.)
+TEST(Edit, TheMeaningIsComparedInEveryRepetition) {
+  const std::string text =
+      "axes layers=8 hidden=4 context=8 vocab=13\n"
+      "ff x:\n  x = x + tanh(linear(x, hidden, name=up))\n"
+      "twice x, n:\n  a = ff(x)\n  b = ff(n, weights=ff)\n  y = a + b\n"
+      "late x[batch, seq, hidden]:\n  x = ff(x, name=ff)\n  x = twice(x, x)\n"
+      "block x[batch, seq, hidden]:\n  x = late(x) when l >= 5 else ff(x)\n"
+      "model tokens[batch, seq], targets[batch, seq]:\n"
+      "  x = block^layers(embed(tokens, vocab, name=wte))\n"
+      "  loss = cross_entropy(linear(x, vocab), targets)\n";
+  const std::string wanted = "this edit would change what the model computes";
+  const std::string renamed = refusal(text, {{"kind", "rename"}, {"box", "ff"}, {"to", "mlp"}});
+  EXPECT_NE(renamed.find(wanted), renamed.npos) << renamed;
+  const std::string unfolded = refusal(text, {{"kind", "unfold"}, {"at", at(text, "twice(x, x)")}});
+  EXPECT_NE(unfolded.find(wanted), unfolded.npos) << unfolded;
+}
+
+// Under other names they would be fed with other data.
+TEST(Edit, InputsOfTheModelKeepTheirNames) {
+  const std::string text =
+      "axes hidden=4 vocab=13\n"
+      "model tokens[batch, seq], targets[batch, seq]:\n"
+      "  loss = cross_entropy(linear(embed(tokens, vocab), vocab), targets)\n";
+  EXPECT_EQ(refusal(text, {{"kind", "rename"}, {"box", "model"}, {"name", "targets"}, {"to", "t"}}),
+            "'targets' is an input of the model, and data are found by its name");
+}
+
 TEST(Edit, SaysWhereTheMeaningWasNotCompared) {
   const std::string broken = with(kChoice, "preset other: hidden=8", "preset other: hidden=0");
   const Json answer = ask(broken, {{"kind", "rename"}, {"box", "mlp"}, {"to", "feed"}});
@@ -429,10 +458,9 @@ TEST(Edit, SaysWhereTheMeaningWasNotCompared) {
       << answer;
   EXPECT_FALSE(
       ask(kChoice, {{"kind", "rename"}, {"box", "mlp"}, {"to", "feed"}}).contains("notes"));
-  const std::string wrong = "model x f32[batch]:\n  y = nothing(x)\n";
-  EXPECT_TRUE(
-      has(ask(wrong, {{"kind", "rename"}, {"box", "model"}, {"name", "x"}, {"to", "z"}}).dump(),
-          "not compared: the text before gives no model"));
+  const std::string wrong = "f t:\n  y = nothing(t)\nmodel x f32[batch]:\n  y = f(x)\n";
+  EXPECT_TRUE(has(ask(wrong, {{"kind", "rename"}, {"box", "f"}, {"name", "t"}, {"to", "z"}}).dump(),
+                  "not compared: the text before gives no model"));
 }
 
 // A format names weights by their paths, which are others then.
