@@ -38,13 +38,15 @@ struct Vertex {
 
 struct Edge {
   std::string id, source, target, label;
+  std::string box;  // into which it is decomposed; "": none is said
 };
 
 // One box of a diagram.
 class BoxReader {
  public:
-  BoxReader(const json& model, std::string_view file, const std::vector<const json*>& edges)
-      : file_(file), model_(model, join_parts(file, ": a model")) {
+  BoxReader(const json& model, std::string_view file, const std::vector<const json*>& edges,
+            const BoxNames& boxes)
+      : file_(file), model_(model, join_parts(file, ": a model")), boxes_(boxes) {
     box_.name = model_.name("name");
     for (const json& v : model_.list("vertices")) add_vertex(v);
     for (const json* e : edges) add_edge(*e);
@@ -132,10 +134,18 @@ class BoxReader {
   void add_edge(const json& thing) {
     const std::string id = DrawnFields(thing, join_parts(file_, ": an edge")).line("id");
     const DrawnFields fields(thing, join_parts(file_, ": edge '", id, "'"));
-    const Edge edge{id, fields.text("sourceId"), fields.text("targetId"), fields.text("label", "")};
+    Edge edge{id, fields.text("sourceId"), fields.text("targetId"), fields.text("label", ""), ""};
     if (!vertices_.count(edge.target)) return;  // another model's
     if (!vertices_.count(edge.source)) {
       fields.refuse("begins at '", edge.source, "', which is no vertex of model '", box_.name, "'");
+    }
+    if (fields.has("decompositionId")) {
+      const auto box = boxes_.find(fields.text("decompositionId"));
+      if (box == boxes_.end()) {
+        fields.refuse("is decomposed into '", fields.text("decompositionId"),
+                      "', which is no model of the diagram");
+      }
+      edge.box = box->second;
     }
     if (fields.text("type") == "linkToElement") {
       links_.push_back(edge);
@@ -487,6 +497,10 @@ class BoxReader {
     const Edge& edge = edges_[static_cast<size_t>(number)];
     const std::vector<std::string>& operands = operands_[static_cast<size_t>(number)];
     Term label = parse_term(edge.label, join_parts(file_, ": edge '", edge.id, "'"));
+    if (!edge.box.empty() && (label.kind != Term::Kind::kCall || label.word != edge.box)) {
+      fail(file_, ": edge '", edge.id, "' is decomposed into model '", edge.box,
+           "', which its label '", edge.label, "' does not call");
+    }
     size_t next = 0;
     fill(label, edge, operands, next, depth);
     if (next != operands.size()) {
@@ -515,6 +529,7 @@ class BoxReader {
 
   std::string file_;
   DrawnFields model_;
+  const BoxNames& boxes_;
   Box box_;
   std::map<std::string, Vertex> vertices_;
   std::vector<std::string> ids_;  // in the order of the diagram
@@ -531,8 +546,8 @@ class BoxReader {
 }  // namespace
 
 DrawnBox read_viete_box(const nlohmann::json& model, std::string_view file,
-                        const std::vector<const nlohmann::json*>& edges) {
-  BoxReader reader(model, file, edges);
+                        const std::vector<const nlohmann::json*>& edges, const BoxNames& boxes) {
+  BoxReader reader(model, file, edges, boxes);
   Box box = reader.read();
   return {std::move(box), reader.places()};
 }

@@ -1,5 +1,6 @@
 // What the readers of a diagram share: fields with complaints that name the thing, and one box.
 #pragma once
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -79,7 +80,10 @@ struct DrawnBox {
   Box box;
   std::vector<std::string> places;  // for each statement the vertex that it makes
 };
+// The names of a diagram's models by their ids.
+using BoxNames = std::map<std::string, std::string>;
+
 DrawnBox read_viete_box(const nlohmann::json& model, std::string_view file,
-                        const std::vector<const nlohmann::json*>& edges);
+                        const std::vector<const nlohmann::json*>& edges, const BoxNames& boxes);
 
 }  // namespace adjoint

@@ -61,12 +61,17 @@ Drawn read_diagram(const json& diagram, std::string_view file) {
       unplaced.push_back(&edge);
     }
   }
+  BoxNames boxes;
+  for (const json& model : fields.list("models")) {
+    const DrawnFields of_model(model, std::string(file) + ": a model");
+    boxes[of_model.text("id")] = of_model.text("name", "");
+  }
   for (const json& model : fields.list("models")) {
     const DrawnFields of_model(model, std::string(file) + ": a model");
     if (of_model.has("flat") && model["flat"] == true) continue;
     std::vector<const json*> own = edges[of_model.text("id")];
     own.insert(own.end(), unplaced.begin(), unplaced.end());
-    DrawnBox read = read_viete_box(model, file, own);
+    DrawnBox read = read_viete_box(model, file, own, boxes);
     drawn.document.boxes.push_back(std::move(read.box));
     drawn.places.push_back(std::move(read.places));
   }

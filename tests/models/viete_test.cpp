@@ -270,6 +270,12 @@ TEST(Viete, Refusals) {
   EXPECT_EQ(said(changed([](Json&, Json&, Json& e) { e[3]["label"] = "tanh(_"; })),
             "d.json: edge 'x>t':1:7: wanted ')' or ',' after an argument, found the end of the "
             "text");
+  EXPECT_EQ(said(changed([](Json&, Json&, Json& e) { e[3]["decompositionId"] = "nothing"; })),
+            "d.json: edge 'x>t' is decomposed into 'nothing', which is no model of the diagram");
+  EXPECT_EQ(said(changed(
+                [](Json& d, Json&, Json& e) { e[3]["decompositionId"] = d["models"][0]["id"]; })),
+            "d.json: edge 'x>t' is decomposed into model 'model', which its label 'tanh(_)' does "
+            "not call");
   EXPECT_EQ(said(changed([](Json&, Json& v, Json&) { v[0]["name"] = "y = 1\n"; })),
             "d.json: vertex 'y' is called 'y = 1\n', which is no name");
   EXPECT_EQ(said(changed([](Json&, Json& v, Json&) { v[5].erase("formal"); })),
