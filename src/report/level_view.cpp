@@ -156,7 +156,8 @@ class Pieces {
         const Object& o = scheme_[in];
         const bool first = seen_.insert(in).second;
         if (o.role == Role::kParameter) {
-          if (first) piece.parameters += o.type.num_elements();
+          // What is made of a parameter, a cast or the updated one, is none more.
+          if (first && made_by_[in] < 0) piece.parameters += o.type.num_elements();
         } else if (o.role != Role::kControl && o.role != Role::kState &&
                    (made_by_[in] < 0 || piece_of_[made_by_[in]] != p)) {
           if (read.insert(in).second) piece.inputs.push_back(in);
@@ -273,15 +274,54 @@ std::string pass_of(const ChainPiece& piece) {
   return piece.again ? "computed again" : std::string(name(piece.phase));
 }
 
-// One call of a repetition: qkv: linear -> f32[...].
-std::string call_text(const Scheme& scheme, const Morphism& m, const std::string& path) {
-  std::string own = to_string(m.source);
-  if (own.starts_with(path + ".")) own = own.substr(path.size() + 1);
+// What a source is called inside a repetition: qkv of block[3].qkv.
+std::string inside(const Source& source, const std::string& path) {
+  const std::string whole = to_string(source);
+  return whole.starts_with(path + ".") ? whole.substr(path.size() + 1) : whole;
+}
+
+std::string path_of(const ChainPiece& piece, const Variant& variant) {
+  return fmt::format("{}[{}]", piece.name, variant.blocks[0]);
+}
+
+// Of each call of a repeated box, by what it is called inside: the attributes that are not the same
+// in all variants that make it.
+using Told = std::map<std::string, std::set<std::string>>;
+Told told_attributes(const Scheme& scheme, const ChainPiece& piece) {
+  std::map<std::string, std::map<std::string, std::set<std::string>>> found;
+  std::map<std::string, size_t> calls;
+  std::map<std::string, std::map<std::string, size_t>> times;
+  for (const Variant& variant : piece.variants) {
+    const std::string path = path_of(piece, variant);
+    for (const int i : variant.morphisms) {
+      const Morphism& m = scheme.morphisms[i];
+      ++calls[inside(m.source, path)];
+      for (const auto& [key, value] : m.attrs) {
+        found[inside(m.source, path)][key].insert(replaced(to_string(value), path, "*"));
+        ++times[inside(m.source, path)][key];
+      }
+    }
+  }
+  Told told;
+  for (const auto& [call, attributes] : found) {
+    for (const auto& [key, values] : attributes) {
+      const bool differs = values.size() > 1 || times[call][key] < calls[call];
+      if (differs) told[call].insert(key);
+    }
+  }
+  return told;
+}
+
+// One call of a repetition: attention(qkv, window=4).
+std::string call_text(const Scheme& scheme, const Morphism& m, const std::string& path,
+                      const Told& told) {
   std::vector<std::string> inputs;
-  for (const Value in : m.inputs) {
-    std::string source = to_string(scheme[in].source);
-    if (source.starts_with(path + ".")) source = source.substr(path.size() + 1);
-    inputs.push_back(std::move(source));
+  for (const Value in : m.inputs) inputs.push_back(inside(scheme[in].source, path));
+  if (const auto keys = told.find(inside(m.source, path)); keys != told.end()) {
+    for (const std::string& key : keys->second) {
+      const auto value = m.attrs.find(key);
+      if (value != m.attrs.end()) inputs.push_back(key + "=" + to_string(value->second));
+    }
   }
   return fmt::format("{}({})", m.op, join(inputs, ", "));
 }
@@ -338,18 +378,18 @@ std::string level_text(const Scheme& scheme, Level level, const Written* written
         fmt::format("  {:<14} {} -> {}\n  {:<14} {}\n", title, wires(scheme, piece.inputs, written),
                     wires(scheme, piece.outputs, written), "", join(facts, ", "));
     if (level != Level::kBlock) continue;
+    const Told told = told_attributes(scheme, piece);
     for (const Variant& variant : piece.variants) {
       std::vector<std::string> numbers;
       for (const int b : variant.blocks) numbers.push_back(std::to_string(b));
-      const std::string path = fmt::format("{}[{}]", piece.name, variant.blocks[0]);
+      const std::string path = path_of(piece, variant);
       if (piece.variants.size() > 1) {
         out += fmt::format("    {} {}:\n", piece.name, join(numbers, ", "));
       }
       for (const int i : variant.morphisms) {
         const Morphism& m = scheme.morphisms[i];
-        std::string own = m.outputs.empty() ? "" : to_string(scheme[m.outputs[0]].source);
-        if (own.starts_with(path + ".")) own = own.substr(path.size() + 1);
-        out += fmt::format("    {:<18} {} -> {}\n", own, call_text(scheme, m, path),
+        const std::string own = m.outputs.empty() ? "" : inside(scheme[m.outputs[0]].source, path);
+        out += fmt::format("    {:<18} {} -> {}\n", own, call_text(scheme, m, path, told),
                            m.outputs.empty() ? "" : to_string(scheme[m.outputs[0]].type));
       }
     }
@@ -374,13 +414,15 @@ nlohmann::json level_json(const Scheme& scheme, Level level, const Written* writ
     for (const Value v : piece.outputs) one["outputs"].push_back(wire_json(scheme, v, written));
     if (level == Level::kBlock) {
       one["variants"] = nlohmann::json::array();
+      const Told told = told_attributes(scheme, piece);
       for (const Variant& variant : piece.variants) {
-        const std::string path = fmt::format("{}[{}]", piece.name, variant.blocks[0]);
+        const std::string path = path_of(piece, variant);
         nlohmann::json calls = nlohmann::json::array();
         for (const int i : variant.morphisms) {
           const Morphism& m = scheme.morphisms[i];
-          nlohmann::json call = {
-              {"source", to_string(m.source)}, {"op", m.op}, {"text", call_text(scheme, m, path)}};
+          nlohmann::json call = {{"source", to_string(m.source)},
+                                 {"op", m.op},
+                                 {"text", call_text(scheme, m, path, told)}};
           if (!m.outputs.empty()) call["output"] = wire_json(scheme, m.outputs[0], written);
           calls.push_back(std::move(call));
         }

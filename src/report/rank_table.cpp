@@ -30,6 +30,9 @@ RankPadding padding_of(const Scheme& step) {
   RankPadding padding;
   for (const Value in : step.inputs) {
     const Object& object = step[in];
+    if (object.role == Role::kInput && padding.samples == 0 && !object.type.axes.empty()) {
+      padding.samples = padding.last_samples = object.type.dim(0);
+    }
     if (!is_sharded(object)) continue;
     const int64_t room = object.type.num_elements();
     const int64_t held = elements_of_last_rank(object, step.mesh);

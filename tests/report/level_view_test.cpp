@@ -93,11 +93,31 @@ TEST(LevelView, KeptBytesAreOfSamples) {
   EXPECT_EQ(kept(""), kept("-join_projections"));
 }
 
+// What makes two variants differ is said.
+TEST(LevelView, VariantsSayWhereTheyDiffer) {
+  const Scheme scheme = elaborate(
+      parse_document(
+          "axes layers=4 hidden=16 context=8\n"
+          "block x[batch, seq, hidden]:\n"
+          "  x = x + attention(linear(x, 3*hidden, name=qkv), 2, causal, window=4 when l mod "
+          "2 == 0)\n"
+          "model tokens[batch, seq]:\n"
+          "  x = block^layers(embed(tokens, 13, name=wte))\n",
+          "t"),
+      "t", {});
+  const std::string text = level_text(scheme, Level::kBlock, nullptr);
+  EXPECT_NE(text.find("block 0, 2:"), text.npos) << text;
+  EXPECT_NE(text.find("attention(qkv, window=4)"), text.npos) << text;
+  EXPECT_NE(text.find("attention(qkv) "), text.npos) << text;
+  EXPECT_EQ(text.find("causal="), text.npos) << "all have it:\n" << text;
+}
+
 // Nothing is counted twice or left out, on any level.
 TEST(LevelView, PiecesAreTheWholeScheme) {
   for (const char* preset : {"char", "llama-tiny"}) {
     const Scheme forward = elaborate_preset(preset, {{"layers", 3}, {"hidden", 32}, {"batch", 2}});
-    for (const char* stack : {"", "checkpoint(every=2)", "lora(2) | accumulate(2)"}) {
+    for (const char* stack :
+         {"", "checkpoint(every=2)", "lora(2) | accumulate(2)", "bf16", "bf16_weights", "ema"}) {
       const Scheme step = build_step(forward, parse_stack(stack), {}).scheme;
       for (const Scheme* scheme : {&forward, &step}) {
         int64_t parameters = 0;

@@ -123,6 +123,12 @@ TEST(RankTable, SaysWhatIsPadding) {
   const Scheme even = step_of("data_parallel(2) | zero(1)");
   EXPECT_EQ(padding_of(even).state.count, 0);
   EXPECT_EQ(padding_of(even).samples, padding_of(even).last_samples);
+  // Where samples are not dealt out every rank has them all.
+  for (const char* stack : {"tensor_parallel(2)", "pipeline(2)"}) {
+    const Scheme all = step_of(stack, 6);
+    EXPECT_EQ(padding_of(all).samples, 6) << stack;
+    EXPECT_EQ(padding_of(all).last_samples, 6) << stack;
+  }
   EXPECT_FALSE(has(rank_table(even, kFabric), "uneven"));
   // 7 samples are 3, 3 and 1; 65 rows of two moments are 22, 22 and 21, and 32 and 16 do not divide
   // either.
