@@ -46,9 +46,10 @@ std::vector<DataFile> files_under(const fs::path& folder, const Wanted& wanted) 
   std::vector<DataFile> files;
   const auto options = fs::directory_options::skip_permission_denied |
                        fs::directory_options::follow_directory_symlink;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, options)) {
-    if (entry.is_symlink()) checked_path(entry.path());
-    if (!entry.is_regular_file() || !wanted(entry.path())) continue;
+  for (fs::recursive_directory_iterator each(folder, options), end; each != end; ++each) {
+    const fs::directory_entry& entry = *each;
+    if (entry.is_symlink() && !is_visible(entry.path())) each.disable_recursion_pending();
+    if (!wanted(entry.path()) || !fs::is_regular_file(checked_path(entry.path()))) continue;
     files.push_back({.path = entry.path(), .kind = kind_of(entry.path())});
   }
   std::sort(files.begin(), files.end(),

@@ -34,7 +34,8 @@ class Fuzzer {
 
   // What a command broke at is known when it has ended.
   void note_jobs() {
-    for (const json& job : studio_.client.get("api/jobs").json()["jobs"]) {
+    const json all = studio_.client.get("api/jobs").json();
+    for (const json& job : all["jobs"]) {
       const bool broke = job["state"] == "failed" && job["code"] >= kSignal;
       if (broke) failures.push_back(job.dump());
     }

@@ -167,11 +167,15 @@ TEST_F(Hostile, FilesOfRunsThatAreNestedDeeply) {
   studio_->write("deep/metrics.jsonl", "{\"x\":" + deep + "}\n{\"step\":2,\"loss\":1.5}\n");
   const json part = client().get("api/runs/metrics?path=deep").json();
   EXPECT_EQ(part["lines"], json::parse(R"([{"step":2,"loss":1.5}])"));
-  for (const json& run : client().get("api/runs").json()["runs"]) {
+  const json all = client().get("api/runs").json();
+  bool listed = false;
+  for (const json& run : all["runs"]) {
     if (run["path"] != "deep") continue;
+    listed = true;
     EXPECT_EQ(run["step"], 2);
     EXPECT_EQ(run["model"], nullptr);
   }
+  EXPECT_TRUE(listed) << all;
 }
 
 TEST_F(Hostile, BrokenAndHugeBodies) {
