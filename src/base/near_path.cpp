@@ -27,6 +27,20 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
+// Of names with the same ending only what stands before it is compared, so that a long ending makes
+// no two names alike.
+std::string near_name(const fs::path& name, const std::vector<std::string>& names) {
+  const std::string ending = name.extension();
+  if (ending.empty()) return nearest(name.string(), names);
+  std::vector<std::string> stems, others;
+  for (const fs::path there : names) {
+    const bool same = there.extension() == ending;
+    (same ? stems : others).push_back(same ? there.stem() : there);
+  }
+  const std::string stem = nearest(name.stem().string(), stems);
+  return stem.empty() ? nearest(name.string(), others) : stem + ending;
+}
+
 }  // namespace
 
 fs::path near_path(const fs::path& path) {
@@ -36,7 +50,7 @@ fs::path near_path(const fs::path& path) {
       right /= part;
       continue;
     }
-    const std::string near = nearest(part.string(), names_in(right));
+    const std::string near = near_name(part, names_in(right));
     if (near.empty()) return {};
     right /= near;
   }

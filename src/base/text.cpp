@@ -78,6 +78,19 @@ bool has_part(std::string_view word, std::string_view part) {
          (word.ends_with(part) && word[word.size() - part.size() - 1] == '-');
 }
 
+// Whether `name` has the letters of `word` in their order: then some were only left out.
+bool has_in_order(std::string_view name, std::string_view word) {
+  for (const char c : name) {
+    if (!word.empty() && word[0] == c) word.remove_prefix(1);
+  }
+  return word.empty();
+}
+
+// Without the dashes of a flag.
+size_t count_letters(std::string_view word) {
+  return word.size() - std::min(word.find_first_not_of('-'), word.size());
+}
+
 // The candidate with the smallest number, and of several the shortest; `cost` gives none for those
 // that are not meant.
 template <class Cost>
@@ -105,14 +118,26 @@ std::string nearest(std::string_view said, const std::vector<std::string>& candi
     return begins ? Cost(c.size() - word.size()) : std::nullopt;
   });
   if (!found.empty()) return found;
-  const size_t most = word.size() <= 3 ? 1 : std::max<size_t>(2, word.size() / 3);
+  const size_t letters = count_letters(word);
+  const size_t most = letters <= 3 ? 1 : std::max<size_t>(2, letters / 3);
   found = best_by(candidates, [&](const std::string& c) {
     const size_t distance = edit_distances(word, c).back();
     // A word of which not a letter is left was not mistyped.
     const bool left = distance < std::max(word.size(), c.size());
-    return distance <= most && left ? Cost(distance) : std::nullopt;
+    // Of pan's neighbours plan comes before man: to leave a letter out is the commoner slip.
+    return distance <= most && left ? Cost(2 * distance + !has_in_order(c, word)) : std::nullopt;
   });
   if (!found.empty()) return found;
+  // A letter or two mean the one name that begins with them.
+  if (letters > 0 && word.size() < 3) {
+    size_t begin = 0;
+    for (const std::string& candidate : candidates) {
+      if (!alike(candidate).starts_with(word)) continue;
+      ++begin;
+      found = candidate;
+    }
+    return begin == 1 ? found : "";
+  }
   found = best_by(candidates, [&](const std::string& c) {
     return has_part(word, c) || (c.size() >= 2 && word != c && initials(word) == c)
                ? Cost(word.size() - std::min(word.size(), c.size()))
@@ -124,17 +149,21 @@ std::string nearest(std::string_view said, const std::vector<std::string>& candi
     const bool holds = word.size() >= 3 && c.find(word) != c.npos;
     return holds ? Cost(c.size()) : std::nullopt;
   });
-  if (!found.empty() || word.size() < 4) return found;
+  if (!found.empty() || letters < 4) return found;
   // The beginning of one name, mistyped: lama3 is llama3-8b.
   return best_by(candidates, [&](const std::string& c) {
     const std::vector<size_t> to = edit_distances(word, c);
     const size_t distance = *std::min_element(to.begin(), to.end());
-    return distance <= word.size() / 4 ? Cost(distance) : std::nullopt;
+    return distance <= letters / 4 ? Cost(distance) : std::nullopt;
   });
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
-  const std::string found = nearest(word, candidates);
+  std::vector<std::string> others;  // to mean what was said helps nobody
+  for (const std::string& candidate : candidates) {
+    if (candidate != word) others.push_back(candidate);
+  }
+  const std::string found = nearest(word, others);
   return found.empty() ? "" : "; did you mean '" + found + "'?";
 }
 

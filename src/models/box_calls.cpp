@@ -12,6 +12,13 @@
 
 namespace adjoint {
 
+std::optional<std::string> name_seen_from(std::string_view around, const std::string& call) {
+  const size_t dot = call.rfind('.');
+  if (dot == call.npos) return call;
+  const bool inside = around == call.substr(0, dot) || around.starts_with(call.substr(0, dot + 1));
+  return inside ? std::optional(call.substr(dot + 1)) : std::nullopt;
+}
+
 namespace {
 
 constexpr size_t kDeepestBoxes = 64;
@@ -163,7 +170,9 @@ std::string Elaborator::weights_for(const Scope& scope, const Term& call, const 
     around.resize(dot == std::string::npos ? 0 : dot);
   }
   std::vector<std::string> known;
-  for (const std::string& owner : owners_) known.push_back(owner.substr(owner.rfind('.') + 1));
+  for (const std::string& owner : owners_) {
+    if (const auto name = name_seen_from(scope.weights, owner)) known.push_back(*name);
+  }
   fail_here(weights->at, call.word, ": there is no call '", weights->word,
             "' above whose weights it could have", did_you_mean(weights->word, known));
 }

@@ -18,6 +18,9 @@ namespace adjoint {
 // What an axis is called whose size is written so, in characters that the flat notation reads back.
 std::string axis_label(const Term& size);
 
+// The name by which a call is seen from inside `around`, a path; nothing: it is in a box elsewhere.
+std::optional<std::string> name_seen_from(std::string_view around, const std::string& call);
+
 class Elaborator {
  public:
   Elaborator(const Document& document, std::string_view file, const ModelConfig& config,

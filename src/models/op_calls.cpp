@@ -406,7 +406,7 @@ Value Elaborator::parameter_of_call(const Scope& scope, const Term& name,
   for (const auto& [path, value] : parameters_) {
     if (!path.ends_with(ending)) continue;
     const std::string call = path.substr(0, path.size() - ending.size());
-    known.push_back(call.substr(call.rfind('.') + 1));
+    if (const auto name = name_seen_from(scope.path, call)) known.push_back(*name);
   }
   for (const auto& [object, meaning] : scope.locals) known.push_back(object);
   fail_here(name.at, "there is no object '", name.word,

@@ -21,6 +21,9 @@ TEST(NearPath, IsTheNearestThatIsThere) {
   EXPECT_EQ(did_you_mean_path(at("text/book.txt")), meant("texts/book.txt"));
   EXPECT_EQ(did_you_mean_path(at("txts/bok.txt")), meant("texts/book.txt"));
   EXPECT_EQ(did_you_mean_path(at("texts/poem.md")), "") << "nothing is near";
+  write_file_atomically(folder / "vera.functor", "");
+  EXPECT_EQ(did_you_mean_path(at("nothere.functor")), "") << "only the ending is the same";
+  EXPECT_EQ(did_you_mean_path(at("vra.functor")), meant("vera.functor"));
   EXPECT_EQ(did_you_mean_path(at("texts/book.txt")), "") << "it is there";
   EXPECT_EQ(error_text([&] { read_file(folder / "texts/bokk.txt"); }),
             at("texts/bokk.txt") + ": there is no such file" + meant("texts/book.txt"));

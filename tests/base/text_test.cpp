@@ -43,6 +43,10 @@ TEST(Text, NearestKnowsWhatPeopleWrite) {
   EXPECT_EQ(nearest("--stop_after", flags), "--stop-after");
   EXPECT_EQ(nearest("--something-else", flags), "");
   EXPECT_EQ(nearest("kk", {"L", "k"}), "k");
+  EXPECT_EQ(nearest("pan", {"man", "plan"}), "plan") << "a letter was left out";
+  EXPECT_EQ(nearest("--out", {"--set", "--optimizer"}), "") << "dashes are no letters";
+  EXPECT_EQ(nearest("r", {"rank", "alpha"}), "rank") << "the one that begins so";
+  EXPECT_EQ(nearest("r", {"rank", "rate"}), "");
   EXPECT_EQ(nearest("xy", {"ab"}), "") << "not a letter is left";
   EXPECT_EQ(nearest("fit", {"div"}), "") << "one of three letters is left";
   EXPECT_EQ(nearest("4090", {"h100", "rtx4090"}), "rtx4090");
@@ -51,6 +55,8 @@ TEST(Text, NearestKnowsWhatPeopleWrite) {
 TEST(Text, DidYouMean) {
   EXPECT_EQ(did_you_mean("bite", kNames), "; did you mean 'byte'?");
   EXPECT_EQ(did_you_mean("sentencepiece", kNames), "");
+  EXPECT_EQ(did_you_mean("wte", {"wte", "wpe"}), "; did you mean 'wpe'?")
+      << "never the word itself";
 }
 
 TEST(Text, ShortestReadsBackAsTheSameDouble) {

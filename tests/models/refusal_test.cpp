@@ -24,6 +24,23 @@ TEST_P(Refused, NamesThePlaceAndWhatIsWrong) {
   for (const char* part : GetParam().parts) EXPECT_TRUE(has(found, part)) << found;
 }
 
+// A name that cannot be seen from there is not offered, nor the word itself.
+TEST(Refusals, OfferNoNameThatCannotBeSeen) {
+  const auto refusal = [](const char* weights) {
+    return error_text([&] {
+      elaborate_text(std::string("axes hidden=6 heads=4 context=8 vocab=5\n"
+                                 "inner x:\n  x = rms_norm(x, name=scales)\n"
+                                 "model t[batch, seq]:\n  x = inner(embed(t, vocab))\n"
+                                 "  y = rms_norm(x, weights=") +
+                     weights + ")\n");
+    });
+  };
+  for (const char* weights : {"scales", "scale"}) {
+    const std::string found = refusal(weights);
+    EXPECT_TRUE(found.ends_with("above whose weights it could have")) << found;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Settings, Refused,
     testing::Values(
