@@ -7,12 +7,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_view.h"
-#include "base/text.h"
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "edit/functor_json.h"
 #include "functors/functor.h"
 #include "functors/functor_text.h"
+#include "functors/near_functor.h"
 #include "functors/stack.h"
 
 namespace adjoint {
@@ -55,7 +55,6 @@ constexpr Kind kKinds[] = {
 
 int run(const std::string& which, bool as_json) {
   nlohmann::json out = nlohmann::json::array();
-  std::vector<std::string> names;
   bool found = which.empty();
   Functor own;
   std::vector<const Functor*> known(all_functors().begin(), all_functors().end());
@@ -69,7 +68,6 @@ int run(const std::string& which, bool as_json) {
     if (!as_json && which.empty()) std::cout << kind.title;
     for (const Functor* f : known) {
       if (!kind.has(*f)) continue;
-      names.push_back(f->name);
       if (!which.empty() && !from_file && f->name != which) continue;
       found = true;
       out.push_back(to_json(*f));
@@ -87,7 +85,7 @@ int run(const std::string& which, bool as_json) {
   if (const std::string file = which + std::string(kFunctorFile); !found && is_visible(file)) {
     fail("there is no functor '", which, "'; did you mean '", file, "'?");
   }
-  if (!found) fail("there is no functor '", which, "'", did_you_mean(which, names));
+  if (!found) fail("there is no functor '", which, "'", did_you_mean_functor(which));
   return as_json ? print_answer("functors", {{"functors", std::move(out)}}) : kDone;
 }
 

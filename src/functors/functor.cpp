@@ -39,8 +39,9 @@ Law weakest_law(const Functor& functor, std::span<const Functor* const> known,
     if (!found) {
       std::vector<std::string> names;
       for (const Functor* f : known) names.push_back(f->name);
-      fail_at(part.file, part.at, functor.name, ": there is no functor '", part.name,
-              "' (there are ", join(names, ", "), ")", did_you_mean(part.name, names));
+      const std::string near = did_you_mean(part.name, names);
+      fail_at(part.file, part.at, functor.name, ": there is no functor '", part.name, "'",
+              near.empty() ? "; adjoint functors lists them" : near);
     }
     if (std::find(within.begin(), within.end(), part.name) != within.end()) {
       fail_at(part.file, part.at, functor.name, ": '", part.name, "' has itself in its stack");

@@ -21,14 +21,18 @@ FunctorText FunctorParser::parse() {
   for (in_.skip_blank_lines(); !in_.at_end(); in_.skip_blank_lines()) {
     const Position at = in_.position();
     std::string_view kind;
-    for (const std::string_view word :
-         {"law", "default", "let", "require", "mesh", "order", "object", "morphism", "state"}) {
+    for (const std::string_view word : {"law", "elsewhere", "default", "let", "require", "mesh",
+                                        "order", "object", "morphism", "state"}) {
       if (in_.looking_at(word)) kind = word;
     }
     arrow_ = {};
     if (at.column == 1) in_.fail_at(at, "wanted an indented line of the functor");
     if (in_.accept_word("law")) {
       law(at);
+    } else if (in_.accept_word("elsewhere")) {
+      do {
+        result_.elsewhere.push_back(in_.take_name("what other programs call it"));
+      } while (in_.accept(","));
     } else if (in_.accept_word("default")) {
       result_.by_default = true;
     } else if (in_.accept_word("let")) {
@@ -46,7 +50,8 @@ FunctorText FunctorParser::parse() {
     } else if (in_.accept_word("state")) {
       state_rule(at);
     } else {
-      in_.fail_wanted("law, default, let, require, mesh, order, object, morphism or state");
+      in_.fail_wanted(
+          "law, elsewhere, default, let, require, mesh, order, object, morphism or state");
     }
     line(kind, at);
     in_.expect_line_end();

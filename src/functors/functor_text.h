@@ -5,6 +5,7 @@
 //   # what it does, and why
 //   functor lora(rank = 16, alpha = 2*rank: number, on = all: all | attention | feed_forward):
 //     law approximating
+//     elsewhere low_rank_adapters
 //     let scale = alpha/rank
 //     require rank <= 1024, else "rank {rank} is too large"
 //     object parameter -> frozen unless made or trained
@@ -148,6 +149,7 @@ struct FunctorText {
   bool says_law = false;
   std::optional<Term> against = {};  // law exact against data_parallel(reduce=part) when stage >= 2
   Condition against_when = {};
+  std::vector<std::string> elsewhere = {};  // what other programs call it
   bool by_default = false;
   std::vector<FunctorParam> params = {};
   std::vector<StackPart> parts = {};

@@ -8,6 +8,7 @@
 #include "base/split.h"
 #include "base/text.h"
 #include "functors/functor_text.h"
+#include "functors/near_functor.h"
 #include "models/settings.h"
 #include "schedules/schedule.h"
 
@@ -24,10 +25,10 @@ std::vector<Piece> split_items(std::string_view text) {
   return items;
 }
 
-std::vector<std::string> functor_names(bool defaults_only) {
+std::vector<std::string> names_of_defaults() {
   std::vector<std::string> names;
   for (const Functor* f : all_functors()) {
-    if (f->by_default || !defaults_only) names.push_back(f->name);
+    if (f->by_default) names.push_back(f->name);
   }
   return names;
 }
@@ -35,6 +36,25 @@ std::vector<std::string> functor_names(bool defaults_only) {
 // "stack:1:8: ", counted in the stack as it was written.
 constexpr const char* kStackFile = "stack";
 std::string place_in_stack(size_t at) { return join_parts(kStackFile, ":1:", at + 1, ": "); }
+
+// Refuses a functor whose arguments have no brackets: lora rank=8.
+void check_has_brackets(const Piece& item) {
+  const size_t blank = item.text.find_first_of(" (");
+  if (blank == item.text.npos || item.text[blank] == '(') return;
+  const std::string name = item.text.substr(0, blank);
+  std::vector<std::string> arguments;
+  for (const Piece& listed : split_outside_brackets(item.text.substr(blank), ',')) {
+    for (const Piece& part : split_outside_brackets(listed.text, ' ')) {
+      if (part.text.empty()) continue;
+      const bool number = part.text[0] >= '0' && part.text[0] <= '9';
+      if (part.text.substr(0, part.text.find('(')).find('=') == part.text.npos && !number) return;
+      arguments.push_back(part.text);
+    }
+  }
+  if (arguments.empty() || name.ends_with(',') || name.find('=') != name.npos) return;
+  fail(place_in_stack(item.at), "a functor's arguments stand in brackets, found '", item.text,
+       "'; did you mean '", name, "(", join(arguments, ", "), ")'?");
+}
 
 // Refuses an item whose functors are joined by another sign, or by none: what stands between
 // brackets is not meant.
@@ -57,11 +77,10 @@ void check_not_joined_otherwise(const Piece& item) {
   }
 }
 
-[[noreturn]] void fail_unknown(std::string_view what, const std::string& name,
-                               const std::vector<std::string>& names, const std::string& place) {
-  const std::string near = did_you_mean(name, names);
-  fail(place, "there is no ", what, " '", name, "'",
-       near.empty() ? " (there are " + join(names, ", ") + ")" : near);
+[[noreturn]] void fail_unknown(const std::string& name, const std::string& place) {
+  const std::string near = did_you_mean_functor(name);
+  fail(place, "there is no functor '", name, "'",
+       near.empty() ? "; adjoint functors lists them" : near);
 }
 
 // The rank of a functor within its phase: the list's order; users' own functors come after the
@@ -115,10 +134,10 @@ struct Reading {
 
 void switch_off(const std::string& name, Reading& into, const std::string& place) {
   const Functor* found = find_functor(all_functors(), name);
-  if (!found) fail_unknown("functor", name, functor_names(true), place);
+  if (!found) fail_unknown(name, place);
   if (!found->by_default) {
     fail(place, "'", name, "' is not on by default, so it cannot be switched off (on are ",
-         join(functor_names(true), ", "), ")");
+         join(names_of_defaults(), ", "), ")");
   }
   // A stack and a stack inside it may both want it off.
   if (std::find(into.off.begin(), into.off.end(), name) == into.off.end()) into.off.push_back(name);
@@ -187,7 +206,7 @@ void add(const Functor& functor, const Term& call, std::string_view file, bool f
         continue;
       }
       const Functor* found = find_functor(all_functors(), part.name);
-      if (!found) fail_unknown("functor", part.name, functor_names(false), "");
+      if (!found) fail_unknown(part.name, "");
       add(*found, Filling(functor, args, part).call(), "", false, within, into);
     } catch (const Error& e) {
       fail_at(part.file, part.at, functor.name, ": ", e.what());
@@ -217,7 +236,10 @@ void read_item(const Piece& item, Reading& into) {
         fail(place_in_stack(item.at), "there is no functor '", name, "'; did you mean '", file,
              "'?");
       }
-      fail_unknown("functor", name, functor_names(false), place_in_stack(item.at));
+      if (name.ends_with(".scheme")) {
+        fail(place_in_stack(item.at), "'", name, "' is a model; say --model ", name);
+      }
+      fail_unknown(name, place_in_stack(item.at));
     }
     functor = *found;
   }
@@ -249,6 +271,7 @@ Stack parse_stack(std::string_view text) {
     if (item.text.empty()) {
       fail(place_in_stack(item.at), "wanted a functor between two '|', found nothing");
     }
+    check_has_brackets(item);
     check_not_joined_otherwise(item);
     if (item.text[0] == '-') {
       switch_off(trimmed(item.text.substr(1)), reading, place_in_stack(item.at));

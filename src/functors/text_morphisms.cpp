@@ -322,8 +322,9 @@ class MorphismRules : TextRules {
         if (known[v] >= 0 || o.role == Role::kControl) continue;
         if (!into.find({prefix + o.source.path, o.source.facet})) continue;
         if (made_here(prefix + o.source.path)) {
-          application_.refuse("'", m.source.path,
-                              "' has been rewritten by it already; name it once");
+          application_.refuse("'", m.source.path, "' has been rewritten by another ",
+                              application_.functor, " of this stack already; name ",
+                              application_.functor, " once");
         }
         return true;
       }

@@ -136,7 +136,7 @@ TEST(FunctorText, EveryMistakeNamesItsPlace) {
        "only a rule about x_l in chain may refuse"},
       {"functor f:\n  law exact\n", "3:1", "a rule"},
       {with_lines("  lwa exact\n"), "3:3",
-       "wanted law, default, let, require, mesh, order, object, morphism or state"},
+       "wanted law, elsewhere, default, let, require, mesh, order, object, morphism or state"},
       {with_lines("  mesh = 2\n"), "3:8", "wanted an axis of the mesh"},
       {with_lines("  mesh data 2\n"), "3:13", "wanted '='"},
       {with_lines("  mesh data = m\n"), "3:15", "there is no number or word 'm'"},

@@ -179,7 +179,9 @@ TEST(Lora, TwiceOnDifferentRoles) {
   EXPECT_EQ(adapters, 16);
   const std::string said = error_text(
       [&] { build_step(gpt2(), parse_stack("lora(rank=2) | lora(rank=3, on=attention)"), {}); });
-  EXPECT_TRUE(has(said, "lora: 'block[0].qkv' has been rewritten by it already")) << said;
+  EXPECT_TRUE(
+      has(said, "lora: 'block[0].qkv' has been rewritten by another lora of this stack already"))
+      << said;
 }
 
 Stack stack_of(const std::string& text, bool defaults) {
