@@ -235,6 +235,16 @@ static bool holds_model(const std::filesystem::path& path) {
   return is_model_folder(path.string()) || is_visible(path / "run.json");
 }
 
+// Of what a hub would call a model, meta-llama/Llama-3.2-1B: a preset of that name, or what one
+// downloads from there.
+static std::string did_you_mean_download(const std::filesystem::path& path) {
+  if (path.has_root_path() || std::distance(path.begin(), path.end()) != 2) return "";
+  if (!path.has_filename() || *path.begin() == "." || is_visible(*path.begin())) return "";
+  const std::string preset = nearest(path.filename().string(), known_presets());
+  return "; did you mean " + (preset.empty() ? "" : "'" + preset + "', or ") +
+         "a folder that was downloaded (adjoint help formats)?";
+}
+
 std::vector<std::string> known_presets() {
   std::vector<std::string> names;
   for (const Listed& each : listed_presets()) names.push_back(each.preset);
@@ -277,6 +287,12 @@ ModelText find_model(std::string_view model) {
     }
     fail(folder, ": this folder holds no model: there is no config.json");
   }
+  if (model.ends_with(".functor")) {
+    fail("'", model, "' is a functor; say --stack ", model);
+  }
+  constexpr std::string_view kWanted =
+      "wanted a folder with a config.json, a .scheme file or a preset (adjoint models lists them)";
+  if (is_visible(folder)) fail("'", model, "' is no model: ", kWanted);
   // What is written like a path is one; any other word is a path only where there is a model.
   const bool is_path = model.find('/') != std::string_view::npos;
   std::string near = is_path ? "" : did_you_mean(model, known_presets());
@@ -286,10 +302,9 @@ ModelText find_model(std::string_view model) {
         is_path || std::filesystem::path(folder).has_extension() || holds_model(there);
     if (meant) near = did_you_mean_folder(folder);
   }
+  if (near.empty() && is_path) near = did_you_mean_download(folder);
   if (!near.empty()) fail("there is no model '", model, "'", near);
-  fail("there is no model '", model,
-       "': wanted a folder with a config.json, the path of a .scheme file or one of ",
-       join(known_presets(), ", "));
+  fail("there is no model '", model, "': ", kWanted);
 }
 
 }  // namespace adjoint

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/near_path.h"
+#include "train/preset_weights.h"
 #include "train/save.h"
 
 namespace adjoint {
@@ -12,6 +13,7 @@ namespace fs = std::filesystem;
 
 void check_is_run(const SavePaths& from) {
   if (fs::is_directory(from.folder)) return;
+  check_no_preset(from.folder);
   fail(from.folder.string(),
        ": there is no such folder; --run takes the --out folder of a training run",
        did_you_mean_folder(from.folder));

@@ -6,6 +6,7 @@
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
 #include "train/model_folder.h"
+#include "train/preset_weights.h"
 #include "train/saved_parameters.h"
 
 namespace adjoint {
@@ -19,6 +20,7 @@ constexpr int64_t kUsualBatch = 4;
 
 bool is_folder_of_run(const fs::path& folder) {
   if (!fs::is_directory(checked_path(folder))) {
+    check_no_preset(folder);
     fail(folder.string(),
          ": there is no such folder; --model takes the --out folder of a training run, or a folder "
          "of Hugging Face's format",

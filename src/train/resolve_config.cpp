@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/near_path.h"
 #include "functors/optimizer_text.h"
+#include "train/preset_weights.h"
 #include "train/provenance.h"
 #include "train/save.h"
 #include "train/stack_texts.h"
@@ -61,6 +62,7 @@ ModelText saved_text(const SavePaths& paths) {
 ResolvedConfig config_from_base(const std::string& folder, const json& toml, const json& flags) {
   const SavePaths base(folder);
   if (!is_visible(base.run())) {
+    check_no_preset(folder);
     fail(folder, ": there is no run here to start from (no run.json)", did_you_mean_folder(folder));
   }
   const json saved = saved_layer(base);

@@ -262,8 +262,7 @@ TEST(Library, UnknownModelsAreRefusedWithTheNearestName) {
   EXPECT_EQ(text, "there is no model 'gpt2-mediun'; did you mean 'gpt2-medium'?");
   EXPECT_EQ(error_text([] { find_model("gpt3"); }),
             "there is no model 'gpt3'; did you mean 'gpt3-175b'?");
-  const std::string far = error_text([] { find_model("something else"); });
-  for (const std::string& preset : known_presets()) EXPECT_TRUE(has(far, preset)) << far;
+  EXPECT_TRUE(has(error_text([] { find_model("something else"); }), "adjoint models lists them"));
   EXPECT_TRUE(has(error_text([] { find_model("no/such.scheme"); }), "no/such.scheme"));
   EXPECT_TRUE(has(error_text([] { find_model(""); }), "there is no model ''"));
 }
