@@ -97,6 +97,15 @@ std::vector<std::string> doubts_about_data(int64_t batch, int64_t context, int64
                   batch, batch, context, tokens)};
 }
 
+std::vector<std::string> doubts_about_frozen(int64_t parameters, int64_t trained) {
+  const int64_t frozen = parameters - trained;
+  if (2 * frozen <= parameters) return {};
+  return {
+      fmt::format("{} of {} parameters stay at random initial values, because they are frozen; "
+                  "did you mean --init FOLDER?",
+                  with_commas(frozen), with_commas(parameters))};
+}
+
 std::vector<ChangedOption> changed_options(const json& was, const json& is,
                                            const std::map<std::string, double>& own) {
   std::vector<ChangedOption> changed;

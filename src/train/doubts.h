@@ -20,6 +20,9 @@ std::vector<std::string> doubts_about_threads(int64_t threads, int64_t ranks = 1
 // A batch that needs more tokens than there are.
 std::vector<std::string> doubts_about_data(int64_t batch, int64_t context, int64_t tokens);
 
+// Parameters that begin at random and are mostly not trained.
+std::vector<std::string> doubts_about_frozen(int64_t parameters, int64_t trained);
+
 // An option that differs between a run's save and how it goes on; "set dropout" is a number of the
 // model.
 struct ChangedOption {

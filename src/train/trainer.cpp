@@ -327,6 +327,8 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     // Only now, because what is refused is told alone.
     warn_of(doubts_about(config_, resolved.said));
     warn_of(doubts_about_data(config_.batch, model_->context(), corpus_->size(Split::kTrain)));
+    const bool at_random = !config_.resume && config_.init.empty() && !weights;
+    if (at_random) warn_of(doubts_about_frozen(num_parameters(step), num_trained(step)));
     for (const Applied& applied : built.applied) warn_of(applied.doubts);
   }
   if (world_) world_->barrier().wait();  // nothing is written before all ranks are ready

@@ -34,5 +34,12 @@ TEST(ChangedOptions, OfNumbersThatOneOfThemNeverSaid) {
   EXPECT_EQ(words_for(none, some, {{"dropout", 0.3}}), Words{}) << "said, and the same";
 }
 
+TEST(Doubts, OfParametersThatStayAsTheyBegan) {
+  EXPECT_EQ(doubts_about_frozen(1000, 500), Words{}) << "half of them are trained";
+  EXPECT_EQ(doubts_about_frozen(1000, 499),
+            Words{"501 of 1,000 parameters stay at random initial values, because they are frozen; "
+                  "did you mean --init FOLDER?"});
+}
+
 }  // namespace
 }  // namespace adjoint
