@@ -105,8 +105,8 @@ FitPoint fitted(Fit& fit, const FitWish& wish) {
   const FitPoint least = fit.smallest();
   if (least.peak <= budget) return least;
   fail("--fit ", wish.budget, ": no choice needs so little; the smallest that --fit can choose is ",
-       with_commas(least.peak.count), " bytes (", human(least.peak), "), with the stack \"",
-       least.stack, "\"");
+       with_commas(least.peak.count), " bytes (", human(least.peak), "), with --stack '",
+       least.stack, "'");
 }
 
 }  // namespace adjoint
