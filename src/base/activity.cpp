@@ -60,12 +60,20 @@ std::string in_words(const Progress& s, Time now) {
                      left.empty() && s.of == 0 ? ", " + since : left);
 }
 
-std::string bar_of(const Progress& s) {
-  constexpr int64_t kWidth = 24;
-  const int64_t filled = kWidth * s.done / std::max<int64_t>(1, s.of);
+// As long as `room` columns allow; none where that is too short to say anything.
+std::string bar_of(const Progress& s, int64_t room) {
+  constexpr int64_t kMost = 24, kLeast = 4;
+  const int64_t width = std::min(kMost, room - 1);
+  if (width < kLeast) return "";
+  const int64_t filled = width * s.done / std::max<int64_t>(1, s.of);
   std::string bar;
-  for (int64_t i = 0; i < kWidth; ++i) bar += i < filled ? "━" : "─";
-  return bar;
+  for (int64_t i = 0; i < width; ++i) bar += i < filled ? "━" : "─";
+  return bar + " ";
+}
+
+int64_t count_columns(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 // The first `columns` characters of a text.
@@ -199,7 +207,7 @@ std::string Teller::drawn_line(const Progress& s, Time now) const {
   } else {
     text += left_of(s, "  ");
   }
-  return bar_of(s) + " " + text;
+  return bar_of(s, options_.columns() - 1 - count_columns(text)) + text;
 }
 
 std::string Teller::written_line(Time now) {

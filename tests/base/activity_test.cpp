@@ -165,6 +165,26 @@ TEST_F(OnATerminal, ALineFitsTheTerminal) {
   EXPECT_EQ(taken(), "\r\033[Kplanning fo");
 }
 
+TEST_F(OnATerminal, TheBarIsShortenedFirst) {
+  Activity training(steps(0, 2000), true, teller);
+  training.at(1, 2000);
+  wait(1);
+  training.at(2, 2000, "loss 3");
+  wait(0.1);
+  taken();
+  const std::string text = "2/2000  loss 3  33m 18s left";
+  for (const int room : {12, 4}) {
+    columns = static_cast<int>(text.size()) + room + 2;
+    std::string bar;
+    for (int i = 0; i < room; ++i) bar += "─";
+    wait(0.1);
+    EXPECT_EQ(taken(), "\r\033[K" + bar + " " + text);
+  }
+  columns = static_cast<int>(text.size()) + 3;
+  wait(0.1);
+  EXPECT_EQ(taken(), "\r\033[K" + text) << "no bar before the time left is cut";
+}
+
 TEST_F(OnATerminal, WhatIsDoneIsKnown) {
   EXPECT_EQ(teller.doing(), "");
   const Activity outer(Progress{.what = "training"}, true, teller);
