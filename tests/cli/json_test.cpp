@@ -92,6 +92,7 @@ TEST_F(Vocabulary, OfRuns) {
   EXPECT_GT(lines, 0);
   expect_said("eval --model run --data book.txt --json", "eval");
   expect_said("generate --model run --prompt the --tokens 3 --json", "generate");
+  expect_said("generate --model run --prompt the --tokens 3 --samples 3 --json", "generate");
   expect_said("tokenizer info --tokenizer run --json", "tokenizer-info");
   expect_said("merge --run run --out merged --json", "merge");
   expect_said("quantize --run merged --out codes --format int8 --per channel --method round --json",
