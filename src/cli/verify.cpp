@@ -93,7 +93,13 @@ std::string verdict_of(const Report& report, const std::string& stack) {
       report.max_error, report.moved ? "its own function" : "the model", report.plain_error);
   std::string out;
   if (report.unseen.empty()) {
-    out = fmt::format("\nthe stack '{}' is {}: {}", stack, name(report.law), distances);
+    // What is on by default has laws of its own, in the table above.
+    const bool exact = report.law == Law::kExact;
+    out =
+        stack.empty()
+            ? fmt::format("\nthe step as it comes, with what is on by default: {}", distances)
+            : fmt::format("\nthe stack '{}' is {}{}: {}", stack, name(report.law),
+                          exact ? " (not a bit differs from the step as it comes)" : "", distances);
   } else {
     out = fmt::format(
         "\nthe stack '{}' broke no law here, but it is not said to be {}: what follows acts in the "
