@@ -37,6 +37,16 @@ struct TokenizerFlags {
   int64_t vocab = 32000, least_count = 2, threads = 0;
 };
 
+// A folder, a file, or the one of train's own that needs no text to learn from.
+std::unique_ptr<Tokenizer> tokenizer_named(const std::string& name) {
+  if (name == "byte") return make_tokenizer(name, "", 0);
+  if (learns_tokenizer(name)) {
+    fail("--tokenizer ", name,
+         ": a run learns it from its text; give the --out folder of that run");
+  }
+  return load_tokenizer(name);
+}
+
 std::string input_of(const TokenizerFlags& flags) {
   if (!flags.text.empty()) return flags.text;
   if (!flags.file.empty()) return read_file(flags.file);
@@ -69,7 +79,7 @@ std::vector<int32_t> tokens_of(const Tokenizer& tokenizer, std::string_view text
 }
 
 int run_encode(const TokenizerFlags& flags) {
-  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const auto tokenizer = tokenizer_named(flags.tokenizer);
   const std::string input = input_of(flags);
   if (!flags.json) {
     const std::vector<int32_t> tokens = tokens_of(*tokenizer, input, flags);
@@ -102,7 +112,7 @@ std::vector<int32_t> ids_of(const std::string& text, int64_t vocab) {
 }
 
 int run_decode(const TokenizerFlags& flags) {
-  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const auto tokenizer = tokenizer_named(flags.tokenizer);
   const std::string input = input_of(flags);
   if (!flags.json) {
     std::cout << tokenizer->decode(ids_of(input, tokenizer->vocab_size()));
@@ -121,7 +131,7 @@ int run_decode(const TokenizerFlags& flags) {
 }
 
 int run_info(const TokenizerFlags& flags) {
-  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const auto tokenizer = tokenizer_named(flags.tokenizer);
   const auto end = tokenizer->end_of_text();
   const TextFrame frame = tokenizer->frame();
   const std::vector<SpecialToken> specials = tokenizer->special_tokens();
@@ -161,7 +171,7 @@ int run_info(const TokenizerFlags& flags) {
 
 // As corpora are encoded: in pieces, one after another on one thread.
 int run_speed(const TokenizerFlags& flags) {
-  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const auto tokenizer = tokenizer_named(flags.tokenizer);
   const std::string input = input_of(flags);
   if (input.empty()) fail("the text is empty, so there is nothing to encode");
   constexpr size_t kPiece = size_t{1} << 20;
@@ -283,7 +293,7 @@ void add_tokenizer(CLI::App& app, Action& action) {
   CLI::App* speed = add_tokenizer_command(*group, "speed", "how fast a text is encoded", flags,
                                           action, run_speed);
   for (CLI::App* command : {encode, decode, info, speed}) {
-    command->add_option("--tokenizer", flags->tokenizer, "a folder or a file")->required();
+    command->add_option("--tokenizer", flags->tokenizer, "a folder, a file, or byte")->required();
   }
   for (CLI::App* command : {encode, decode, speed}) {
     command->add_option("file", flags->file, "the input; none: standard input");
