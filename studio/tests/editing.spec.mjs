@@ -1,0 +1,125 @@
+// Changing a text and a drawing side by side: who has the keyboard, which call is meant, and what is kept while the server answers.
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { start_browser, start_studio } from "./browser.mjs";
+import { frames, fresh, key, own_model, settled, text_of, wait_for_text, wait_text } from "./look.mjs";
+
+let studio, browser, page;
+const on_disk = (path) => readFileSync(join(studio.folder, path), "utf8");
+const write = (path, text) => writeFileSync(join(studio.folder, path), text);
+const message = () => page.evaluate(() => window.__studio.project.message?.text ?? "");
+const has_keyboard = (wanted, p = page) =>
+  p
+    .waitForFunction((k) => document.activeElement?.dataset?.key === k, wanted, { timeout: 10_000 })
+    .catch(async () => assert.equal(await p.evaluate(() => document.activeElement?.outerHTML.slice(0, 120)), wanted));
+// A model of the folder, opened, with its boxes open to see their calls.
+async function open_text(name, text, boxes = []) {
+  write(name, text);
+  await page.evaluate((n) => window.__studio.open_model(n), name);
+  await page.waitForFunction((n) => window.__studio.project.active === n, name, { timeout: 30_000 });
+  await settled(page);
+  assert.equal(await page.evaluate(() => window.__studio.results.forward.mistake?.message ?? ""), "");
+  for (const box of boxes) {
+    await page.waitForSelector(key(box));
+    await page.evaluate((b) => window.__studio.view.toggle(b, true), box);
+  }
+  await frames(page);
+  await page.click("button[aria-label^='Fit']");
+}
+const menu_of = (k, p = page) => p.locator(key(k)).first().dispatchEvent("contextmenu", { clientX: 500, clientY: 300 });
+
+before(async () => {
+  studio = await start_studio();
+  browser = await start_browser();
+  page = await fresh(browser, studio);
+  page.on("dialog", (d) => void d.accept());
+});
+after(async () => {
+  await browser?.close();
+  await studio?.stop();
+});
+
+describe("the keyboard", () => {
+  let was;
+  before(async () => {
+    was = await own_model(page, studio, "keys.scheme");
+    await page.evaluate(() => window.__studio.view.toggle("block^", true));
+    await page.waitForSelector(key("block[0].gelu#1"));
+    await page.click("button[aria-label^='Fit']");
+  });
+  test("goes to the text that is clicked while a menu is open, and stays there", async () => {
+    await menu_of("block[0].gelu#1");
+    await page.waitForSelector("[role=menu]");
+    await page.click(".cm-content .cm-line >> nth=0");
+    await page.waitForSelector("[role=menu]", { state: "detached" });
+    await frames(page, 5);
+    await page.keyboard.press("Control+Home");
+    await page.keyboard.type("# irbsfpc");
+    await page.keyboard.press("Backspace");
+    await page.keyboard.press("Enter");
+    await wait_for_text(page, `# irbsfp\n${was}`);
+    assert.equal(await page.locator(".menu").count(), 0);
+    await page.evaluate(() => window.__studio.project.reload("keys.scheme"));
+    await wait_for_text(page, was);
+  });
+  test("goes back from a menu to what the menu was of, also to one that a box has for itself", async () => {
+    await page.evaluate(() => (window.__studio.view.weights = true));
+    const given = await page.locator("[data-key^='o:block[0]/']").first().getAttribute("data-key");
+    for (const k of ["block[0].gelu#1", given]) {
+      await menu_of(k);
+      await page.waitForSelector("[role=menu]");
+      await page.keyboard.press("Escape");
+      await has_keyboard(k);
+    }
+    await page.evaluate(() => (window.__studio.view.weights = false));
+  });
+  test("leaves a menu by Tab, and the menu with it", async () => {
+    await menu_of("block[0].gelu#1");
+    await page.waitForSelector("[role=menu]");
+    while (await page.evaluate(() => document.activeElement.closest(".menu") !== null)) await page.keyboard.press("Tab");
+    await page.waitForSelector("[role=menu]", { state: "detached" });
+    await frames(page, 5);
+    assert.equal(await page.evaluate(() => document.activeElement.closest("svg")), null);
+  });
+  test("leaves the text by Escape and Tab, which the text says", async () => {
+    await page.click(".cm-content");
+    assert.match(await page.locator(".cm-content").getAttribute("aria-description"), /Escape/);
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Tab");
+    await page.waitForFunction(() => !document.activeElement.closest(".cm-content"));
+    assert.equal(await text_of(page), was);
+  });
+  test("reaches each arrow of a call by the menu of the call", async () => {
+    await page.evaluate(() => window.__studio.view.toggle("block^", true));
+    await page.waitForSelector(key("block[0].add#1"));
+    await menu_of("block[0].add#1");
+    const entries = await page.getByRole("menuitem", { name: /^Insert an op before it/ }).allTextContents();
+    assert.equal(entries.length, 2, entries.join());
+    await page.getByRole("menuitem", { name: /^Insert an op before it/ }).nth(1).click();
+    await page.keyboard.type("tanh");
+    await page.keyboard.press("Enter");
+    const line = was.split("\n").find((l) => /^ {2}x = x \+ /.test(l));
+    await wait_for_text(page, was.replace(line, line.replace(/x \+ (.*)$/, "x + tanh($1)")));
+    await page.evaluate(() => window.__studio.project.reload("keys.scheme"));
+    await wait_for_text(page, was);
+  });
+  test("goes to the name of a copy after an edit of a library's text", async () => {
+    await page.evaluate(() => window.__studio.open_model("char"));
+    await page.waitForFunction(() => window.__studio.project.active === "char");
+    await settled(page);
+    await page.waitForSelector(key("block[0].gelu#1"));
+    await page.locator(key("block[0].gelu#1")).focus();
+    await page.keyboard.press("i");
+    await page.keyboard.type("tanh");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector(".offer input");
+    await frames(page, 5);
+    assert.equal(
+      await page.evaluate(() => document.activeElement.getAttribute("aria-label")),
+      "Name of the copy",
+    );
+    await page.getByRole("button", { name: "Not now" }).click();
+  });
+});
