@@ -55,7 +55,11 @@ export async function ask_for_name(path: string) {
   offer.ask?.();
 }
 
-const named = EditorView.contentAttributes.of({ "aria-label": "Text", tabindex: "0" });
+const named = EditorView.contentAttributes.of({
+  "aria-label": "Text",
+  "aria-description": "Tab indents; Escape and then Tab leaves the text.",
+  tabindex: "0",
+});
 const look = EditorView.theme({
   "&": { height: "100%", fontSize: "12.5px", backgroundColor: "var(--sheet)", color: "var(--ink)" },
   ".cm-content": { fontFamily: "var(--mono)", caretColor: "var(--ink)" },

@@ -26,9 +26,9 @@ const call = (tree: Tree, morphism: number) => edits.call_of(tree.scheme, morphi
 const calls = (tree: Tree, morphisms: number[]) => morphisms.map((m) => call(tree, m));
 const source_of = (tree: Tree, object: number) => tree.scheme.objects[object].source;
 const said = (tree: Tree, object: number) => tree.scheme.objects[object].name ?? source_of(tree, object);
-const insert_entry = (name: string, done: (call: string) => void): Entry => ({
+const insert_entry = (name: string, done: (call: string) => void, key?: string): Entry => ({
   name,
-  key: "i",
+  key,
   ask: { label: "Call, for example gelu or dropout(0.1)", list: ops(), check: unknown_call, done },
 });
 // A call of something that is neither an op nor a box of this text would break the model. A file that the text uses may have boxes
@@ -76,8 +76,14 @@ export function entries_of(
       title: `${tree.scheme.morphisms[m].op} ${node.key}`,
       entries: [
         { name: item.kind === "frame" ? "Close" : "Open", key: "Enter", run: () => open(item) },
-        insert_entry("Insert an op behind it…", (op) => void edits.insert_after(own, op)),
-        { ...insert_entry("Insert an op before it…", (op) => void edits.insert_before(own, null, op)), key: "b" },
+        insert_entry("Insert an op behind it…", (op) => void edits.insert_after(own, op), "i"),
+        ...operands_of(tree, m).map(({ source, name }, i, all) =>
+          insert_entry(
+            all.length > 1 ? `Insert an op before it, on ${name}…` : "Insert an op before it…",
+            (op) => void edits.insert_before(own, source, op),
+            i === 0 ? "b" : undefined,
+          ),
+        ),
         { name: "Delete", key: "Del", run: () => void edits.delete_call(own) },
         {
           name: "Rename what it gives…",
@@ -85,7 +91,9 @@ export function entries_of(
           off: !made?.name,
           ask: { label: "Name", value: made?.name ?? "", done: (to) => void edits.rename_value(own, to) },
         },
-        ...read_entries(tree, m),
+        ...operands_of(tree, m).map(({ object, name }, i, all) =>
+          read_entry(tree, m, object, all.length > 1 ? name : "", i === 0 ? "c" : undefined),
+        ),
         fold,
       ],
     };
@@ -104,7 +112,7 @@ export function entries_of(
               ask: {
                 label: "How often, for example 6 or layers",
                 value: node.kind === "repeat" ? String(node.boxes.length) : "2",
-                done: (n: string) => void repeat(node.key, n),
+                done: (n: string) => void edits.repeat_box(node.key, n),
               },
             },
             {
@@ -119,16 +127,17 @@ export function entries_of(
     ],
   };
 }
-// One entry for each object that a call reads; of one that reads a single one its name need not be said.
-function read_entries(tree: Tree, morphism: number): Entry[] {
+// What a call reads, each with a name that is no other's: values of two boxes may have one name, but their paths differ.
+function operands_of(tree: Tree, morphism: number): { object: number; source: string; name: string }[] {
   const { objects, morphisms } = tree.scheme,
     all = [...new Set(morphisms[morphism].inputs)];
   const data = all.filter((o) => !["parameter", "state", "control"].includes(objects[o].role)),
     names = data.map((o) => said(tree, o));
-  // Values of two boxes may have one name; their paths differ.
-  const name = (i: number) =>
-    names.indexOf(names[i]) === names.lastIndexOf(names[i]) ? names[i] : source_of(tree, data[i]);
-  return data.map((o, i) => read_entry(tree, morphism, o, data.length > 1 ? name(i) : "", i === 0 ? "c" : undefined));
+  return data.map((object, i) => {
+    const source = source_of(tree, object),
+      alone = names.indexOf(names[i]) === names.lastIndexOf(names[i]);
+    return { object, source, name: alone ? names[i] : source };
+  });
 }
 function read_entry(tree: Tree, morphism: number, object: number, instead: string, key?: string): Entry {
   const own = call(tree, morphism),
@@ -143,11 +152,6 @@ function read_entry(tree: Tree, morphism: number, object: number, instead: strin
     },
   };
 }
-// A number that the text names is set where it is named, so that block^layers stays what it is.
-async function repeat(key: string, times: string) {
-  await edits.repeat_box(key, times);
-}
-
 function point_entries(tree: Tree, object: number): { title: string; entries: Entry[] } {
   const o = tree.scheme.objects[object],
     maker = tree.maker[object],
@@ -163,7 +167,7 @@ function point_entries(tree: Tree, object: number): { title: string; entries: En
   return {
     title: o.source,
     entries: [
-      insert_entry("Insert an op here…", insert),
+      insert_entry("Insert an op here…", insert, "i"),
       {
         name: "Rename…",
         key: "r",
@@ -216,7 +220,7 @@ function line_entries(tree: Tree, l: Line): { title: string; entries: Entry[] } 
   return {
     title: l.source,
     entries: [
-      insert_entry("Insert an op on this arrow…", (op) => void edits.insert_before(own, source, op)),
+      insert_entry("Insert an op on this arrow…", (op) => void edits.insert_before(own, source, op), "i"),
       read_entry(tree, reader, l.object, said(tree, l.object), "c"),
     ],
   };
