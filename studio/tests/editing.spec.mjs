@@ -78,7 +78,8 @@ describe("the keyboard", () => {
   test("leaves a menu by Tab, and the menu with it", async () => {
     await menu_of("block[0].gelu#1");
     await page.waitForSelector("[role=menu]");
-    while (await page.evaluate(() => document.activeElement.closest(".menu") !== null)) await page.keyboard.press("Tab");
+    while (await page.evaluate(() => document.activeElement.closest(".menu") !== null))
+      await page.keyboard.press("Tab");
     await page.waitForSelector("[role=menu]", { state: "detached" });
     await frames(page, 5);
     assert.equal(await page.evaluate(() => document.activeElement.closest("svg")), null);
@@ -97,7 +98,10 @@ describe("the keyboard", () => {
     await menu_of("block[0].add#1");
     const entries = await page.getByRole("menuitem", { name: /^Insert an op before it/ }).allTextContents();
     assert.equal(entries.length, 2, entries.join());
-    await page.getByRole("menuitem", { name: /^Insert an op before it/ }).nth(1).click();
+    await page
+      .getByRole("menuitem", { name: /^Insert an op before it/ })
+      .nth(1)
+      .click();
     await page.keyboard.type("tanh");
     await page.keyboard.press("Enter");
     const line = was.split("\n").find((l) => /^ {2}x = x \+ /.test(l));
@@ -116,10 +120,71 @@ describe("the keyboard", () => {
     await page.keyboard.press("Enter");
     await page.waitForSelector(".offer input");
     await frames(page, 5);
-    assert.equal(
-      await page.evaluate(() => document.activeElement.getAttribute("aria-label")),
-      "Name of the copy",
-    );
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Name of the copy");
     await page.getByRole("button", { name: "Not now" }).click();
+  });
+});
+
+describe("the box that is meant", () => {
+  const text = `axes hidden=8 context=16 vocab=65
+
+g t[batch, seq, hidden]:
+  y = linear(gelu(t), hidden)
+
+a t[batch, seq, hidden]:
+  y = tanh(g(t))
+
+b t[batch, seq, hidden]:
+  y = tanh(g(g(t)))
+
+c t[batch, seq, hidden]:
+  y = g(t) when hidden == 9 else g(g(t))
+
+model tokens[batch, seq], targets[batch, seq]:
+  x = embed(tokens, vocab, name=wte)
+  x = a(x)
+  x = b(x, name=two)
+  x = c(x)
+  logits = linear(x, vocab, bias=no, weight=wte, name=readout)
+  loss = cross_entropy(logits, targets)
+`;
+  const choose = async (box, entry, typed) => {
+    await menu_of(box);
+    await page.getByRole("menuitem", { name: entry }).first().click();
+    if (!typed) return;
+    await page.locator(".menu input").fill(typed);
+    await page.keyboard.press("Enter");
+  };
+  const again = async () => {
+    await page.evaluate(() => window.__studio.project.reload("boxes.scheme"));
+    await wait_for_text(page, text);
+    await settled(page);
+    await page.waitForSelector(key("two.g#2"));
+  };
+  before(async () => {
+    await page.evaluate(() => window.__studio.view.select(null));
+    await open_text("boxes.scheme", text, ["a", "two", "c"]);
+    await page.waitForSelector(key("two.g#2"));
+  });
+  test("is the one in the box that a named call calls", async () => {
+    await choose("two.g#2", "Repeat…", "3");
+    await wait_for_text(page, text.replace("tanh(g(g(t)))", "tanh(g^3(g(t)))"));
+    await again();
+    await choose("two.g", "Delete");
+    await wait_for_text(page, text.replace("tanh(g(g(t)))", "tanh(g(t))"));
+    await again();
+    await choose("a.g", "Delete");
+    await wait_for_text(page, text.replace("tanh(g(t))", "tanh(t)"));
+    await again();
+    await choose("two", "Dissolve");
+    await page.waitForFunction(() => !window.__studio.project.text.text.includes("b(x, name=two)"));
+    assert.match(await text_of(page), /^ {2}x = a\(x\)\n {2}\S+ = tanh\(g\(g\(x\)\)\)$|^ {2}x = tanh\(g\(g\(x/m);
+    await again();
+  });
+  test("is not guessed where a condition of the text decides", async () => {
+    await page.waitForSelector(key("c.g#2"));
+    await choose("c.g#2", "Delete");
+    await wait_text(page, ".banner", "A condition of the text decides");
+    assert.equal(await text_of(page), text);
   });
 });

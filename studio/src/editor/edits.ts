@@ -98,27 +98,52 @@ export function locate(d: WrittenDocument, scheme: SchemeJson, morphism: number)
     null
   );
 }
-// The call of a box: by the place of the box around its first morphism's text it cannot be known, so by name within what encloses it.
-export function locate_box(d: WrittenDocument, key: string): Found | null {
-  const parts = key.replace(/\^$/, "").split("."),
-    name = parts
-      .at(-1)!
-      .replace(/\[\d+\]$/, "")
-      .replace(/#\d+$/, ""),
-    nth = Number(/#(\d+)/.exec(parts.at(-1)!)?.[1] ?? 1);
-  const outer =
-    parts.length > 1
-      ? parts
-          .at(-2)!
-          .replace(/\[\d+\]$/, "")
-          .replace(/#\d+$/, "")
-      : "model";
-  const found = [...all_terms(d)].filter(
-    (f) =>
-      f.term.box && (f.term.word === name || f.term.keywords?.some((k) => k.name === "name" && k.value.text === name)),
-  );
-  const inside = found.filter((f) => f.box.name === outer);
-  return inside[nth - 1] ?? inside[0] ?? found[0] ?? null;
+// Calls in the order in which they are made, operands before the call that reads them; of those in a `when` not all are.
+function* calls_in(t: WrittenTerm, chosen = false): Generator<{ term: WrittenTerm; chosen: boolean }> {
+  const inside = chosen || t.kind === "when";
+  for (const a of t.args ?? []) yield* calls_in(a, inside);
+  for (const k of t.keywords ?? []) yield* calls_in(k.value, inside);
+  if (t.kind === "call") yield { term: t, chosen };
+}
+const name_of = (t: WrittenTerm) => t.keywords?.find((k) => k.name === "name")?.value.text;
+const one_of_several = "A condition of the text decides which of several calls this is: it is changed in the text.";
+// The box that one part of a path stands for: what a call says as its name, or the box's own name, from the second call on with a number.
+function box_call(calls: { term: WrittenTerm; chosen: boolean }[], part: string): WrittenTerm | string | null {
+  const named = calls.filter(({ term }) => term.box && name_of(term) === part);
+  if (named.length > 0) return named.length === 1 ? named[0].term : one_of_several;
+  const same = calls.filter(({ term }) => term.box && term.word === part.replace(/#\d+$/, "")),
+    unnamed = same.filter(({ term }) => name_of(term) === undefined);
+  if (unnamed.length < 2) return unnamed[0]?.term ?? null;
+  if (same.some(({ chosen }) => chosen)) return one_of_several;
+  const taken = new Set<string>();
+  let number = 0;
+  for (const { term } of calls) {
+    const name = name_of(term),
+      counted = same.some((s) => s.term === term);
+    if (counted) number++;
+    if (name !== undefined) taken.add(name);
+    if (name !== undefined || !counted) continue;
+    let n = number,
+      component = n > 1 ? `${term.word}#${n}` : term.word!;
+    while (taken.has(component)) component = `${term.word}#${++n}`;
+    taken.add(component);
+    if (component === part) return term;
+  }
+  return null;
+}
+// The call of a box, or a sentence why it is not known. The program says only where calls of ops are written. A box is looked up by
+// its path, part by part from `model` downwards: each part is a call in the box that the part before it calls.
+export function locate_box(d: WrittenDocument, key: string): WrittenTerm | string | null {
+  let box = d.boxes.find((b) => b.name === "model"),
+    found: WrittenTerm | string | null = null;
+  for (const part of key.replace(/\^?'*$/, "").split(".")) {
+    const calls = box ? statements(box).flatMap((s) => s.values.flatMap((v) => [...calls_in(v)])) : [];
+    found = box_call(calls, part.replace(/\[\d+\]$/, ""));
+    if (found === null || typeof found === "string") return found;
+    const { word } = found;
+    box = d.boxes.find((b) => b.name === word);
+  }
+  return found;
 }
 const is_object = (t: WrittenTerm) =>
   t.kind !== "number" &&
@@ -258,11 +283,15 @@ export const delete_call = (call: Call) =>
     const at = span(term_of(p, call)?.term);
     return is_gone(p, call) ? gone : at && { kind: "delete", at, operand: 0 };
   });
-export const delete_box = (key: string) =>
+// What is done to the call of a box: where it is written, and which box it calls.
+const edit_box = (key: string, make: (at: { from: number; to: number }, box: string) => object) =>
   edit(({ document }) => {
-    const at = span(locate_box(document, key)?.term);
-    return at && { kind: "delete", at, operand: 0 };
+    const found = locate_box(document, key);
+    if (found === null || typeof found === "string") return found;
+    const at = span(found);
+    return at && make(at, found.word!);
   });
+export const delete_box = (key: string) => edit_box(key, (at) => ({ kind: "delete", at, operand: 0 }));
 // Instead of one object (or the first) a call reads the value of a name.
 export const connect_to = (call: Call, object: string | null, value: string) =>
   edit((p) => {
@@ -279,20 +308,13 @@ export const set_size = (name: string, to: string) =>
     return `There is no axis or number '${name}' in this text.`;
   });
 export const repeat_box = (key: string, times: string) =>
-  edit(({ document }) => {
-    const at = span(locate_box(document, key)?.term);
-    return at && { kind: "repeat", at, ...(times.trim() && times.trim() !== "1" ? { times: times.trim() } : {}) };
-  });
-export const unfold_box = (key: string) =>
-  edit(({ document }) => {
-    const at = span(locate_box(document, key)?.term);
-    return at && { kind: "unfold", at };
-  });
-export const rename_box = (key: string, to: string) =>
-  edit(({ document }) => {
-    const found = locate_box(document, key);
-    return found && { kind: "rename", box: found.term.word, to };
-  });
+  edit_box(key, (at) => ({
+    kind: "repeat",
+    at,
+    ...(times.trim() && times.trim() !== "1" ? { times: times.trim() } : {}),
+  }));
+export const unfold_box = (key: string) => edit_box(key, (at) => ({ kind: "unfold", at }));
+export const rename_box = (key: string, to: string) => edit_box(key, (_, box) => ({ kind: "rename", box, to }));
 // The value that a statement names: that of the call's own statement.
 export const rename_value = (call: Call, to: string) =>
   edit((p) => {
