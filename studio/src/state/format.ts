@@ -1,16 +1,20 @@
 // How numbers and types are written, everywhere in the page.
-import type { Axis, SchemeObject } from "../api/json";
+import type { Axis } from "../api/json";
 
+// A number is rounded before its unit is chosen, for rounding may make it one of the next unit.
+const rounded = (n: number) => Number(n.toPrecision(3));
 const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 export function bytes(n: number): string {
   let i = 0;
-  while (n >= 1024 && i < units.length - 1) {
+  while ((i === 0 ? n : Math.round(n)) >= 1024 && i < units.length - 1) {
     n /= 1024;
     i++;
   }
-  return `${i === 0 ? n : n >= 100 ? n.toFixed(0) : n.toFixed(1)} ${units[i]}`;
+  return `${i === 0 ? n : n >= 99.95 ? n.toFixed(0) : n.toFixed(1)} ${units[i]}`;
 }
 const powers: [number, string][] = [
+  [1e21, "Z"],
+  [1e18, "E"],
   [1e15, "P"],
   [1e12, "T"],
   [1e9, "G"],
@@ -18,14 +22,16 @@ const powers: [number, string][] = [
   [1e3, "k"],
 ];
 export function count(n: number): string {
-  for (const [p, letter] of powers) if (n >= p) return `${(n / p).toPrecision(3)} ${letter}`;
+  const r = rounded(n);
+  for (const [p, letter] of powers) if (r >= p) return `${(r / p).toPrecision(3)} ${letter}`;
   return String(n);
 }
 export function seconds(s: number): string {
-  if (s >= 100) return `${s.toFixed(0)} s`;
-  if (s >= 1) return `${s.toPrecision(3)} s`;
-  if (s >= 1e-3) return `${(s * 1e3).toPrecision(3)} ms`;
-  return `${(s * 1e6).toPrecision(3)} µs`;
+  const r = rounded(s);
+  if (r >= 100) return `${s.toFixed(0)} s`;
+  if (r >= 1) return `${s.toPrecision(3)} s`;
+  if (r >= 1e-3) return `${(r * 1e3).toPrecision(3)} ms`;
+  return `${(r * 1e6).toPrecision(3)} µs`;
 }
 export const axis_text = (a: Axis) => (a.name && a.name !== String(a.size) ? `${a.name}=${a.size}` : String(a.size));
 // f32[batch=1, seq=1024, hidden=768]
@@ -38,7 +44,5 @@ export const from_zero = (did: string) =>
   /\bstage 0\b/.test(did) ? did : did.replace(/\bstage (\d+)/g, (_, n) => `stage ${n - 1}`);
 export const path_of = (source: string) => source.split(":")[0];
 export const facet_of = (source: string) => source.split(":")[1] ?? "";
-// The last part of a path, and the path of what it is in.
+// The last part of a path.
 export const last_part = (path: string) => path.slice(path.lastIndexOf(".") + 1);
-export const parent_path = (path: string) => (path.includes(".") ? path.slice(0, path.lastIndexOf(".")) : "");
-export const object_label = (o: SchemeObject) => o.name ?? "";
