@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { transformWithEsbuild } from "vite";
 import { start_browser, start_studio } from "./browser.mjs";
 import { frames, fresh, key, own_model, settled, text_of, wait_for_text, wait_text } from "./look.mjs";
 
@@ -187,4 +188,97 @@ model tokens[batch, seq], targets[batch, seq]:
     await wait_text(page, ".banner", "A condition of the text decides");
     assert.equal(await text_of(page), text);
   });
+});
+
+describe("a drawing", () => {
+  before(async () => {
+    await page.evaluate(() => window.__studio.open_model("gpt2"));
+    await page.waitForFunction(() => window.__studio.project.active === "gpt2");
+    await settled(page);
+    await page.evaluate(() => window.__studio.view.toggle("block^", true));
+    await page.waitForSelector(key("block[0].gelu#1"));
+    await page.click("button[aria-label^='Fit']");
+    await page.waitForSelector(".tool");
+  });
+  test("is saved without the buttons that one opens and closes it by", async () => {
+    const saved = page.waitForEvent("download");
+    await page.getByRole("button", { name: "SVG" }).click();
+    const svg = readFileSync(await (await saved).path(), "utf8");
+    assert.match(svg, />block</);
+    assert.doesNotMatch(svg, /\(Enter\)/);
+    assert.equal(
+      await page.evaluate(
+        (t) => new DOMParser().parseFromString(t, "image/svg+xml").querySelectorAll("title").length,
+        svg,
+      ),
+      0,
+    );
+  });
+  test("says that it is too large for a PNG, whichever way the browser refuses it", async () => {
+    for (const refuse of [
+      () => {
+        HTMLImageElement.prototype.decode = () => Promise.reject(new Error("too large"));
+      },
+      () => {
+        HTMLImageElement.prototype.decode = () => Promise.resolve();
+        CanvasRenderingContext2D.prototype.drawImage = () => {};
+        HTMLCanvasElement.prototype.toBlob = (done) => done(null);
+      },
+    ]) {
+      await page.evaluate(() => (window.__studio.project.message = null));
+      await page.evaluate(refuse);
+      await page.getByRole("button", { name: "PNG" }).click();
+      await wait_text(page, ".banner", "save it as SVG");
+    }
+  });
+  test("that cannot be arranged says so", async () => {
+    await page.evaluate(() => {
+      window.__post = Worker.prototype.postMessage;
+      Worker.prototype.postMessage = () => {
+        throw new Error("no worker");
+      };
+    });
+    await page.evaluate(() => window.__studio.view.toggle("block[0].gelu#1", true));
+    await wait_text(page, ".banner", "no worker");
+    await page.evaluate(() => {
+      Worker.prototype.postMessage = window.__post;
+      window.__studio.view.toggle("block[0].gelu#1", false);
+      window.__studio.view.toggle("block[0].gelu#1", true);
+    });
+    await page.waitForSelector(`.frame ${key("block[0].gelu#1")}`);
+    await page.evaluate(() => window.__studio.view.toggle("block[0].gelu#1", false));
+  });
+});
+
+test("numbers are rounded before their unit is chosen", async () => {
+  const { code } = await transformWithEsbuild(
+    readFileSync(new URL("../src/state/format.ts", import.meta.url), "utf8"),
+    "format.ts",
+  );
+  const { bytes, count, seconds } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
+  const written = (f, all) => {
+    for (const [n, text] of all) assert.equal(f(n), text);
+  };
+  written(count, [
+    [999, "999"],
+    [1936, "1.94 k"],
+    [999_499, "999 k"],
+    [999_600, "1.00 M"],
+    [4.4e18, "4.40 E"],
+  ]);
+  written(seconds, [
+    [0, "0.00 µs"],
+    [0.9994, "999 ms"],
+    [0.9996, "1.00 s"],
+    [9.996e-4, "1.00 ms"],
+    [99.96, "100 s"],
+    [1234.5, "1235 s"],
+  ]);
+  written(bytes, [
+    [1023, "1023 B"],
+    [99.97 * 1024, "100 KiB"],
+    [1023.4 * 1024, "1023 KiB"],
+    [1023.6 * 1024, "1.0 MiB"],
+    [196 * 1024 ** 2, "196 MiB"],
+  ]);
 });

@@ -34,6 +34,7 @@ const kept = [
   "paint-order",
   "white-space",
 ];
+// A copy that looks so without the page's style sheet, and has nothing to click on.
 function frozen(node: Element, copy: Element) {
   const style = getComputedStyle(node);
   for (const name of kept) {
@@ -44,7 +45,9 @@ function frozen(node: Element, copy: Element) {
     copy.removeAttribute(name);
   for (const { name, value } of [...copy.attributes])
     if (name !== "style" && value.includes("var(")) copy.removeAttribute(name);
-  for (let i = 0; i < node.children.length; i++) frozen(node.children[i], copy.children[i]);
+  for (let i = node.children.length - 1; i >= 0; i--)
+    if (node.children[i].matches(".tool")) copy.children[i].remove();
+    else frozen(node.children[i], copy.children[i]);
 }
 export async function svg_text(): Promise<{ text: string; w: number; h: number } | null> {
   const source = sources.at(-1),
@@ -55,7 +58,6 @@ export async function svg_text(): Promise<{ text: string; w: number; h: number }
     const { w, h } = source.size(),
       copy = svg.cloneNode(true) as SVGSVGElement;
     frozen(svg, copy);
-    copy.querySelectorAll(".tool, .hit[style*='transparent']").forEach((n) => n.remove());
     const group = [...copy.children].find((c) => c.tagName === "g");
     group?.setAttribute("transform", "");
     copy.removeAttribute("style");
@@ -84,11 +86,8 @@ const file_name = (end: string) =>
   `${settings.model.replace(/[^\w.-]+/g, "_").replace(/\.scheme.*$/, "")}-${view.tab}.${end}`;
 export async function export_svg() {
   const made = await svg_text();
-  if (!made) {
-    project.say("This view is no drawing.", "bad");
-    return;
-  }
-  give(new Blob([made.text], { type: "image/svg+xml" }), file_name("svg"));
+  if (made) give(new Blob([made.text], { type: "image/svg+xml" }), file_name("svg"));
+  else project.say("This view is no drawing.", "bad");
 }
 export async function export_png() {
   const made = await svg_text();
@@ -96,15 +95,19 @@ export async function export_png() {
     project.say("This view is no drawing.", "bad");
     return;
   }
+  const blob = await painted(made).catch(() => null);
+  if (blob) give(blob, file_name("png"));
+  else project.say("This drawing is too large for the browser to paint: save it as SVG.", "bad");
+}
+// The picture as dots. A browser refuses images and canvases above sizes of its own, by an error or by giving nothing.
+async function painted({ text, w, h }: { text: string; w: number; h: number }): Promise<Blob | null> {
   const image = new Image(),
-    scale = Math.min(2, 8000 / Math.max(made.w, made.h));
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(made.text)}`;
+    canvas = document.createElement("canvas"),
+    scale = Math.min(2, 8000 / Math.max(w, h));
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await image.decode();
-  const canvas = document.createElement("canvas");
-  canvas.width = Math.ceil(made.w * scale);
-  canvas.height = Math.ceil(made.h * scale);
+  canvas.width = Math.ceil(w * scale);
+  canvas.height = Math.ceil(h * scale);
   canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
-  canvas.toBlob((blob) => {
-    if (blob) give(blob, file_name("png"));
-  }, "image/png");
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
