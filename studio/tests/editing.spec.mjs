@@ -282,3 +282,197 @@ test("numbers are rounded before their unit is chosen", async () => {
     [196 * 1024 ** 2, "196 MiB"],
   ]);
 });
+
+describe("what is typed", () => {
+  let name,
+    was,
+    number = 0;
+  const type = async (text, p = page) => {
+    await p.locator(".cm-content").focus();
+    await p.keyboard.press("Control+Home");
+    await p.keyboard.type(text);
+  };
+  // The server's answers to a question are held back until they are let through; `first`: only the first one.
+  async function held(pattern, { method = "GET", first = false } = {}) {
+    let open, came, went, seen;
+    const gate = new Promise((done) => (open = done)),
+      arrived = new Promise((done) => (came = done)),
+      gone = new Promise((done) => (went = done));
+    const handler = async (route) => {
+      if (route.request().method() !== method || (first && seen)) return route.fallback();
+      seen = true;
+      const response = await route.fetch();
+      came();
+      await gate;
+      await route.fulfill({ response });
+      went();
+    };
+    await page.route(pattern, handler);
+    return {
+      arrived,
+      open: async () => {
+        open();
+        await gone;
+        await page.unroute(pattern, handler);
+      },
+    };
+  }
+  const undone = async () => {
+    for (let i = 0; i < 9; i++) await page.keyboard.press("Control+z");
+  };
+  before(async () => {
+    await page.evaluate(() => {
+      for (const k of Object.keys(window.__studio.view.opened)) window.__studio.view.toggle(k, false);
+    });
+  });
+  const open_new = async () => {
+    name = `typed_${++number}.scheme`;
+    was = await own_model(page, studio, name);
+  };
+
+  test("while a file is renamed stays, and so does its undo", async () => {
+    await open_new();
+    const to = `renamed_${number}.scheme`;
+    await type("# before\n");
+    const answer = await held("**/api/rename", { method: "POST" });
+    await page.getByRole("button", { name: `Rename or delete ${name}`, exact: true }).click();
+    await page.getByLabel(`Another name of ${name}`).fill(to);
+    await page.keyboard.press("Enter");
+    await answer.arrived;
+    await type("# meanwhile\n");
+    // The folder says that the old file is gone before the answer is there.
+    await page.waitForFunction((n) => window.__studio.project.files.every((f) => f.path !== n), name, {
+      timeout: 30_000,
+    });
+    await answer.open();
+    await page.waitForFunction((n) => window.__studio.settings.model === `${n}:char`, to);
+    await wait_for_text(page, `# meanwhile\n# before\n${was}`);
+    assert.equal(on_disk(to), `# before\n${was}`);
+    assert.ok(!existsSync(join(studio.folder, name)));
+    assert.equal(await page.evaluate(() => window.__studio.project.active), to);
+    await page.locator(".cm-content").focus();
+    await undone();
+    await wait_for_text(page, was);
+    await page.keyboard.press("Control+s");
+    await wait_text(page, ".banner", `Saved ${to}`);
+    assert.equal(on_disk(to), was);
+  });
+  test("while it is saved under another name stays, in the new file", async () => {
+    await open_new();
+    const to = `copied_${number}.scheme`;
+    await type("# mine\n");
+    write(name, `# by somebody else\n${was}`);
+    await page.keyboard.press("Control+s");
+    await page.getByRole("button", { name: "Save under another name…" }).click();
+    await page.getByLabel("Name of the copy").fill(to);
+    const answer = await held("**/api/file", { method: "PUT" });
+    await page.keyboard.press("Enter");
+    await answer.arrived;
+    await type("# meanwhile\n");
+    await answer.open();
+    await page.waitForFunction((n) => window.__studio.settings.model === `${n}:char`, to);
+    await wait_for_text(page, `# meanwhile\n# mine\n${was}`);
+    assert.equal(on_disk(to), `# mine\n${was}`);
+    await page.waitForFunction((n) => window.__studio.project.find(n), name);
+    assert.equal(await page.evaluate((n) => window.__studio.project.find(n).text, name), `# by somebody else\n${was}`);
+    await page.locator(".cm-content").focus();
+    await undone();
+    await wait_for_text(page, was);
+  });
+  test("is not replaced by what was read before, and the list of files is the last one", async () => {
+    await open_new();
+    const text = await held(`**/api/file?path=${name}`, { first: true });
+    write(name, `# first\n${was}`);
+    await text.arrived;
+    write(name, `# second\n${was}`);
+    await wait_for_text(page, `# second\n${was}`);
+    const again = page.waitForResponse((r) => r.url().includes(`path=${name}`));
+    await text.open();
+    await again;
+    await frames(page, 5);
+    assert.equal(await text_of(page), `# second\n${was}`);
+
+    const list = await held("**/api/files", { first: true });
+    const early = page.evaluate(() => window.__studio.project.refresh_files());
+    await list.arrived;
+    write(`late_${number}.scheme`, was);
+    const there = () =>
+      page.waitForFunction((n) => window.__studio.project.files.some((f) => f.path === n), `late_${number}.scheme`);
+    await page.evaluate(() => window.__studio.project.refresh_files());
+    await there();
+    await list.open();
+    await early;
+    assert.ok(
+      await page.evaluate((n) => window.__studio.project.files.some((f) => f.path === n), `late_${number}.scheme`),
+    );
+  });
+  test("is kept for each tab, whatever another one does with the same text", async () => {
+    const path = `tabs_${++number}.scheme`;
+    const text = await own_model(page, studio, path);
+    const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+    const visit = async () => {
+      const p = await context.newPage();
+      await p.goto(studio.address);
+      await p.waitForFunction(() => window.__studio?.results.forward.value && window.__studio.results.presets);
+      return p;
+    };
+    const open = async (p) => {
+      await p.evaluate((n) => window.__studio.open_model(`${n}:char`), path);
+      await p.waitForFunction((n) => window.__studio.project.active === n, path);
+    };
+    const drafts = (p) =>
+      p.evaluate(() =>
+        Object.keys(localStorage)
+          .filter((k) => k.includes(":draft:"))
+          .map((k) => JSON.parse(localStorage[k]).text)
+          .sort(),
+      );
+    const kept = (p, all) =>
+      p
+        .waitForFunction(
+          (wanted) =>
+            Object.keys(localStorage)
+              .filter((k) => k.includes(":draft:"))
+              .map((k) => JSON.parse(localStorage[k]).text)
+              .sort()
+              .join("|") === wanted,
+          all.sort().join("|"),
+        )
+        .catch(async () => assert.deepEqual(await drafts(p), all.sort()));
+    const a = await visit();
+    await open(a);
+    await type("# a\n", a);
+    await kept(a, [`# a\n${text}`]);
+    const b = await visit();
+    await open(b);
+    assert.equal(await text_of(b), text);
+    await type("# b\n", b);
+    await kept(b, [`# a\n${text}`, `# b\n${text}`]);
+    await b.evaluate((n) => window.__studio.project.reload(n), path);
+    await kept(b, [`# a\n${text}`]);
+    await type("# c\n", b);
+    await kept(b, [`# a\n${text}`, `# c\n${text}`]);
+    await a.close({ runBeforeUnload: false });
+    await b.close({ runBeforeUnload: false });
+    const c = await visit();
+    await wait_text(c, ".banner", "is here again");
+    const here = await c.evaluate(() => window.__studio.project.dirty.map((t) => [t.path, t.text]));
+    assert.deepEqual(here.sort(), [
+      [path, `# c\n${text}`],
+      [path.replace(".", "_2."), `# a\n${text}`],
+    ]);
+    await kept(c, [`# a\n${text}`, `# c\n${text}`]);
+    await c.reload();
+    await wait_text(c, ".banner", "is here again");
+    await c.evaluate(() => {
+      Storage.prototype.setItem = () => {
+        throw new DOMException("full", "QuotaExceededError");
+      };
+    });
+    await open(c);
+    await type("# d\n", c);
+    await wait_text(c, ".banner", "store is full");
+    await context.close();
+  });
+  after(() => assert.deepEqual(page.mistakes, []));
+});

@@ -34,6 +34,7 @@ import { view } from "../state/view.svelte";
 import { colours, completions, language } from "./language";
 
 const states = new Map<string, EditorState>(); // of texts that are not in the editor now
+const names = new Map<string, { path: string }>(); // what the extensions of a document know of its name, which may change
 let editor: EditorView | undefined,
   shown = "";
 // What waits for a copy of a library's text: a keystroke, or an edit of the drawing.
@@ -74,6 +75,8 @@ const look = EditorView.theme({
 });
 
 function extensions(path: string): Extension {
+  const own = { path };
+  names.set(path, own);
   return [
     lineNumbers(),
     highlightActiveLineGutter(),
@@ -112,13 +115,13 @@ function extensions(path: string): Extension {
     EditorView.clipboardInputFilter.of((text) => text.replace(/\r\n?/g, "\n")),
     // A text of the library cannot be changed: the first keystroke offers to save it under a name of the folder.
     EditorState.transactionFilter.of((tr: Transaction) => {
-      if (!tr.docChanged || !project.find(path)?.library || tr.isUserEvent("reload")) return tr;
+      if (!tr.docChanged || !project.find(own.path)?.library || tr.isUserEvent("reload")) return tr;
       offer.pending = tr.changes;
       setTimeout(() => offer.ask?.());
       return [];
     }),
     EditorView.updateListener.of((update) => {
-      if (update.docChanged) changed(path, update.state, update.transactions);
+      if (update.docChanged) changed(own.path, update.state, update.transactions);
     }),
   ];
 }
@@ -152,6 +155,18 @@ export function show_text(text: OpenText) {
   }
   if (editor.state.doc.toString() !== text.text) editor.dispatch(change_of(editor.state, text.text, "reload"));
 }
+// A text that has another name keeps its undo.
+project.moved = (from, to) => {
+  const state = states.get(from),
+    own = names.get(from);
+  states.delete(from);
+  states.delete(to);
+  if (state) states.set(to, state);
+  names.delete(from);
+  if (own) names.set(to, own);
+  if (own) own.path = to;
+  if (shown === from) shown = to;
+};
 // The smallest change that makes another text of a document, as one step of undo.
 function change_of(
   state: EditorState,

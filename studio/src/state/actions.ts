@@ -89,14 +89,12 @@ export function open_functor(name: string) {
     project.put({ path: name, kind: "functor", text: known.text, saved: known.text, etag: null, library: true });
 }
 
-// A text is saved under another name, and the model becomes that file. What was typed into a file of the folder is then in the new
-// one, and the old one is again as it is on disk.
+// A text is saved under another name, and the model becomes that file.
 export async function save_as(path: string, text: OpenText): Promise<boolean> {
-  if (!(await project.save_as(path, text.text, text.crlf))) return false;
-  const own = text.library ? text.path : settings.model.slice(text.path.length + 1);
-  const drawn = text.library ? settings.model === text.path : settings.file() === text.path;
-  if (!text.library && text.etag === null) project.close(text.path);
-  else if (!text.library) await project.reload(text.path);
+  const { library, path: from } = text;
+  if (!(await project.save_as(path, text))) return false;
+  const own = library ? from : settings.model.slice(from.length + 1);
+  const drawn = library ? settings.model === from : settings.file() === from;
   if (text.kind === "scheme" && drawn) {
     settings.model = own ? `${path}:${own}` : path;
     remember_model();
@@ -112,7 +110,6 @@ export async function rename_file(from: string, to: string): Promise<boolean> {
   if (open && open.text !== open.saved && !(await project.save(from))) return false;
   if (!(await project.rename(from, to))) return false;
   if (drawn) await open_model(`${to}${preset}`, false);
-  else if (open) await project.open_file(to);
   return true;
 }
 export async function delete_file(path: string): Promise<boolean> {

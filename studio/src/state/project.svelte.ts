@@ -1,6 +1,6 @@
 // The folder's files and the texts that are open. A text is edited in the editor alone; everybody else gives it a transaction.
 import * as api from "../api/client";
-import { forget, recall, recalled, remember } from "./store";
+import { forget, hold_page, living_pages, page_name, recall, recalled, remember } from "./store";
 
 export interface OpenText {
   path: string; // in the folder; of a text of the library its preset, "gpt2"
@@ -21,7 +21,10 @@ interface Draft {
   text: string;
   etag: string | null;
   crlf: boolean;
+  when: number;
 }
+// Drafts are of the page in which they are typed: two tabs may have the same text open.
+const draft_key = (path: string) => `draft:${page_name}/${path}`;
 
 export const kind_of = (path: string): OpenText["kind"] =>
   path.endsWith(".scheme")
@@ -50,6 +53,7 @@ class Project {
   open = $state<OpenText[]>([]);
   active = $state(""); // the path of the text in the editor
   message = $state<Message | null>(null);
+  unkept = $state(false); // this browser did not keep what is typed
   edition = $state(0); // raised whenever a file that commands read has another content: part of every question's key
   text = $derived(this.open.find((t) => t.path === this.active));
   dirty = $derived(this.open.filter((t) => !t.library && t.text !== t.saved));
@@ -72,23 +76,45 @@ class Project {
       }, 4000);
     }
   }
-  async refresh_files() {
-    try {
-      this.files = await api.list_files();
-    } catch (e) {
-      this.say(String((e as Error).message), "bad");
+  // Lists may overtake each other: the one that was asked for last is the present one, and whoever asked before waits for it.
+  private listing: Promise<void> | undefined;
+  refresh_files(): Promise<void> {
+    const mine: Promise<void> = api.list_files().then(
+      (files) => {
+        if (this.listing !== mine) return this.listing;
+        this.files = files;
+      },
+      (e) => {
+        if (this.listing !== mine) return this.listing;
+        this.say((e as Error).message, "bad");
+      },
+    );
+    this.listing = mine;
+    return mine;
+  }
+  // A text as it is on disk. What was read while it became another one, or was being written, is read again.
+  private changes = new Map<string, number>();
+  private changed(path: string) {
+    this.changes.set(path, (this.changes.get(path) ?? 0) + 1);
+  }
+  private async read(path: string): Promise<{ text: string; etag: string }> {
+    for (;;) {
+      while (this.saving.has(path)) await this.saving.get(path);
+      const before = this.changes.get(path),
+        read = await api.read_file(path);
+      if (this.changes.get(path) === before && !this.saving.has(path)) return read;
     }
   }
   // Of several that are opened one after the other the last is shown, whichever is read last.
-  async open_file(path: string): Promise<OpenText | undefined> {
-    const mine = ++this.opening,
+  async open_file(path: string, show = true): Promise<OpenText | undefined> {
+    const mine = show ? ++this.opening : -1,
       known = this.open.find((t) => t.path === path && !t.library);
     if (known) {
-      this.active = path;
+      if (show) this.active = path;
       return known;
     }
     try {
-      const read = await api.read_file(path);
+      const read = await this.read(path);
       const { text, crlf } = without_returns(read.text);
       if (!this.open.some((t) => t.path === path && !t.library)) {
         this.put(
@@ -116,16 +142,15 @@ class Project {
   async save(path = this.active): Promise<boolean> {
     const t = this.find(path);
     if (!t || t.library) return false;
-    let waited = false;
-    for (let now = this.saving.get(path); now; now = this.saving.get(path)) {
-      waited = true;
-      if (!(await now)) return false;
-    }
-    if (waited && t.text === t.saved) return true;
-    const saving = this.write(t);
-    this.saving.set(path, saving);
+    const waits = this.saving.has(t.path);
+    while (this.saving.has(t.path)) await this.saving.get(t.path);
+    return waits && t.text === t.saved ? true : this.while_saving(t.path, this.write(t));
+  }
+  // What else is to be done with a file waits for this, which says whether it was done.
+  private async while_saving(path: string, work: Promise<boolean>): Promise<boolean> {
+    this.saving.set(path, work);
     try {
-      return await saving;
+      return await work;
     } finally {
       this.saving.delete(path);
     }
@@ -136,6 +161,7 @@ class Project {
       t.etag = (await api.write_file(t.path, with_returns(text, t.crlf), t.etag)).etag;
       t.saved = text;
       t.removed = undefined;
+      this.changed(t.path);
       this.edition++;
       this.say(`Saved ${t.path}`);
       void this.refresh_files();
@@ -151,10 +177,24 @@ class Project {
     for (const t of this.dirty) if (!(await this.save(t.path))) return false;
     return true;
   }
-  async save_as(path: string, text: string, crlf = false): Promise<boolean> {
+  // A text becomes a new file: of the library a copy of it does, of the folder it does itself, with all that is typed meanwhile, and
+  // the old file is again as it is on disk.
+  async save_as(path: string, t: OpenText): Promise<boolean> {
+    if (this.is_open(path)) return false;
+    while (this.saving.has(t.path)) await this.saving.get(t.path);
+    return this.while_saving(t.path, this.write_as(path, t));
+  }
+  private async write_as(path: string, t: OpenText): Promise<boolean> {
+    const { text, crlf, library, path: from, etag: old } = t;
     try {
       const { etag } = await api.write_file(path, with_returns(text, crlf), null);
-      this.put({ path, kind: kind_of(path), text, saved: text, etag, library: false, crlf });
+      if (library) this.put({ path, kind: kind_of(path), text, saved: text, etag, library: false, crlf });
+      else {
+        this.move(t, path);
+        Object.assign(t, { saved: text, etag, removed: undefined });
+        if (old !== null) void this.open_file(from, false);
+      }
+      this.changed(path);
       this.edition++;
       this.say(`Saved ${path}`);
       void this.refresh_files();
@@ -166,6 +206,21 @@ class Project {
       );
       return false;
     }
+  }
+  // Whether another text is open by a name that is wanted, which is said. Its file may be gone, so that the folder has none.
+  private is_open(path: string): boolean {
+    const open = this.open.some((t) => t.path === path);
+    if (open) this.say(`a text ${path} is open already: choose another name`, "bad");
+    return open;
+  }
+  // An open text has another name from now on; `moved` tells the editor, whose undo goes with it.
+  moved: ((from: string, to: string) => void) | null = null;
+  private move(t: OpenText, to: string) {
+    const from = t.path;
+    t.path = to;
+    t.kind = kind_of(to);
+    if (this.active === from) this.active = to;
+    this.moved?.(from, to);
   }
   private take(t: OpenText, read: { text: string; etag: string }) {
     const { text, crlf } = without_returns(read.text);
@@ -180,7 +235,7 @@ class Project {
     const t = this.find(path);
     if (!t || t.library) return;
     try {
-      this.take(t, await api.read_file(path));
+      this.take(t, await this.read(path));
       this.edition++;
       this.message = null;
     } catch (e) {
@@ -190,24 +245,32 @@ class Project {
   close(path: string) {
     this.open = this.open.filter((t) => t.path !== path);
     if (this.active === path) this.active = this.open.at(-1)?.path ?? "";
-    forget(`draft:${path}`);
+    forget(draft_key(path));
   }
   async rename(from: string, to: string): Promise<boolean> {
+    if (this.is_open(to)) return false;
+    while (this.saving.has(from)) await this.saving.get(from);
+    return this.while_saving(from, this.rename_now(from, to));
+  }
+  private async rename_now(from: string, to: string): Promise<boolean> {
     try {
       await api.rename_file(from, to);
     } catch (e) {
       this.say((e as Error).message, "bad");
       return false;
     }
-    this.close(from);
+    const open = this.open.find((t) => t.path === from && !t.library);
+    if (open) this.move(open, to);
+    this.changed(from);
+    this.changed(to);
     this.edition++;
-    await this.refresh_files();
+    void this.refresh_files();
     return true;
   }
   // Only as it was when it was opened, or is now: what somebody else has written meanwhile is not deleted.
   async remove(path: string): Promise<boolean> {
     try {
-      const etag = this.open.find((t) => t.path === path && !t.library)?.etag ?? (await api.read_file(path)).etag;
+      const etag = this.open.find((t) => t.path === path && !t.library)?.etag ?? (await this.read(path)).etag;
       await api.delete_file(path, etag);
     } catch (e) {
       if (is_status(e, 409)) this.say(`${path} was changed by somebody else since it was opened.`, "bad", path);
@@ -222,17 +285,22 @@ class Project {
   // What was changed on disk by others is read again where nobody typed.
   async changed_on_disk(changed: string[], removed: string[] = []) {
     const files = this.refresh_files();
+    for (const path of [...changed, ...removed]) this.changed(path);
     let other =
       removed.some(is_source) ||
       changed.some((path) => is_source(path) && !this.open.some((t) => t.path === path && !t.library));
     for (const t of this.open) {
       if (t.library) continue;
-      if (removed.includes(t.path)) this.was_removed(t);
-      if (!changed.includes(t.path)) continue;
+      const { path, etag } = t;
+      if (removed.includes(path)) {
+        while (this.saving.has(path)) await this.saving.get(path);
+        if (t.path === path && t.etag === etag) this.was_removed(t); // and neither renamed nor saved by this page
+      }
+      if (!changed.includes(path)) continue;
       try {
-        const read = await api.read_file(t.path),
+        const read = await this.read(path),
           { text } = without_returns(read.text);
-        if (read.etag === t.etag || this.saving.has(t.path)) continue; // written by this page
+        if (read.etag === t.etag || t.path !== path) continue; // written by this page, or renamed meanwhile
         other = true;
         if (t.text === t.saved || t.text === text || t.text === t.removed) this.take(t, read);
       } catch {
@@ -265,33 +333,66 @@ class Project {
   // What is typed and not saved is kept in this browser, so that it outlives the page and the server.
   private kept = new Set<string>();
   keep_drafts() {
-    const dirty = new Set(this.dirty.map((t) => t.path));
-    for (const t of this.dirty)
-      remember(`draft:${t.path}`, { text: t.text, etag: t.etag, crlf: t.crlf === true } satisfies Draft);
-    for (const path of this.kept) if (!dirty.has(path)) forget(`draft:${path}`);
+    const dirty = new Set(this.dirty.map((t) => t.path)),
+      when = Date.now();
+    let all = true;
+    for (const t of this.dirty) {
+      const draft: Draft = { text: t.text, etag: t.etag, crlf: t.crlf === true, when };
+      if (!remember(draft_key(t.path), draft)) all = false;
+    }
+    for (const path of this.kept) if (!dirty.has(path)) forget(draft_key(path));
     this.kept = dirty;
+    if (!all && !this.unkept)
+      this.say("This browser's store is full: what is typed is not kept there. Save it.", "bad");
+    this.unkept = !all;
   }
+  // Drafts of pages that are gone are taken over; what another tab has is left to it. Where several pages left a text of one path, the
+  // last one has the path, and each other one a name of its own.
   async restore_drafts() {
-    const restored: string[] = [];
-    for (const path of recalled("draft:")) {
-      const draft = recall<Draft>(`draft:${path}`);
-      if (!draft || typeof draft.text !== "string") continue;
-      let saved = "",
-        etag: string | null = null;
+    await hold_page();
+    const lives = await living_pages(),
+      left: { key: string; path: string; draft: Draft }[] = [],
+      restored: string[] = [];
+    for (const rest of recalled("draft:")) {
+      const slash = rest.indexOf("/"),
+        draft = recall<Draft>(`draft:${rest}`);
+      if (slash < 0 || lives(rest.slice(0, slash)) || typeof draft?.text !== "string") continue;
+      left.push({ key: `draft:${rest}`, path: rest.slice(slash + 1), draft });
+    }
+    left.sort((a, b) => b.draft.when - a.draft.when);
+    for (const { key, path, draft } of left) {
       try {
-        const read = await api.read_file(path);
-        saved = without_returns(read.text).text;
-        etag = draft.etag; // that of the file from which it was typed: a save says if there is another
-      } catch (e) {
-        if (!is_status(e, 404)) continue;
+        const text = await this.restore(path, draft);
+        if (text) restored.push(text.path);
+      } catch {
+        continue; // it cannot be compared with its file now, and is left for the next time
       }
-      this.kept.add(path);
-      if (saved === draft.text) continue;
-      this.put({ path, kind: kind_of(path), text: draft.text, saved, etag, library: false, crlf: draft.crlf }, false);
-      restored.push(path);
+      forget(key);
+      this.keep_drafts();
     }
     if (restored.length > 0) this.say(`What was typed and not saved in ${restored.join(", ")} is here again.`);
-    this.keep_drafts();
+  }
+  // The text of a draft, unless it is that of the file, or of another draft, by now.
+  private async restore(path: string, { text, etag, crlf }: Draft): Promise<OpenText | undefined> {
+    const read = await this.read(path).catch((e) => {
+        if (is_status(e, 404)) return null;
+        throw e;
+      }),
+      saved = read ? without_returns(read.text).text : "",
+      open = this.find(path);
+    if (text === saved || text === open?.text) return undefined;
+    if (open) await this.listing;
+    // Its etag is that of the file from which it was typed: a save says if there is another.
+    const own = open
+      ? { path: this.free_path(path), saved: "", etag: null }
+      : { path, saved, etag: read ? etag : null };
+    this.put({ ...own, kind: kind_of(path), text, library: false, crlf }, false);
+    return this.find(own.path);
+  }
+  private free_path(path: string): string {
+    const taken = new Set([...this.files, ...this.open].map((f) => f.path)),
+      [, base, end] = /^(.*?)(\.\w+)?$/.exec(path)!;
+    for (let i = 2; ; i++) if (!taken.has(`${base}_${i}${end ?? ""}`)) return `${base}_${i}${end ?? ""}`;
   }
 }
 export const project = new Project();
