@@ -182,6 +182,26 @@ model tokens[batch, seq], targets[batch, seq]:
     assert.match(await text_of(page), /^ {2}x = a\(x\)\n {2}\S+ = tanh\(g\(g\(x\)\)\)$|^ {2}x = tanh\(g\(g\(x/m);
     await again();
   });
+  test("is the one on which an op is dropped, and where none can be meant it is said", async () => {
+    const drop = (k) =>
+      page
+        .locator(k)
+        .first()
+        .evaluate((on) => {
+          const dataTransfer = new DataTransfer();
+          dataTransfer.setData("text/x-op", "gelu");
+          on.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+        });
+    await drop(`.arrow ${key("two.g#2")}`);
+    await wait_for_text(page, text.replace("tanh(g(g(t)))", "tanh(gelu(g(g(t))))"));
+    await again();
+    await drop(key("o:tokens"));
+    await wait_for_text(page, text.replace("embed(tokens,", "embed(gelu(tokens),"));
+    await again();
+    await drop(`.frame ${key("two")}`);
+    await wait_text(page, ".banner", "Drop an op on a line");
+    assert.equal(await text_of(page), text);
+  });
   test("is not guessed where a condition of the text decides", async () => {
     await page.waitForSelector(key("c.g#2"));
     await choose("c.g#2", "Delete");
@@ -475,4 +495,28 @@ describe("what is typed", () => {
     await context.close();
   });
   after(() => assert.deepEqual(page.mistakes, []));
+});
+
+test("a functor's parameters are read in the list, and those that are typed stay while files are read again", async () => {
+  const law = (n) => `functor mine(rate = ${n}, keep = 3):\n  law exact\n  object activation -> kept\n`;
+  const [path, params] = await page.evaluate(() => {
+    const f = window.__studio.results.functors.find((g) => !g.default && g.params.some((p) => p.default !== null));
+    return [f.name, f.params.map((p) => (p.default === null ? p.name : `${p.name}=${p.default}`)).join(", ")];
+  });
+  const line = page.locator(".palette li", { has: page.getByLabel(`Add ${path} to the stack`) });
+  assert.equal(await line.locator(".params").textContent(), params);
+  write("mine.functor", law(1));
+  await page.locator(".palette .params", { hasText: "rate=1, keep=3" }).waitFor();
+  await page.locator(".palette .name", { hasText: "mine.functor" }).click();
+  const field = page.getByLabel("Parameters of mine.functor");
+  await field.fill("rate=7");
+  write("mine.functor", law(2));
+  await page.locator(".palette .params", { hasText: "rate=2, keep=3" }).waitFor();
+  await frames(page);
+  assert.equal(await field.inputValue(), "rate=7");
+  await page
+    .locator(".palette .name", { hasText: new RegExp(`${path}$`) })
+    .first()
+    .click();
+  assert.notEqual(await page.getByLabel(`Parameters of ${path}`).inputValue(), "rate=7");
 });

@@ -291,6 +291,8 @@ const edit_box = (key: string, make: (at: { from: number; to: number }, box: str
     const at = span(found);
     return at && make(at, found.word!);
   });
+export const insert_after_box = (key: string, op: string) =>
+  edit_box(key, (at) => ({ kind: "insert", at, call: with_hole(op) }));
 export const delete_box = (key: string) => edit_box(key, (at) => ({ kind: "delete", at, operand: 0 }));
 // Instead of one object (or the first) a call reads the value of a name.
 export const connect_to = (call: Call, object: string | null, value: string) =>

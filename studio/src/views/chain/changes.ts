@@ -18,7 +18,7 @@ const ops = (): string[] => {
 const node_of = (tree: Tree, item: Item): TreeNode | undefined =>
   item.kind === "words" ? undefined : tree.by_key.get(item.source);
 // The op below a node that reads an object.
-export function reader_in(tree: Tree, node: TreeNode, object: number): number | undefined {
+function reader_in(tree: Tree, node: TreeNode, object: number): number | undefined {
   return node.morphisms.find((m) => tree.scheme.morphisms[m].inputs.includes(object));
 }
 
@@ -47,7 +47,7 @@ function unknown_call(typed: string): Wrong | null {
     instead: near && typed.trim().replace(name, near),
   };
 }
-export function selected_morphisms(tree: Tree): number[] {
+function selected_morphisms(tree: Tree): number[] {
   return view.selected.flatMap((s) => tree.by_key.get(s.source)?.morphisms ?? []);
 }
 
@@ -106,6 +106,9 @@ export function entries_of(
       ...(gathered
         ? []
         : ([
+            ...(gives_one(node)
+              ? [insert_entry("Insert an op behind it…", (op) => void edits.insert_after_box(node.key, op), "i")]
+              : []),
             {
               name: "Repeat…",
               key: "p",
@@ -152,6 +155,16 @@ function read_entry(tree: Tree, morphism: number, object: number, instead: strin
     },
   };
 }
+// A call can be put around what gives one value.
+const gives_one = (node: TreeNode) => node.outputs.length === 1;
+// An op that is dropped on something is inserted as its menu would. An open box is the place of many things, so it is not meant itself.
+export function drop_op(tree: Tree, item: Item | Line | null, op: string) {
+  const box = item && "kind" in item && item.kind === "frame" && item.node !== "op",
+    entry = box ? undefined : entries_of(tree, item, () => {})?.entries.find((e) => e.key === "i");
+  if (entry?.ask) entry.ask.done(op);
+  else project.say("Drop an op on a line, a point or a call; a double click opens what they are in.", "bad");
+}
+
 function point_entries(tree: Tree, object: number): { title: string; entries: Entry[] } {
   const o = tree.scheme.objects[object],
     maker = tree.maker[object],
