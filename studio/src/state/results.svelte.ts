@@ -96,12 +96,6 @@ class Results {
     if (this.wants.has("step")) void this.refresh();
     const models = await ask<{ models: { name: string }[] }>(["models", "--json"]);
     if (models.ok) this.presets = models.result.models.map((m) => m.name);
-    else {
-      // A model that is not there is answered with those that are.
-      const none = await ask(["show", "--model", "?"]);
-      const list = none.ok ? null : /one of ([\w.,\s-]+)$/.exec(none.error.message.trim());
-      if (list) this.presets = list[1].split(/,\s*/);
-    }
   }
   // Which answers the present tab needs; the forward scheme and the plan are always wanted.
   wants = $state<Set<string>>(new Set());
