@@ -163,8 +163,10 @@ project.moved = (from, to) => {
   states.delete(to);
   if (state) states.set(to, state);
   names.delete(from);
-  if (own) names.set(to, own);
-  if (own) own.path = to;
+  if (own) {
+    own.path = to;
+    names.set(to, own);
+  }
   if (shown === from) shown = to;
 };
 // The smallest change that makes another text of a document, as one step of undo.

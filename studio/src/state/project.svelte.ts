@@ -220,6 +220,7 @@ class Project {
     t.path = to;
     t.kind = kind_of(to);
     if (this.active === from) this.active = to;
+    forget(draft_key(from));
     this.moved?.(from, to);
   }
   private take(t: OpenText, read: { text: string; etag: string }) {
