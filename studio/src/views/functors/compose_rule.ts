@@ -1,7 +1,7 @@
 // A rule as a picture: its left side, an arrow, its right side. A morphism rule's sides are diagrams of their terms; an object rule's
 // are a point that is so, and the same point as it becomes.
 import { arrange, type ArrangeEdge, type ArrangeNode } from "../../drawing/arrange";
-import { arrow_width, point_size } from "../../drawing/compose";
+import { arrow_width, point_size } from "../../drawing/pieces";
 import { empty, line, type Drawing, type Item } from "../../drawing/drawing";
 import { width } from "../../drawing/measure";
 import { parse_term, print_term, type Rule, type Term } from "./rules";

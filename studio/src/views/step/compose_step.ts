@@ -2,7 +2,7 @@
 // remembered: kept objects by solid lines, recomputed ones by hatched arrows where they are made again, offloaded ones by way of the
 // host's row.
 import type { SchemeJson } from "../../api/json";
-import { arrow_width } from "../../drawing/compose";
+import { arrow_width } from "../../drawing/pieces";
 import { empty, join, line, type Drawing } from "../../drawing/drawing";
 import { place_labels, type Wish } from "../../drawing/labels";
 import { width } from "../../drawing/measure";
