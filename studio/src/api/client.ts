@@ -7,8 +7,10 @@ export interface Mistake {
   column?: number;
 }
 export type Answer<T> =
-  | { ok: true; result: T; seconds: number }
-  | { ok: false; code: number; cancelled?: boolean; lost?: boolean; error: Mistake };
+  | { ok: true; result: T; seconds: number; notes?: string[] } // notes: what the command said beside its answer, warnings too
+  | { ok: false; code: number; cancelled?: boolean; lost?: boolean; later?: boolean; error: Mistake };
+// No answer to keep: the question was given up, the server is gone, or it could not ask the command and may be able to later.
+export const unanswered = (a: Answer<unknown>) => !a.ok && (a.cancelled || a.lost || a.later) === true;
 
 export interface FileEntry {
   path: string;
@@ -104,7 +106,8 @@ async function ask_once<T>(body: object, signal: AbortSignal | undefined): Promi
   } catch (e) {
     if (e instanceof DOMException && e.name === "AbortError")
       return { ok: false, code: -1, cancelled: true, error: { message: "cancelled" } };
-    if (e instanceof ServerError) return { ok: false, code: -1, error: { message: e.message } };
+    if (e instanceof ServerError)
+      return { ok: false, code: -1, later: ![400, 413, 415].includes(e.status), error: { message: e.message } };
     return {
       ok: false,
       code: -1,
@@ -130,8 +133,7 @@ export const write_file = (path: string, text: string, etag: string | null) =>
 export const rename_file = (from: string, to: string) => send<unknown>("POST", "api/rename", { from, to });
 export const delete_file = (path: string, etag: string) => send<unknown>("POST", "api/delete", { path, etag });
 
-export const start_job = (args: string[], drafts?: Record<string, string>) =>
-  send<{ id: string }>("POST", "api/jobs", { args, drafts });
+export const start_job = (args: string[]) => send<{ id: string }>("POST", "api/jobs", { args });
 export const read_job = (id: string) => get<Job>(`api/jobs/${id}`);
 export const list_jobs = async () => (await get<{ jobs: Job[] }>("api/jobs")).jobs;
 // What a job has said from event N on; it does not wait for more.

@@ -1,5 +1,5 @@
 // Functors of the folder's own files: their law and parameters, as `adjoint edit` reads them off the text.
-import { ask } from "../api/client";
+import { ask, unanswered } from "../api/client";
 import type { FunctorInfo } from "../api/json";
 import { project, with_returns } from "./project.svelte";
 import { results } from "./results.svelte";
@@ -34,7 +34,7 @@ class OwnFunctors {
         });
         if (this.asked.get(f.path) !== key) return;
         if (answer.ok && answer.result.functor) this.put(f.path, answer.result.functor, answer.result.text);
-        else if (!answer.ok && (answer.cancelled || answer.lost)) this.asked.delete(f.path);
+        else if (unanswered(answer)) this.asked.delete(f.path);
         else if (!answer.ok) this.mistakes = { ...this.mistakes, [f.path]: answer.error.message };
       }),
     );

@@ -1,5 +1,5 @@
 // Settings as they are typed, "layers=2 hidden=64" or with commas, and which of them the model has.
-import { ask } from "../api/client";
+import { ask, unanswered } from "../api/client";
 import { project } from "./project.svelte";
 import { settings } from "./settings.svelte";
 
@@ -28,7 +28,7 @@ export async function read_settings(text: string): Promise<Read> {
   while (Object.keys(taken).length > 0) {
     const args = ["show", "--model", settings.model, ...flags({ ...settings.sets, ...taken }), "--level", "chain"];
     const answer = await ask([...args, "--json"], { drafts: project.drafts(), lane: "sets" });
-    if (answer.ok || answer.cancelled || answer.lost) break;
+    if (answer.ok || unanswered(answer)) break;
     const name = /there is no (?:axis or number|setting) '(\w+)'/.exec(answer.error.message)?.[1];
     if (!name || !(name in taken)) break;
     refused.push(`${name}=${taken[name]}`);

@@ -1,6 +1,6 @@
 // What each functor of the stack costs and saves: the plan of the stack without it, beside the plan with it. Plans are asked for
 // one after another when the present plan stands, and kept, so that a chip that is moved or changed asks for little.
-import { ask } from "../../api/client";
+import { ask, unanswered } from "../../api/client";
 import { project } from "../../state/project.svelte";
 import { results, type Plan } from "../../state/results.svelte";
 import { settings } from "../../state/settings.svelte";
@@ -21,6 +21,7 @@ class Costs {
     this.stopper?.abort();
     const stopper = (this.stopper = new AbortController());
     const found: Record<number, Without> = {};
+    this.without = {}; // those of another model or batch are none of this one
     this.busy = true;
     for (const item of items) {
       const stack = print_stack(items.filter((i) => i.id !== item.id));
@@ -31,7 +32,7 @@ class Costs {
         const answer = await ask<Plan>(args, { drafts, lane: "without", signal: stopper.signal });
         if (mine !== this.turn) return;
         if (answer.ok) one = { peak_bytes: answer.result.peak_bytes, step_s: answer.result.step_s };
-        else if (answer.cancelled || answer.lost) break;
+        else if (unanswered(answer)) break;
         else one = { refusal: answer.error.message };
         if (this.kept.size > 300) this.kept.clear();
         this.kept.set(key, one);
