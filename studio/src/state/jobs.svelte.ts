@@ -18,9 +18,14 @@ class Jobs {
   known = false; // whether the lists are the server's
   private ears = new Set<Ear>();
 
+  private asked = 0;
+  // Of several that are asked at once the one that was asked last counts, whichever is answered last.
   async refresh() {
+    const mine = ++this.asked;
     try {
-      [this.jobs, this.runs] = await Promise.all([api.list_jobs(), api.list_runs()]);
+      const [jobs, runs] = await Promise.all([api.list_jobs(), api.list_runs()]);
+      if (mine !== this.asked) return;
+      [this.jobs, this.runs] = [jobs, runs];
       this.known = true;
     } catch {
       /* said by the banner of a lost server */
@@ -76,8 +81,11 @@ class Jobs {
           }
           first = false;
         },
+        // A single answer may be lost while this stream goes on: it is asked again at the next beat.
         lost: (lost) => {
+          const was = project.lost;
           project.lost = lost;
+          if (was && !lost) back();
         },
       });
     };
