@@ -126,31 +126,38 @@ class Runs {
     this.show(id);
     return id;
   }
-  // Whether a run that was just started begins. One that ends before its first step leaves nothing, and why is said by the form, also
-  // where it takes longer than somebody waits.
-  begins(id: string, out: string): Promise<boolean> {
+  // Whether a run that was just started begins: it does with its first step, or when the server has a run there that is not the one
+  // that was there before. One that ends earlier leaves nothing, and why is said by the form.
+  async begins(id: string, out: string, before?: number): Promise<boolean> {
     this.refused = null;
-    return new Promise((done) => {
-      let last = "",
-        stepped = false;
-      const soon = setTimeout(() => done(true), 1500);
+    let last = "",
+      stepped = false,
+      ended: api.Job["state"] | undefined;
+    const there = () => jobs.runs.some((r) => r.path === out && r.modified !== before);
+    await new Promise<void>((done) => {
       const leave = jobs.listen(id, 0, (e) => {
         if (e.kind === "err" && !e.progress) last = e.text || last;
-        if (e.kind === "metrics") {
-          stepped = true;
-          done(true);
-        }
-        if (e.kind !== "state" || e.state === "running") return;
-        leave();
-        clearTimeout(soon);
-        void jobs.refresh().then(() => {
-          if (e.state === "failed" && !stepped)
-            this.refused = { out, why: last.replace(/^adjoint: /, "") || "it failed and did not say why" };
-          this.drop_ghosts();
-          done(e.state === "done" || stepped);
+        if (e.kind === "metrics") stepped = true;
+        if (e.kind === "state" && e.state !== "running") ended = e.state;
+        if (stepped || ended) known();
+      });
+      const watch = $effect.root(() => {
+        $effect(() => {
+          if (there()) known();
         });
       });
+      function known() {
+        leave();
+        watch();
+        done();
+      }
     });
+    if (ended) await jobs.refresh();
+    const began = stepped || ended === "done" || there();
+    if (ended === "failed" && !began)
+      this.refused = { out, why: last.replace(/^adjoint: /, "") || "it failed and did not say why" };
+    if (ended) this.drop_ghosts();
+    return began;
   }
   // Runs that were picked and are not there: they never began, or their folder was removed.
   drop_ghosts() {
