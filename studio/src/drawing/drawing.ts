@@ -33,6 +33,7 @@ export interface Arrow {
   shade?: string;
   hatched?: boolean;
   changed?: boolean;
+  sources?: string[]; // of several things that are one arrow
 }
 export interface Frame {
   kind: "frame";

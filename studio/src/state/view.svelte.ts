@@ -54,6 +54,8 @@ class View {
     const i = this.selected.findIndex((s) => s.kind === one.kind && s.source === one.source && s.id === one.id);
     this.selected = i < 0 ? [...this.selected, one] : this.selected.filter((_, k) => k !== i);
   }
+  // The boxes and repetitions around a path in the present model, which this file does not know.
+  boxes_of: (path: string) => Iterable<string> = () => [];
   // Lights up sources, and the boxes and repetitions around them, which may be closed.
   light(sources: Iterable<string>, by = "") {
     const all = new Set<string>();
@@ -61,6 +63,7 @@ class View {
       all.add(source);
       const path = source.split(":")[0];
       all.add(path);
+      for (const box of this.boxes_of(path)) all.add(box);
       for (let dot = path.indexOf("."); dot >= 0; dot = path.indexOf(".", dot + 1)) all.add(path.slice(0, dot));
       for (const m of path.matchAll(/\[\d+\]/g)) all.add(`${path.slice(0, m.index)}^`);
     }

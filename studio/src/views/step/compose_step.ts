@@ -123,6 +123,7 @@ export function compose_step(
       frame: "",
     });
 
+  const sources = (morphisms: number[]) => morphisms.map((m) => scheme.morphisms[m].source);
   const middle = (i: number) => xs[i] + ws[i] / 2;
   slots.forEach((s, i) => {
     const label = { name: s.name, op: s.op, power: s.power };
@@ -135,6 +136,7 @@ export function compose_step(
       h: 40,
       node: s.node,
       source: s.nodes[0].key,
+      sources: s.nodes.map((n) => n.key),
       morphism: s.node === "op" ? s.forward[0] : undefined,
       ...label,
       openable: s.openable,
@@ -150,6 +152,7 @@ export function compose_step(
         h: 40,
         node: "op",
         source: s.backward.length === 1 ? scheme.morphisms[s.backward[0]].source : `${s.nodes[0].key}:grad`,
+        sources: [...s.nodes.map((n) => n.key), ...sources(s.backward)],
         morphism: s.backward.length === 1 ? s.backward[0] : undefined,
         name: `∂${s.name}`,
         op: s.backward.length > 1 && s.openable ? `${s.backward.length} morphisms` : "",
@@ -168,6 +171,7 @@ export function compose_step(
         h: 40,
         node: "op",
         source: scheme.morphisms[s.again[0]].source,
+        sources: sources(s.again),
         morphism: s.again[0],
         name: s.name,
         op: s.again.length > 1 ? `${s.again.length} again` : s.op,
