@@ -17,13 +17,21 @@ declare global {
 }
 window.__studio = { timings, view, settings, results, project, open_model, recall, remember }; // what tests read
 
-// Whatever is remembered is of a folder, so which one it is is known first.
-try {
-  const { folder, version } = await hello();
-  project.folder = folder.name;
-  project.version = version;
-  set_folder(folder.path);
-} catch {
-  project.lost = true;
+// Whatever is remembered is of a folder, and nothing can be drawn without the server: the page begins when it has answered.
+const app = document.getElementById("app")!,
+  wait = document.createElement("p");
+wait.textContent = "The studio's server does not answer. The page begins when it does.";
+for (;;) {
+  try {
+    const { folder, version } = await hello();
+    project.folder = folder.name;
+    project.version = version;
+    set_folder(folder.path);
+    break;
+  } catch {
+    app.append(wait);
+    await new Promise((done) => setTimeout(done, 1500));
+  }
 }
-mount(App, { target: document.getElementById("app")! });
+wait.remove();
+mount(App, { target: app });

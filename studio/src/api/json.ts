@@ -106,17 +106,6 @@ export interface Applied {
   idle_rules?: string[];
 }
 
-// ---- adjoint show --diff --stack S --json
-export interface Difference {
-  command: "show";
-  before: { morphisms: number };
-  after: { morphisms: number };
-  applied: Applied[];
-  new: string[];
-  gone: string[];
-  changed: { source: string; was: string; is: string }[];
-}
-
 // ---- adjoint show --memory-states --json
 export interface MemoryStates {
   command: "show";

@@ -23,19 +23,21 @@ export interface Scale {
   most: number;
 }
 
+// The most bytes that are alive at any call, without those of some categories.
+function largest(t: Timeline, without: string[]): number {
+  const counted = Object.entries(t.live).filter(([c]) => !without.includes(c));
+  let most = 0;
+  for (let i = 0; i < t.calls.length; i++) {
+    let sum = 0;
+    for (const [, live] of counted) sum += live[i] ?? 0;
+    most = Math.max(most, sum);
+  }
+  return most;
+}
 // Calls are in the order of their places; where seconds are known, time is what runs along.
 export function scale_of(t: Timeline, w: number, h: number, by_seconds: boolean, without: string[] = []): Scale {
   const n = Math.max(1, t.calls.length),
-    most = Math.max(
-      1,
-      without.length === 0
-        ? Math.max(t.arena_bytes, t.peak_bytes)
-        : Math.max(
-            ...t.calls.map((_, i) =>
-              Object.entries(t.live).reduce((sum, [c, live]) => sum + (without.includes(c) ? 0 : (live[i] ?? 0)), 0),
-            ),
-          ) * 1.04,
-    );
+    most = Math.max(1, without.length === 0 ? Math.max(t.arena_bytes, t.peak_bytes) : largest(t, without) * 1.04);
   const starts =
     by_seconds && t.in_seconds
       ? t.calls.map((c) => c.begins / Math.max(1e-12, t.length))
