@@ -53,18 +53,22 @@ export function compose_step(
     if (i !== undefined && r.how === "kept" && main[i] !== r.object) held.set(i, (held.get(i) ?? 0) + 1);
   }
   const said = new Set([...held].filter(([, n]) => n > 1).map(([i]) => i));
+  const meshes = all.some((r) => mesh_of(scheme, [r.object]))
+    ? width(`, partly ${scheme.mesh.map(axis_name).join(", ")}`, "sub")
+    : 0;
   const xs: number[] = [],
     ws: number[] = [],
     points: number[] = [];
   let x = 62;
   slots.forEach((s, i) => {
-    const w = Math.max(arrow_width({ name: s.name, op: s.op, power: s.power }) - 12, said.has(i) ? 112 : 40);
+    const w = Math.max(arrow_width({ name: s.name, op: s.op, power: s.power }) - 12, said.has(i) ? 112 + meshes : 40);
     const o = main[i],
       label =
         o === undefined
           ? 0
           : Math.max(
               s.node === "op" ? width(bytes(scheme.objects[o].bytes), "type") : 0,
+              width(mesh_of(scheme, [o]), "type"),
               width(scheme.objects[o].name ?? "", "name"),
             );
     const room = Math.max(s.node === "op" ? gap : gap + 14, label + 14); // what is kept of a box is said beside it
@@ -187,7 +191,8 @@ export function compose_step(
     if (o !== undefined) {
       const object = scheme.objects[o],
         name = object.name ?? "",
-        lines = s.node === "op" ? [bytes(object.bytes)] : [],
+        mesh = mesh_of(scheme, [o]),
+        lines = [...(s.node === "op" ? [bytes(object.bytes)] : []), ...(mesh ? [mesh] : [])],
         w = Math.max(12, width(name, "name"), ...lines.map((t) => width(t, "type"))) + 6;
       d.items.push({
         kind: "point",
@@ -195,7 +200,7 @@ export function compose_step(
         x: px - w / 2,
         y: rows.forward - 7,
         w,
-        h: name ? 44 : 30,
+        h: (name ? 44 : 30) + (lines.length > 1 ? 12.5 : 0),
         object: o,
         source: object.source,
         role: object.role,
@@ -438,10 +443,11 @@ function hang(d: Drawing, scheme: SchemeJson, slots: Slot[], all: Remembered[], 
         frame: "",
         mark: "host",
       });
-    if (b.objects.length > 1 || b.how === "host")
+    const mesh = mesh_of(scheme, b.objects);
+    if (b.objects.length > 1 || b.how === "host" || mesh)
       wishes.push({
         key: `t${key}`,
-        text: `${b.objects.length > 1 ? `${b.objects.length} · ` : ""}${bytes(b.bytes)}`,
+        text: `${b.objects.length > 1 ? `${b.objects.length} · ` : ""}${bytes(b.bytes)}${mesh && `, ${mesh}`}`,
         points,
         side: b.how === "kept" ? "left" : "right",
         free: 5 + d.lines.at(-1)!.thick! / 2,
@@ -459,6 +465,18 @@ function said(scheme: SchemeJson, how: How, objects: number[], all: number): str
 function owner(scheme: SchemeJson, slots: Slot[], object: number): number | undefined {
   const i = slots.findIndex((s) => s.nodes.some((n) => scheme.objects[object].source.startsWith(n.key)));
   return i < 0 ? undefined : i;
+}
+const axis_name = (a: SchemeJson["mesh"][number]) => `${a.name} ${a.size}`;
+// The axes of the mesh along which objects are divided or are terms of a sum, "data 2"; "partly" where that is some of them.
+function mesh_of(scheme: SchemeJson, objects: number[]): string {
+  return scheme.mesh
+    .flatMap((a) => {
+      const n = objects.filter((o) =>
+        scheme.objects[o].placement?.some((p) => p.over === a.name && p.spread !== "replicated"),
+      ).length;
+      return n === 0 ? [] : [n < objects.length ? `partly ${axis_name(a)}` : axis_name(a)];
+    })
+    .join(", ");
 }
 function mark_of(o: SchemeJson["objects"][number]): "hatched" | "host" | "mesh" | undefined {
   return o.residence === "recomputed" || o.residence === "apart"
