@@ -196,7 +196,14 @@ export interface FunctorInfo {
   rules?: { kind: string; text: string; span: Span; left: string; right: string; when?: string }[];
 }
 
-// ---- adjoint ops --json -> { command: "ops", ops: [...], words: [...], optimizers: [...] } (run it to see)
+// ---- adjoint ops --json -> { command: "ops", ops: Op[], words: [...], optimizers: [...] } (run it to see)
+export interface Op {
+  name: string;
+  signature: string;
+  summary: string;
+  callable?: boolean; // false: no text calls it
+  index_map?: string;
+}
 
 // ---- errors: any command that fails prints one sentence on standard error and exits 1; with --json also {"error": {message, file?, line?, column?}} is what T/api/ask answers.
 // Boxes, statements and terms with their spans; what reads it says which of it (src/editor).

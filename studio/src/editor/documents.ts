@@ -90,7 +90,7 @@ function extensions(path: string): Extension {
     autocompletion({
       override: [
         completions(() => ({
-          ops: Array.isArray(results.ops) ? results.ops : (results.ops?.ops ?? []),
+          ops: results.ops,
           functors: results.functors,
         })),
       ],

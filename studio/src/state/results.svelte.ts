@@ -1,8 +1,8 @@
 // What the commands answered about the present model and stack. A change of text, sizes or stack asks again; a refusal or a
 // broken text leaves the last good answer in place and says what is wrong.
 import { ask, unanswered, type Mistake } from "../api/client";
-import type { FunctorInfo, MemoryStates, SchemeJson, Shown, Timeline } from "../api/json";
-import { project, with_returns } from "./project.svelte";
+import type { FunctorInfo, MemoryStates, Op, SchemeJson, Shown, Timeline } from "../api/json";
+import { project, with_returns, type Message } from "./project.svelte";
 import { settings } from "./settings.svelte";
 import { print_stack } from "./stack";
 import { begin, painted } from "./timings";
@@ -44,6 +44,7 @@ export class Lane<T> {
   mistake = $state.raw<Mistake | null>(null); // of the last question that was answered
   busy = $state(false);
   later = false; // the server could not ask the command
+  private said: Message | null = null; // that it could not
   private of = $state("");
   private mistake_of = $state("");
   // The answer to what is asked now, and the refusal of it; null while that is not known.
@@ -87,13 +88,18 @@ export class Lane<T> {
       this.of = key;
       this.about = this.asked_about;
       this.mistake = null;
+      if (this.said && project.message === this.said) project.message = null;
+      this.said = null;
       return true;
     }
     if (unanswered(answer)) {
       this.key = ""; // it may be asked again
       if (answer.lost) project.lost = true;
       this.later = answer.later === true;
-      if (this.later) project.say(answer.error.message, "bad");
+      if (this.later) {
+        project.say(answer.error.message, "bad");
+        this.said = project.message;
+      }
     } else {
       this.mistake = answer.error;
       this.mistake_of = key;
@@ -127,7 +133,7 @@ class Results {
   own = new Lane<unknown>("own", () => this.of_own()); // whether the open text can be read, where it is no model
   pending = $state(false); // something was changed of which not all is answered
   functors = $state.raw<FunctorInfo[]>([]);
-  ops = $state.raw<any>(null);
+  ops = $state.raw<Op[]>([]);
   presets = $state.raw<any>(null);
 
   // Legal, or the sentence that says why not.
@@ -141,10 +147,10 @@ class Results {
   async load_lists() {
     const [functors, ops] = await Promise.all([
       ask<{ functors: FunctorInfo[] }>(["functors", "--json"]),
-      ask<any>(["ops", "--json"]),
+      ask<{ ops: Op[] }>(["ops", "--json"]),
     ]);
-    if (functors.ok) this.functors = Array.isArray(functors.result) ? functors.result : functors.result.functors;
-    if (ops.ok) this.ops = Array.isArray(ops.result) ? ops.result : ops.result.ops;
+    if (functors.ok) this.functors = functors.result.functors;
+    if (ops.ok) this.ops = ops.result.ops;
     void this.refresh(); // which functors there are decides how a step is drawn
     const models = await ask<{ models: { name: string }[] }>(["models", "--json"]);
     if (models.ok) this.presets = models.result.models.map((m) => m.name);

@@ -8,8 +8,7 @@ export function body_text(scheme: SchemeJson, morphism: number): string[] {
     lines: string[] = [];
   const body = m.body ? scheme.bodies?.[m.body] : undefined;
   if (body) lines.push(...body.split("\n").filter((l) => l.trim()));
-  const list: any[] = Array.isArray(results.ops) ? results.ops : (results.ops?.ops ?? []);
-  const known = list.find((o) => o.name === m.op);
+  const known = results.ops.find((o) => o.name === m.op);
   if (!body && known) lines.push(`${known.signature}: ${known.summary}`);
   if (known?.index_map) lines.push(known.index_map.replaceAll("->", "→"));
   const attrs = Object.entries(m.attrs).map(([k, v]) => `${k}=${Array.isArray(v) ? `[${v}]` : v}`);

@@ -9,12 +9,7 @@ import { settings } from "../../state/settings.svelte";
 import { view } from "../../state/view.svelte";
 import { nearest } from "./nearest";
 
-const ops = (): string[] => {
-  const list: { name: string; callable?: boolean }[] = Array.isArray(results.ops)
-    ? results.ops
-    : (results.ops?.ops ?? []);
-  return list.filter((o) => o.callable !== false).map((o) => o.name);
-};
+const ops = (): string[] => results.ops.filter((o) => o.callable !== false).map((o) => o.name);
 const node_of = (tree: Tree, item: Item): TreeNode | undefined =>
   item.kind === "words" ? undefined : tree.by_key.get(item.source);
 // The op below a node that reads an object.

@@ -10,7 +10,7 @@ import type { Tree } from "../../drawing/tree";
 import { bytes, count, short_type } from "../../state/format";
 import type { How, Remembered, Slot } from "./slots";
 
-export interface Rows {
+interface Rows {
   forward: number;
   host: number;
   again: number;
@@ -19,12 +19,7 @@ export interface Rows {
 const half = 24,
   gap = 30; // of an arrow: from its top to its line; between arrows, where points stand
 
-export function compose_step(
-  scheme: SchemeJson,
-  tree: Tree,
-  slots: Slot[],
-  all: Remembered[],
-): { drawing: Drawing; rows: Rows } {
+export function compose_step(scheme: SchemeJson, tree: Tree, slots: Slot[], all: Remembered[]): Drawing {
   const d = empty();
   const has_host = all.some((r) => r.how === "host"),
     has_again = slots.some((s) => s.again.length > 0);
@@ -308,7 +303,7 @@ export function compose_step(
   d.w = right + 12;
   d.h = rows.backward + 90;
   place_labels(d, labels, points);
-  return { drawing: d, rows };
+  return d;
 }
 
 interface Places {
