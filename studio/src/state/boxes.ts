@@ -1,4 +1,5 @@
-// Which boxes and repetitions hold a path: those that its text names, and those that gather what stands around the chain.
+// Which boxes and repetitions hold a path: those that its text names, and those that gather what stands around the chain or read a
+// parameter that has another box's name.
 import type { SchemeJson } from "../api/json";
 import { build_tree } from "../drawing/tree";
 import { path_of } from "./format";
@@ -26,5 +27,9 @@ function boxes(scheme: SchemeJson): Map<string, Set<string>> {
   known.set(scheme, out);
   return out;
 }
-export const boxes_of = (scheme: SchemeJson | undefined, path: string): Iterable<string> =>
-  (scheme && boxes(scheme).get(path)) ?? [];
+export function boxes_of(scheme: SchemeJson | undefined, path: string): Set<string> {
+  const all = new Set(scheme && boxes(scheme).get(path));
+  for (let dot = path.indexOf("."); dot >= 0; dot = path.indexOf(".", dot + 1)) all.add(path.slice(0, dot));
+  for (const m of path.matchAll(/\[\d+\]/g)) all.add(`${path.slice(0, m.index)}^`);
+  return all;
+}

@@ -64,8 +64,6 @@ class View {
       const path = source.split(":")[0];
       all.add(path);
       for (const box of this.boxes_of(path)) all.add(box);
-      for (let dot = path.indexOf("."); dot >= 0; dot = path.indexOf(".", dot + 1)) all.add(path.slice(0, dot));
-      for (const m of path.matchAll(/\[\d+\]/g)) all.add(`${path.slice(0, m.index)}^`);
     }
     this.lit = all;
     this.lit_by = by;
