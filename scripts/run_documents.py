@@ -42,7 +42,7 @@ EXCEPTIONS = [
     (r"^scripts/write_studio_pictures", "writes pictures in a browser; write_documents.py --figures runs it"),
     (r"^scripts/draw_rooms", "wants the history of git; write_documents.py --figures runs it"),
     (r"^scripts/run_documents", "is this script"),
-    (r"^scripts/test_page", "ctest's studio.browser runs it"),
+    (r"^scripts/test_page", "ctest's studio.browser.* run it"),
     (r"^scripts/tidy", "wants clang-tidy; CI runs it: make tidy"),
     (r"^scripts/check_deb", "wants root, a network and packages; it is run by hand after make deb"),
     (r"^tests/fuzz/", "runs under libFuzzer: make fuzz"),

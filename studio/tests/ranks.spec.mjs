@@ -1,7 +1,7 @@
 // Ranks, as a person looks at them: the mesh, who holds what, a pipeline's schedule and one of its slots.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { open_page, start_browser, start_studio } from "./browser.mjs";
+import { close_all, open_page, start_browser, start_studio } from "./browser.mjs";
 import { complaints, pictures, set, settled, tab } from "./look.mjs";
 
 let studio, browser, page;
@@ -13,10 +13,7 @@ before(async () => {
   await set(page, { model: "gpt2", batch: 1 });
   await tab(page, "ranks");
 });
-after(async () => {
-  await browser?.close();
-  await studio?.stop();
-});
+after(close_all);
 
 test("without ranks the view says so and offers two stacks", async () => {
   await page.waitForFunction(() => /runs on one rank/.test(document.querySelector("#view").textContent));

@@ -1,7 +1,7 @@
 // Pictures of every view, light and dark, at 1280 and 1920 wide: node tests/shots.mjs FOLDER [model]. They are to be looked at.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { open_page, start_browser, start_studio } from "./browser.mjs";
+import { close_all, open_page, start_browser, start_studio } from "./browser.mjs";
 
 const [, , out = "shots", model = "gpt2"] = process.argv;
 mkdirSync(out, { recursive: true });
@@ -46,6 +46,5 @@ try {
       await page.context().close();
     }
 } finally {
-  await browser.close();
-  await studio.stop();
+  await close_all();
 }
