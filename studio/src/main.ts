@@ -7,7 +7,7 @@ import { project } from "./state/project.svelte";
 import { results } from "./state/results.svelte";
 import { settings } from "./state/settings.svelte";
 import { recall, remember, set_folder } from "./state/store";
-import { timings } from "./state/timings";
+import { ended, is_drawn, timings } from "./state/timings";
 import { view } from "./state/view.svelte";
 
 declare global {
@@ -15,7 +15,18 @@ declare global {
     __studio: unknown;
   }
 }
-window.__studio = { timings, view, settings, results, project, open_model, recall, remember }; // what tests read
+window.__studio = {
+  timings,
+  is_drawn,
+  ended,
+  view,
+  settings,
+  results,
+  project,
+  open_model,
+  recall,
+  remember,
+}; // what tests read
 
 // Whatever is remembered is of a folder, and nothing can be drawn without the server: the page begins when it has answered.
 const app = document.getElementById("app")!,

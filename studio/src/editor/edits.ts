@@ -6,6 +6,7 @@ import type { SchemeJson } from "../api/json";
 import { project, with_returns, without_returns, type OpenText } from "../state/project.svelte";
 import { results } from "../state/results.svelte";
 import { settings } from "../state/settings.svelte";
+import { ended } from "../state/timings";
 import { ask_for_name, change_text, offer, place_of_byte } from "./documents";
 
 interface Place {
@@ -201,8 +202,13 @@ interface Present {
 type Wanted = object | string | null; // an edit, a sentence why there is none, or that the call is not written as one
 const no_call = "This is not written in the text as one call, so it cannot be changed here.";
 
-// An edit is of the text from which it was made. Where somebody typed meanwhile it is made once more, of the present one.
 export async function edit(make: (present: Present) => Wanted): Promise<boolean> {
+  const made = await make_edit(make);
+  ended.edits++;
+  return made;
+}
+// An edit is of the text from which it was made. Where somebody typed meanwhile it is made once more, of the present one.
+async function make_edit(make: (present: Present) => Wanted): Promise<boolean> {
   const refuse = (why: string) => {
     project.say(why, "bad");
     return false;

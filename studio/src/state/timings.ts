@@ -11,6 +11,8 @@ export function begin(what: string) {
   begun.set(what, performance.now());
 }
 let composing = 0; // drawings that are being arranged
+export const is_drawn = () => composing === 0;
+export const ended = { edits: 0 }; // edits of the drawing that were made or refused
 export async function while_composing<T>(work: Promise<T>): Promise<T> {
   composing++;
   try {
