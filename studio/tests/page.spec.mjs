@@ -1,16 +1,20 @@
 // What a person would do with the page, in a real browser against the real program.
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { open_page, start_browser, start_studio } from "./browser.mjs";
+import { close_all, free_port, start_browser, start_studio } from "./browser.mjs";
 import {
+  fit as fit_drawing,
   fresh as fresh_page,
+  keep_messages,
   key,
   own_model,
+  saved,
   settled as all_settled,
   text_of as read_text,
   wait_text as wait_for,
+  was_said,
 } from "./look.mjs";
 
 let studio, browser, page;
@@ -18,11 +22,7 @@ const text_of = (p = page) => read_text(p);
 const wait_text = (selector, wanted, p = page) => wait_for(p, selector, wanted);
 const settled = (p = page) => all_settled(p);
 const fresh = (options) => fresh_page(browser, studio, options);
-const fit = async (p = page) => {
-  await p.waitForTimeout(250);
-  await p.click("button[aria-label^='Fit']");
-  await p.waitForTimeout(150);
-};
+const fit = (p = page) => fit_drawing(p);
 // Labels of lines and of what is made again through which a line runs.
 const crossed = () =>
   page.evaluate(() => {
@@ -56,18 +56,15 @@ before(async () => {
   studio = await start_studio();
   browser = await start_browser();
 });
-after(async () => {
-  await browser?.close();
-  await studio?.stop();
-});
+after(close_all);
 
 describe("the chain", () => {
   before(async () => {
     page = await fresh();
   });
   after(async () => {
-    assert.deepEqual(page.mistakes, []);
     await page.context().close();
+    assert.deepEqual(page.mistakes, []);
   });
 
   test("at first sight it is embed, block^12, readout and loss", async () => {
@@ -132,8 +129,8 @@ describe("text and drawing", () => {
     await own_model(page, studio, "mine.scheme");
   });
   after(async () => {
-    assert.deepEqual(page.mistakes, []);
     await page.context().close();
+    assert.deepEqual(page.mistakes, []);
   });
 
   test("a text of the library is changed as a copy, which the first keystroke offers", async () => {
@@ -304,14 +301,19 @@ describe("text and drawing", () => {
     await page.keyboard.press("Control+Home");
     await page.keyboard.type("# mine\n");
     await page.keyboard.press("Control+s");
-    await wait_text(".banner", "Saved mine.scheme");
-    assert.ok(
-      await page.evaluate(() => {
-        const [said, view] = [".banner", "#view"].map((s) => document.querySelector(s).getBoundingClientRect());
-        return said.top >= view.bottom - 1;
-      }),
-      "what is said covers nothing of the view",
+    // It is said below the view, of which it covers nothing.
+    await page.waitForFunction(
+      () => {
+        const said = document.querySelector(".banner");
+        return (
+          said?.textContent.includes("Saved mine.scheme") &&
+          said.getBoundingClientRect().top >= document.querySelector("#view").getBoundingClientRect().bottom - 1
+        );
+      },
+      null,
+      { timeout: 30_000 },
     );
+    await saved(page, "mine.scheme");
     assert.equal(readFileSync(join(studio.folder, "mine.scheme"), "utf8"), await text_of());
     await page.keyboard.type("# more\n");
     writeFileSync(join(studio.folder, "mine.scheme"), "# by somebody else\n");
@@ -326,8 +328,8 @@ describe("functors and the stack", () => {
     page = await fresh();
   });
   after(async () => {
-    assert.deepEqual(page.mistakes, []);
     await page.context().close();
+    assert.deepEqual(page.mistakes, []);
   });
 
   test("a functor dragged into the stack changes law, peak and seconds", async () => {
@@ -364,6 +366,7 @@ describe("functors and the stack", () => {
   test("the step shows what is made again, where", async () => {
     await page.click("#tab-step");
     await page.waitForSelector("[data-key^='again ']", { timeout: 30_000 });
+    await settled();
     assert.match(await page.locator(".legend").textContent(), /kept .*made again/s);
     assert.ok((await page.locator(".line.again").count()) > 0);
     assert.ok((await page.locator("[data-key^='∂']").count()) > 3);
@@ -371,6 +374,7 @@ describe("functors and the stack", () => {
     await page.evaluate(() => window.__studio.settings.set_stack(""));
     await settled();
     await page.waitForFunction(() => document.querySelectorAll("[data-key^='again ']").length === 1);
+    await settled();
     assert.deepEqual(await crossed(), []);
     await page.evaluate(() => window.__studio.settings.set_stack("checkpoint(4)"));
     await settled();
@@ -395,6 +399,7 @@ describe("functors and the stack", () => {
     await page.locator(".palette .name", { hasText: /lora$/ }).first().click();
     await page.waitForSelector(".rule");
     await wait_text(".count", "matches 48 here");
+    await settled();
     await page.locator(".rule", { hasText: "linear(x, W)" }).hover();
     await page.waitForSelector(".arrow.lit");
     assert.equal(await page.locator(".arrow.lit").getAttribute("data-item"), "block^");
@@ -452,10 +457,9 @@ test("what was looked at is there after a reload, and a second tab sees what the
 });
 
 test("a server that is gone is told, and what was typed is there when it is started again", async () => {
-  const first = await start_studio();
+  const first = await start_studio({ port: await free_port() });
   const p = await fresh_page(browser, first);
   const was = await own_model(p, first, "kept.scheme");
-  first.child.removeAllListeners("exit");
   first.child.kill("SIGKILL");
   await wait_text(".banner", "does not answer", p);
   await p.click(".cm-content");
@@ -463,20 +467,21 @@ test("a server that is gone is told, and what was typed is there when it is star
   await p.keyboard.type("# typed while nobody answered\n");
   assert.equal(await text_of(p), `# typed while nobody answered\n${was}`);
   assert.ok((await p.locator(".arrow").count()) > 0);
-  await p.waitForTimeout(400);
+  const kept = (t) => window.__studio.recall("draft:kept.scheme")?.text === t;
+  await p.waitForFunction(kept, `# typed while nobody answered\n${was}`, { timeout: 30_000 });
   // At the same port, with another token: what was typed is in the browser.
   const again = await start_studio({ folder: first.folder, port: new URL(first.address).port });
   p.on("dialog", (d) => void d.accept());
+  await keep_messages(p);
   await p.goto(again.address);
   await p.waitForFunction((t) => window.__studio?.project.text?.text === t, `# typed while nobody answered\n${was}`, {
     timeout: 30_000,
   });
-  await wait_text(".banner", "kept.scheme", p);
+  await was_said(p, "not saved in kept.scheme is here again");
   assert.equal(readFileSync(join(first.folder, "kept.scheme"), "utf8"), was);
   await p.keyboard.press("Control+s");
-  await wait_text(".banner", "Saved kept.scheme", p);
+  await was_said(p, "Saved kept.scheme");
+  await saved(p, "kept.scheme");
   assert.equal(readFileSync(join(first.folder, "kept.scheme"), "utf8"), `# typed while nobody answered\n${was}`);
   await p.context().close();
-  await again.stop();
-  rmSync(first.folder, { recursive: true, force: true });
 });
