@@ -3,11 +3,10 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { start_browser, start_studio } from "./browser.mjs";
-import { fresh, key, own_model, set, settled, tab, text_of, wait_text } from "./look.mjs";
+import { close_all, start_browser, start_studio } from "./browser.mjs";
+import { fit, fresh, frames, hold, key, own_model, question, set, settled, tab, text_of, wait_text } from "./look.mjs";
 
 let studio, browser, page;
-const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 const plan = (p) =>
   p.evaluate(() => ({
     batch: window.__studio.results.plan.value.batch,
@@ -16,13 +15,6 @@ const plan = (p) =>
 // A job of it takes a second.
 const small = (text) =>
   text.replace(/preset char: layers=4 hidden=128 heads=4/, "preset char: layers=1 hidden=16 heads=1");
-const question = (route) => {
-  try {
-    return route.request().postDataJSON();
-  } catch {
-    return null;
-  }
-};
 
 before(async () => {
   studio = await start_studio();
@@ -30,9 +22,8 @@ before(async () => {
   page = await fresh(browser, studio);
 });
 after(async () => {
-  assert.deepEqual(page.mistakes, []);
-  await browser?.close();
-  await studio?.stop();
+  await close_all();
+  assert.deepEqual(page?.mistakes, []);
 });
 
 test("two tabs ask at once, and each has its own answer", async () => {
@@ -51,7 +42,6 @@ test("two tabs ask at once, and each has its own answer", async () => {
         }, batch),
       ),
     );
-    await wait(60);
     for (const p of [page, other]) await settled(p);
     assert.deepEqual([(await plan(page)).batch, (await plan(other)).batch], [n, n + 1]);
   }
@@ -59,22 +49,27 @@ test("two tabs ask at once, and each has its own answer", async () => {
 });
 test("a question that is asked again after another has its answer", async () => {
   await set(page, { model: "gpt2", batch: 1 });
-  for (const batch of [2, 3, 2]) {
-    await page.evaluate((b) => {
-      window.__studio.settings.batch = b;
-    }, batch);
-    await wait(15);
+  // The answers come when all is asked, in one order and in the other.
+  for (const turned of [false, true]) {
+    const asked = await hold(page, "**/api/ask", (r) => question(r).args?.[0] === "plan");
+    for (const [i, batch] of [2, 3, 2].entries()) {
+      await page.evaluate((b) => {
+        window.__studio.settings.batch = b;
+      }, batch);
+      await asked.holds(i + 1);
+    }
+    if (turned) asked.held.reverse();
+    await asked.release();
+    await settled(page);
+    assert.equal((await plan(page)).batch, 2);
+    await set(page, { model: "gpt2", batch: 1 });
   }
-  await settled(page);
-  await wait(100);
-  assert.equal((await plan(page)).batch, 2);
 });
 test("what is written into a file from outside is drawn, planned and compared", async () => {
   const was = await own_model(page, studio, "outside.scheme");
   await page.evaluate(() => window.__studio.settings.set_stack("checkpoint(block)"));
   await tab(page, "stack");
   await settled(page);
-  const cost = () => page.locator("ol[aria-label^='The stack'] .cost").first().textContent();
   await page
     .waitForFunction(
       () => /iB/.test(document.querySelector("ol[aria-label^='The stack'] .cost")?.textContent ?? ""),
@@ -82,13 +77,22 @@ test("what is written into a file from outside is drawn, planned and compared", 
       { timeout: 30_000 },
     )
     .catch(async () => assert.fail(await page.locator(".sheet").innerText()));
-  const [before, peak] = [await cost(), (await plan(page)).peak];
+  const [before, peak] = [
+    await page.locator("ol[aria-label^='The stack'] .cost").first().textContent(),
+    (await plan(page)).peak,
+  ];
   const other = was.replace("preset char: layers=4 hidden=128", "preset char: layers=4 hidden=256");
   assert.notEqual(other, was);
   writeFileSync(join(studio.folder, "outside.scheme"), other);
   await page.waitForFunction((p) => window.__studio.results.plan.value.peak_bytes > p, peak, { timeout: 30_000 });
-  for (let i = 0; i < 40 && ((await cost()) === before || !/iB/.test(await cost())); i++) await wait(150);
-  assert.notEqual(await cost(), before);
+  await page.waitForFunction(
+    (was) => {
+      const now = document.querySelector("ol[aria-label^='The stack'] .cost")?.textContent ?? "";
+      return /iB/.test(now) && now !== was;
+    },
+    before,
+    { timeout: 60_000 },
+  );
   assert.equal(await text_of(page), other);
   await tab(page, "model");
 });
@@ -106,26 +110,27 @@ test("a curve belongs to the files of which it was made", async () => {
   await tab(page, "model");
 });
 test("of models that are opened one after the other the last is shown", async () => {
-  await page.route("**/api/ask", async (route) => {
-    const args = question(route)?.args ?? [];
-    if (args.includes("--text") && args.includes("char")) await wait(600);
-    await route.continue();
+  const slow = await hold(page, "**/api/ask", (r) => {
+    const { args = [] } = question(r);
+    return args.includes("--text") && args.includes("char");
   });
   await page.evaluate(() => {
-    void window.__studio.open_model("char");
+    window.__first = window.__studio.open_model("char");
   });
-  await wait(60);
+  await slow.holds(1);
   await page.evaluate(() => window.__studio.open_model("ref"));
-  await wait(900);
   assert.equal(await page.evaluate(() => window.__studio.project.active), "ref");
-  await page.unroute("**/api/ask");
+  // The text that was asked for first is answered last.
+  await slow.release();
+  await page.evaluate(() => window.__first);
+  assert.equal(await page.evaluate(() => window.__studio.project.active), "ref");
+  assert.equal(await page.evaluate(() => window.__studio.settings.model), "ref");
 });
 test("without a stack a plan that fails is a refusal, and no number of another plan stands beside it", async () => {
   await set(page, { model: "char" });
   await page.evaluate(() => {
     window.__studio.settings.optimizer = "nothing.optimizer";
   });
-  await wait(60);
   await settled(page);
   const facts = await page.locator(".facts[role=status]").textContent();
   assert.match(facts, /refused/);
@@ -134,7 +139,6 @@ test("without a stack a plan that fails is a refusal, and no number of another p
   await page.evaluate(() => {
     window.__studio.settings.optimizer = "adamw";
   });
-  await wait(60);
   await settled(page);
   assert.match(await page.locator(".facts[role=status]").textContent(), /legal.*peak/);
 });
@@ -174,10 +178,7 @@ test("a reload on a functor shows that functor, and one on a step draws it witho
 });
 test("a model that is gone is said, and gpt2 is shown", async () => {
   const gone = { model: "gone.scheme", batch: 2, sets: {}, stack: "" };
-  await page.evaluate((m) => {
-    window.__studio.remember?.("model", m);
-    localStorage.setItem("studio.model", JSON.stringify(m));
-  }, gone);
+  await page.evaluate((m) => window.__studio.remember("model", m), gone);
   await page.reload();
   await page.waitForFunction(() => window.__studio?.results.forward.value?.model === "gpt2", null, { timeout: 30_000 });
   await page.waitForFunction(() => window.__studio.project.active === "gpt2");
@@ -205,8 +206,12 @@ test("one stream a tab, and none while it is hidden", async () => {
       document.dispatchEvent(new Event("visibilitychange"));
     }, hidden);
   await hide(true);
+  await page.evaluate(() => window.__studio.project.open_file("hidden.scheme"));
   writeFileSync(join(studio.folder, "hidden.scheme"), `# meanwhile\n${was}`);
-  await wait(1500); // files are looked at once a second
+  // Another tab that is seen is told, and this one is not.
+  await page.waitForFunction((t) => window.__studio.project.find("hidden.scheme")?.text === t, `# meanwhile\n${was}`, {
+    timeout: 30_000,
+  });
   assert.equal(await text_of(p), was);
   await hide(false);
   await p.waitForFunction(() => window.__studio.project.text.text.startsWith("# meanwhile"), null, { timeout: 30_000 });
@@ -219,7 +224,9 @@ test("what is not saved is saved before a job reads it", async () => {
   await page.keyboard.type("# not saved\n");
   await tab(page, "runs");
   await page.locator("section[aria-labelledby=runs-model]").getByRole("button", { name: "Verify" }).click();
-  await page.waitForFunction(() => /verify/.test(document.querySelector(".head .line")?.textContent ?? ""));
+  await page.waitForFunction(() =>
+    /verify.*job\.scheme/.test(document.querySelector(".head .line")?.textContent ?? ""),
+  );
   assert.equal(readFileSync(join(studio.folder, "job.scheme"), "utf8"), `# not saved\n${was}`);
   // It ends while another view is shown, and says all that it said.
   await tab(page, "model");
@@ -250,8 +257,7 @@ test("a call reads another value in place of the one that is meant", async () =>
   await tab(page, "model");
   await page.evaluate(() => window.__studio.view.toggle("block^", true));
   await page.waitForSelector(key("block[0].add#1"));
-  await page.click("button[aria-label^='Fit']");
-  await wait(300);
+  await fit(page);
   await page.locator(key("block[0].add#1")).first().click({ button: "right" });
   const entries = page.getByRole("menuitem", { name: /Read another value instead of/ });
   assert.equal(await entries.count(), 2);
@@ -272,7 +278,7 @@ test("by keyboard several things are chosen, and a dialog keeps the keyboard", a
   assert.equal(await page.evaluate(() => window.__studio.view.selected.length), 1);
   await page.keyboard.press("Control+Space");
   assert.equal(await page.evaluate(() => window.__studio.view.selected.length), 2);
-  await wait(150);
+  await frames(page, 2); // the keyboard goes to what was reached in the next one
   await page.keyboard.press("Control+k");
   await page.waitForSelector("[role=dialog]");
   for (let i = 0; i < 3; i++) await page.keyboard.press("Tab");
