@@ -3,26 +3,13 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { open_page, start_browser, start_studio } from "./browser.mjs";
-import { complaints, pictures, set, settled, tab } from "./look.mjs";
+import { close_all, open_page, start_browser, start_studio } from "./browser.mjs";
+import { ask, complaints, hold, pictures, question, set, settled, tab } from "./look.mjs";
 
 let studio, browser, page;
 const stack = () => page.evaluate(() => window.__studio.settings.stack);
 const list = () => page.locator("ol[aria-label^='The stack']");
-const plan_of = (text) =>
-  page.evaluate(
-    async (s) =>
-      (
-        await (
-          await fetch("api/ask", {
-            method: "POST",
-            headers: { "Content-Type": "application/json" },
-            body: JSON.stringify({ args: ["plan", "--model", "char", "--batch", "4", "--stack", s, "--json"] }),
-          })
-        ).json()
-      ).result,
-    text,
-  );
+const plan_of = (text) => ask(page, ["plan", "--model", "char", "--batch", "4", "--stack", text, "--json"]);
 
 before(async () => {
   studio = await start_studio();
@@ -32,10 +19,7 @@ before(async () => {
   await set(page, {});
   await tab(page, "stack");
 });
-after(async () => {
-  await browser?.close();
-  await studio?.stop();
-});
+after(close_all);
 
 test("a functor is dragged from the palette into the stack, and its costs stand beside those without it", async () => {
   await page.locator(".palette li", { hasText: "checkpoint" }).first().dragTo(list());
@@ -150,10 +134,13 @@ test("a budget that nothing fits is refused with the smallest that something doe
     null,
     { timeout: 60_000 },
   );
+  const search = await hold(page, "**/api/ask", (r) => question(r).args?.includes("--fit"));
   await page.getByLabel("Budget in bytes, such as 2GB").fill("15MB");
   await page.getByLabel("Budget in bytes, such as 2GB").press("Enter");
+  await search.holds(1);
   await page.locator(".answer").getByRole("button", { name: "Cancel" }).click();
   assert.equal(await page.locator(".answer").getByRole("button", { name: "Cancel" }).count(), 0);
+  await search.release();
 });
 test("the curve is drawn, a point is read and taken, and a reload finds the curve again", async () => {
   await set(page, { sets: { layers: "2" }, stack: "" });

@@ -5,7 +5,7 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { open_page, program, start_browser, start_studio } from "./browser.mjs";
+import { close_all, open_page, program, start_browser, start_studio } from "./browser.mjs";
 import { book, settled } from "./look.mjs";
 
 let studio, browser, page;
@@ -28,7 +28,7 @@ const middle = async (locator) => {
   const box = await locator.boundingBox();
   return [box.x + box.width / 2, box.y + box.height / 2];
 };
-const click = async (locator) => page.mouse.click(...(await middle(locator)));
+const click = (locator) => locator.click();
 async function drag(name) {
   await page.mouse.move(
     ...(await middle(page.locator(".palette li", { hasText: new RegExp(`^\\S ${name}\\b`) }).first())),
@@ -58,10 +58,13 @@ before(async () => {
   await page.waitForSelector(".arrow", { timeout: 60_000 });
   await page.waitForFunction(() => window.__studio.results.presets?.length > 0, null, { timeout: 30_000 });
   await page.locator("select[aria-label=Model]").selectOption(model); // a list of the browser's own, outside of the page
-  // The small arrows at the right end of a field of numbers.
-  const field = await page.getByLabel("Batch", { exact: true }).boundingBox();
-  for (let i = 1; i < batch; i++) {
-    await page.mouse.click(field.x + field.width - 9, field.y + field.height * 0.3);
+  // The small arrows at the right end of a field of numbers, the upper one until it says so many: a button that is held a little long
+  // counts on by itself.
+  const field = page.getByLabel("Batch", { exact: true }),
+    { width, height } = await field.boundingBox();
+  for (let clicks = 0, now; (now = Number(await field.inputValue())) !== batch; clicks++) {
+    assert.ok(clicks < 50, `the field says ${now}`);
+    await field.click({ position: { x: width - 9, y: height * (now < batch ? 0.3 : 0.75) } });
   }
   await page.mouse.click(600, 500);
   await page.waitForFunction(
@@ -70,10 +73,7 @@ before(async () => {
     { timeout: 60_000 },
   );
 });
-after(async () => {
-  await browser?.close();
-  await studio?.stop();
-});
+after(close_all);
 
 test("functors are dragged onto the stack one by one, and each plan is the command's", async () => {
   const plain = (await shown()).peak;
@@ -126,7 +126,7 @@ test("a model is trained and its loss is watched", async () => {
     first,
     { timeout: 120_000 },
   );
-  await click(page.getByRole("button", { name: "Stop", exact: true }).first());
+  await click(page.locator(".head").getByRole("button", { name: "Stop", exact: true }));
   await page.waitForFunction(
     () => /stopped|done/.test(document.querySelector(".head .state")?.textContent ?? ""),
     null,
