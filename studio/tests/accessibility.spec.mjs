@@ -1,21 +1,17 @@
 // The accessibility checker has nothing to say, in any view, light or dark.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { open_page, start_browser, start_studio } from "./browser.mjs";
-import { frames } from "./look.mjs";
+import { close_all, open_page, start_browser, start_studio } from "./browser.mjs";
+import { complaints, fit, own_model, settled } from "./look.mjs";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 let studio, browser;
 before(async () => {
   studio = await start_studio();
   browser = await start_browser();
 });
-after(async () => {
-  await browser?.close();
-  await studio?.stop();
-});
+after(close_all);
 
 test("no complaint in light or dark", async () => {
   const page = await open_page(browser, studio.address);
@@ -25,8 +21,9 @@ test("no complaint in light or dark", async () => {
     window.__studio.settings.set_stack("checkpoint(block)");
   });
   await page.waitForFunction(() => window.__studio.project.active === "char");
-  await page.evaluate(axe);
-  const complaints = [];
+  const found = [];
+  const complain = async (where, how) =>
+    found.push(...(await complaints(page, null, how)).map((said) => `${where}: ${said}`));
   const check = async (where) => {
     await complain(where);
     // In the dark there are other colours, and nothing else is another.
@@ -36,37 +33,20 @@ test("no complaint in light or dark", async () => {
     await page.emulateMedia({ colorScheme: "light" });
     await page.waitForFunction(() => document.documentElement.dataset.theme === "light");
   };
-  const complain = async (where, what = {}) => {
-    const found = await page.evaluate((w) => window.axe.run(document, { resultTypes: ["violations"], ...w }), what);
-    for (const v of found.violations)
-      complaints.push(
-        `${where}: ${v.id}: ${v.help}: ${v.nodes
-          .slice(0, 3)
-          .map((n) => n.html.slice(0, 160))
-          .join(" | ")}`,
-      );
-  };
   for (const tab of ["model", "step", "memory", "compare", "stack", "ranks", "runs"]) {
     await page.click(`#tab-${tab}`);
-    await page.waitForFunction(
-      () => {
-        const r = window.__studio.results;
-        return !r.forward.busy && !r.plan.busy && !r.step.busy && !r.timeline.busy && !r.states.busy;
-      },
-      null,
-      { timeout: 30_000 },
-    );
-    await frames(page, 8);
+    await settled(page);
     await check(tab);
   }
   await page.locator(".palette .name").first().click();
   await page.waitForSelector(".rule");
+  await settled(page);
   await check("functor");
   await page.click("#tab-model");
   await page.locator('[data-key="block^"]').first().focus();
   await page.keyboard.press("Enter");
   await page.waitForSelector('[data-key="block[0].gelu#1"]');
-  await page.click("button[aria-label^='Fit']");
+  await fit(page);
   await page.click('[data-key="block[0].gelu#1"]');
   await page.waitForFunction(() => /FLOPs/.test(document.querySelector(".inspector").textContent));
   await page.click(".ops h2 button");
@@ -92,6 +72,33 @@ test("no complaint in light or dark", async () => {
   await page.keyboard.press("Control+k");
   await page.waitForSelector("[role=dialog]");
   await check("palette");
-  assert.deepEqual(complaints, []);
-  await page.context().close();
+  await page.keyboard.press("Escape");
+  // What is said below the view: good news, and bad news with the two ways out of a conflict.
+  const text = await own_model(page, studio, "mine.scheme");
+  await page.evaluate(() => {
+    window.__studio.project.message = { text: "Saved mine.scheme", kind: "good" };
+  });
+  await page.waitForSelector(".banner:not(.bad)");
+  await check("good news");
+  await page.locator(".cm-content").focus();
+  await page.keyboard.type("# mine");
+  writeFileSync(join(studio.folder, "mine.scheme"), `# by somebody else\n${text}`);
+  await page.keyboard.press("Control+s");
+  await page.getByRole("button", { name: "Reload it" }).waitFor();
+  await check("a conflict");
+  await page.getByRole("button", { name: "Save under another name…" }).click();
+  await page.waitForSelector(".offer");
+  await check("another name");
+  await page.getByRole("button", { name: "Not now" }).click();
+  await page.getByRole("button", { name: "Rename or delete mine.scheme", exact: true }).click();
+  await page.getByLabel("Another name of mine.scheme").waitFor();
+  await check("the form of a file");
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByRole("button", { name: "Delete it for good" }).waitFor();
+  await check("a file that is about to be deleted");
+  studio.child.kill("SIGKILL");
+  await page.waitForSelector(".banner[role=alert]", { timeout: 30_000 });
+  await check("a server that is lost");
+  assert.deepEqual(found, []);
+  assert.deepEqual(page.mistakes, []);
 });
