@@ -4,8 +4,21 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, beforeEach, test } from "node:test";
-import { start_browser, start_studio } from "./browser.mjs";
-import { fresh, key, own_model, settled, text_of, wait_for_text, wait_text } from "./look.mjs";
+import { close_all, start_browser, start_studio } from "./browser.mjs";
+import {
+  fit,
+  frames,
+  fresh,
+  hold,
+  key,
+  own_model,
+  question,
+  saved as is_saved,
+  settled,
+  text_of,
+  wait_for_text,
+  wait_text,
+} from "./look.mjs";
 
 let studio,
   browser,
@@ -15,15 +28,10 @@ let studio,
   name;
 const on_disk = (path = name) => readFileSync(join(studio.folder, path), "utf8");
 const write = (text, path = name) => writeFileSync(join(studio.folder, path), text);
-const question = (route) => {
-  try {
-    return route.request().postDataJSON();
-  } catch {
-    return null;
-  }
-};
-const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+// Questions of a command wait until they are let go.
+const hold_asked = (command) => hold(page, "**/api/ask", (r) => question(r).args?.[0] === command);
 const type = async (text) => {
+  await frames(page, 2); // a menu that was closed gives the keyboard back to the drawing in the next one
   await page.locator(".cm-content").focus();
   await page.keyboard.press("Control+Home");
   await page.keyboard.type(text);
@@ -32,7 +40,7 @@ const menu = async (k, entry) => {
   await page.locator(key(k)).first().click({ button: "right" });
   await page.getByRole("menuitem", { name: entry }).first().click();
 };
-const saved = () => wait_text(page, ".banner", `Saved ${name}`);
+const saved = () => is_saved(page, name);
 const is = (text) => wait_for_text(page, text);
 const inserted = (text) =>
   text.replace(
@@ -46,10 +54,7 @@ before(async () => {
   page = await fresh(browser, studio);
   page.on("dialog", (d) => void d.accept());
 });
-after(async () => {
-  await browser?.close();
-  await studio?.stop();
-});
+after(close_all);
 beforeEach(async () => {
   name = `text_${++number}.scheme`;
   was = await own_model(page, studio, name);
@@ -58,53 +63,52 @@ beforeEach(async () => {
     window.__studio.view.select(null);
   });
   await page.waitForSelector(key("block[0].gelu#1"));
-  await page.click("button[aria-label^='Fit']");
-  await wait(200);
+  await fit(page);
 });
 
 test("one types on while something is selected in the drawing", async () => {
   await page.click(key("block[0].gelu#1"));
   await type("# a");
   await settled(page);
-  await wait(250);
   await page.keyboard.type("b\n");
   await is(`# ab\n${was}`);
 });
 test("letters that are typed while an edit is asked for stay", async () => {
-  await page.route("**/api/ask", async (route) => {
-    const asked = question(route);
-    if (asked?.args[0] === "edit") await wait(500);
-    await route.continue();
-  });
+  const edits = await hold_asked("edit");
   await menu("block[0].gelu#1", /Insert an op behind/);
   await page.keyboard.type("tanh");
   await page.keyboard.press("Enter");
-  await wait(100);
+  await edits.holds(1);
   await type("# x\n");
+  await edits.release();
   await is(inserted(`# x\n${was}`));
-  await page.unroute("**/api/ask");
 });
 test("a menu means the call that it was opened for, whatever became of the text", async () => {
-  await page.route("**/api/ask", async (route) => {
-    if (question(route)?.args[0] === "show") await wait(400);
-    await route.continue();
-  });
+  const shows = await hold_asked("show");
   await menu("block[0].gelu#1", /Insert an op behind/);
   await page.keyboard.type("tanh");
   const other = was.replace("  qkv = linear(", "  x = dropout(dropout(x, 0.1), 0.2)\n  qkv = linear(");
   assert.notEqual(other, was);
   write(other);
   await is(other);
+  await shows.holds(1);
   await page.keyboard.press("Enter");
+  await shows.release();
   await is(inserted(other));
-  await page.unroute("**/api/ask");
 });
 test("while a newer drawing is arranged, a menu is of what is seen", async () => {
+  // What the worker is asked it hears when the test says so.
   await page.evaluate(() => {
-    const { prototype } = Worker;
-    window.__post ??= prototype.postMessage;
+    const { prototype } = Worker,
+      post = prototype.postMessage,
+      asked = [];
     prototype.postMessage = function (...said) {
-      setTimeout(() => window.__post.apply(this, said), 1500);
+      asked.push(() => post.apply(this, said));
+    };
+    window.__arrange = () => {
+      prototype.postMessage = post;
+      for (const say of asked.splice(0)) say();
+      return !window.__studio.is_drawn();
     };
   });
   const objects = () => page.evaluate(() => window.__studio.results.forward.value.scheme.objects.length),
@@ -113,22 +117,25 @@ test("while a newer drawing is arranged, a menu is of what is seen", async () =>
   assert.notEqual(fewer, was);
   write(fewer);
   await page.waitForFunction((n) => window.__studio.results.forward.value.scheme.objects.length < n, had);
-  for (const name of ["logits", "loss"]) {
-    const point = page.locator(`.point:has(.name:text-is('${name}')) [data-key]`).first(),
-      source = (await point.getAttribute("data-key")).replace("o:", "");
-    await point.click({ button: "right" });
-    assert.equal(await page.locator("[role=menu]").getAttribute("aria-label"), source);
-    await page.keyboard.press("Escape");
+  try {
+    for (const name of ["logits", "loss"]) {
+      const point = page.locator(`.point:has(.name:text-is('${name}')) [data-key]`).first(),
+        source = (await point.getAttribute("data-key")).replace("o:", "");
+      await point.click({ button: "right" });
+      assert.equal(await page.locator("[role=menu]").getAttribute("aria-label"), source);
+      await page.keyboard.press("Escape");
+    }
+    await page.locator(key("block[0].gelu#1")).first().click({ button: "right" });
+    await page.getByRole("menuitem", { name: /Insert an op behind/ }).click();
+    await page.keyboard.type("tanh");
+    await page.keyboard.press("Enter");
+    await wait_text(page, ".banner", "This is no longer in the drawing.");
+  } finally {
+    assert.ok(await page.evaluate(() => window.__arrange()), "the newer drawing waited until now");
   }
-  await page.locator(key("block[0].gelu#1")).first().click({ button: "right" });
-  await page.getByRole("menuitem", { name: /Insert an op behind/ }).click();
-  await page.evaluate(() => {
-    Worker.prototype.postMessage = window.__post;
-  });
-  await page.keyboard.type("tanh");
-  await page.keyboard.press("Enter");
-  await wait_text(page, ".banner", "This is no longer in the drawing.");
   await is(fewer);
+  await settled(page);
+  assert.equal(await page.locator(key("block[0].gelu#1")).count(), 0);
   assert.deepEqual(page.mistakes, []);
 });
 test("with the text hidden the drawing changes it, takes it back, and asks for a name where it must", async () => {
@@ -203,23 +210,29 @@ test("a save that comes upon another's change offers both ways out", async () =>
   assert.ok(!(await page.evaluate((n) => window.__studio.project.dirty.some((t) => t.path === n), name)));
 });
 test("a key that is held saves once, and a file that was removed is saved as a new one", async () => {
-  await page.route("**/api/file", async (route) => {
-    await wait(300);
-    await route.continue();
-  });
+  let puts = 0;
+  page.on("request", (r) => (puts += Number(r.method() === "PUT")));
+  const writes = await hold(page, "**/api/file", (r) => r.method() === "PUT");
   await type("# held\n");
-  for (let i = 0; i < 3; i++) await page.evaluate(() => void window.__studio.project.save());
+  await page.evaluate(() => {
+    window.__saves = [1, 2, 3].map(() => window.__studio.project.save());
+  });
+  await writes.holds(1);
+  await writes.release();
+  assert.deepEqual(await page.evaluate(() => Promise.all(window.__saves)), [true, true, true]);
   await saved();
-  await wait(700);
+  assert.equal(puts, 1);
   assert.equal(await page.locator(".banner.bad").count(), 0);
   assert.equal(on_disk(), `# held\n${was}`);
-  await page.unroute("**/api/file");
+  // A file that comes and goes between two looks of the server was never there: this one it has seen.
+  write(`# seen\n${was}`);
+  await is(`# seen\n${was}`);
   rmSync(join(studio.folder, name));
   await wait_text(page, ".banner", "was removed");
-  assert.equal(await text_of(page), `# held\n${was}`);
+  assert.equal(await text_of(page), `# seen\n${was}`);
   await page.keyboard.press("Control+s");
   await saved();
-  assert.equal(on_disk(), `# held\n${was}`);
+  assert.equal(on_disk(), `# seen\n${was}`);
 });
 test("the offer of a copy is of the text for which it was made", async () => {
   await page.evaluate(() => window.__studio.open_model("gpt2"));
