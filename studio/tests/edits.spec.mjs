@@ -6,7 +6,8 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { open_page, start_browser, start_studio } from "./browser.mjs";
+import { close_all, open_page, start_browser, start_studio } from "./browser.mjs";
+import { ask, fit, settled, text_of, wait_for_text } from "./look.mjs";
 
 const wanted = Number(process.env.EDITS ?? 16),
   root = join(dirname(fileURLToPath(import.meta.url)), "../.."),
@@ -20,8 +21,7 @@ const pick = (all) => all[draw(all.length)];
 let studio,
   browser,
   page,
-  number = 0,
-  edits_answered = 0;
+  number = 0;
 const counts = {};
 
 // A remark behind every statement, so that a lost or moved one shows.
@@ -189,20 +189,10 @@ function kept_lines(was, now) {
   }
 }
 
-const text_of = () => page.evaluate(() => window.__studio.project.text?.text ?? "");
-const settled = () =>
-  page.waitForFunction(
-    () => {
-      const r = window.__studio.results;
-      return !r.pending && !r.forward.busy && !r.plan.busy;
-    },
-    null,
-    { timeout: 60_000 },
-  );
 async function open(file, preset) {
   await page.evaluate((m) => window.__studio.open_model(m), `${file}:${preset}`);
   await page.waitForFunction((f) => window.__studio.project.active === f, file, { timeout: 30_000 });
-  await settled();
+  await settled(page);
   assert.equal(await page.evaluate(() => window.__studio.results.forward.mistake?.message ?? ""), "", file);
   // All boxes are open and every repetition shows its first.
   for (let i = 0; i < 3; i++) {
@@ -219,7 +209,7 @@ async function open(file, preset) {
       { timeout: 30_000 },
     );
   }
-  await page.click("button[aria-label^='Fit']");
+  await fit(page);
 }
 // A right click on a thing of the drawing, where it is in sight; nothing where it has just been drawn anew.
 async function menu_of(key) {
@@ -236,56 +226,41 @@ async function menu_of(key) {
   const menu = page.locator("[role=menu]");
   return (await menu.count()) > 0 ? menu : null;
 }
-// What became of an edit: another text, a refusal in a sentence, or neither, which is so when the program has answered and the page has
-// had a while to act on it.
-async function outcome(was, asked) {
-  const look = () =>
-    page.evaluate((t) => {
-      const { text, message } = window.__studio.project;
-      return text.text !== t ? "changed" : message?.kind === "bad" ? message.text : null;
-    }, was);
-  let answered = 0;
-  for (const began = Date.now(); Date.now() - began < 30_000;) {
-    const now = await look();
-    if (now) return now;
-    if (edits_answered > asked) answered ||= Date.now();
-    if (answered && Date.now() - answered > 1500) return "nothing";
-    await new Promise((done) => setTimeout(done, 30));
-  }
-  return "nothing";
+// What became of the edit after so many: another text, a refusal in a sentence, or neither.
+async function outcome(was, edits) {
+  await page
+    .waitForFunction((n) => window.__studio.ended.edits > n, edits, { timeout: 60_000 })
+    .catch(() => console.log("an edit did not end within a minute"));
+  return page.evaluate((t) => {
+    const { text, message } = window.__studio.project;
+    return text.text !== t ? "changed" : message?.kind === "bad" ? message.text : "nothing";
+  }, was);
 }
 async function undo(was) {
   await page.click(".cm-content");
   await page.keyboard.press("Control+z");
-  await page
-    .waitForFunction((t) => window.__studio.project.text.text === t, was, { timeout: 30_000 })
-    .catch(async () => assert.equal(await text_of(), was, "undo gives the text back"));
-  await settled();
+  await wait_for_text(page, was);
+  await settled(page);
 }
 
 before(async () => {
   studio = await start_studio();
   browser = await start_browser();
   page = await open_page(browser, studio.address, { width: 1600, height: 1000 });
-  page.on("requestfinished", (r) => {
-    if (/"stdin":.*\\"edit\\":/.test(r.postData() ?? "")) edits_answered++;
-  });
   await page.waitForFunction(
     () => window.__studio?.results.functors.length > 0 && window.__studio.results.presets,
     null,
     { timeout: 30_000 },
   );
 });
-after(async () => {
-  await browser?.close();
-  await studio?.stop();
-});
+after(close_all);
 
 // Typed into and taken back, and saved: with the line ends of either kind, or of both, byte for byte.
 test("a text that is opened, typed in, undone and saved is the same text", async () => {
   const all = ["models", "functors"].flatMap((folder) =>
     readdirSync(join(root, folder))
       .filter((n) => /\.(scheme|functor)$/.test(n))
+      .sort()
       .map((n) => join(root, folder, n)),
   );
   assert.ok(all.length > 30, `${all.length} texts`);
@@ -313,17 +288,10 @@ test("a text that is opened, typed in, undone and saved is the same text", async
 });
 
 test(`${wanted} random edits of the drawing change what was meant, and nothing else`, async () => {
-  const presets = await page.evaluate(() =>
-    fetch("api/ask", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ args: ["models", "--json"] }),
-    })
-      .then((r) => r.json())
-      .then((a) => a.result.models),
-  );
+  const presets = (await ask(page, ["models", "--json"])).models;
   const texts = readdirSync(models)
     .filter((n) => n.endsWith(".scheme"))
+    .sort()
     .map((name) => {
       const own = presets
         .filter((p) => p.file === name || p.file.endsWith(`/${name}`) || `${p.file}.scheme` === name)
@@ -343,8 +311,10 @@ test(`${wanted} random edits of the drawing change what was meant, and nothing e
       let misses = 0, here = 0;
       number < wanted && here < Math.max(2, Math.ceil(wanted / texts.length)) && misses < 30;
     ) {
+      await settled(page);
+      // In an order that is the same each time, so that SEED gives the same edits.
       const keys = await page.evaluate(() =>
-        [...document.querySelectorAll(".diagram [data-key]")].map((e) => e.dataset.key),
+        [...document.querySelectorAll(".diagram [data-key]")].map((e) => e.dataset.key).sort(),
       );
       if (keys.length === 0) break;
       const key = pick(keys),
@@ -362,20 +332,20 @@ test(`${wanted} random edits of the drawing change what was meant, and nothing e
         continue;
       }
       const [kind, { entry, typed, holds }] = pick(possible),
-        was = await text_of();
+        was = await text_of(page),
+        edits = await page.evaluate(() => window.__studio.ended.edits);
       await page.evaluate(() => {
         window.__studio.project.message = null;
       });
       await menu.locator("[role=menuitem]:not(:disabled)").filter({ hasText: entry }).first().click();
       let say;
-      const asked = edits_answered;
       if (typed) {
         await page.waitForSelector(".menu input");
         say = await typed();
         await page.locator(".menu input").fill(say);
         await page.keyboard.press("Enter");
       }
-      const answer = await outcome(was, asked);
+      const answer = await outcome(was, edits);
       const where = `${kind} of ${key} in ${name}${say ? `, '${say}'` : ""} (SEED=${process.env.SEED ?? 1}, edit ${number})`;
       if (answer !== "changed") {
         // The same value again, or a refusal in a sentence, changes nothing.
@@ -384,7 +354,7 @@ test(`${wanted} random edits of the drawing change what was meant, and nothing e
           answer !== "nothing" || kind === "connect" || kind === "repeat" || stood,
           `${where}: nothing happened`,
         );
-        assert.equal(await text_of(), was, where);
+        assert.equal(await text_of(page), was, where);
         refused++;
         misses++;
         continue;
@@ -392,14 +362,14 @@ test(`${wanted} random edits of the drawing change what was meant, and nothing e
       number++;
       here++;
       counts[kind] = (counts[kind] ?? 0) + 1;
-      const now = await text_of();
+      const now = await text_of(page);
       try {
         holds(was, now, say);
       } catch (e) {
         e.message = `${where}: ${e.message}`;
         throw e;
       }
-      await settled();
+      await settled(page);
       const broken = await page.evaluate(() => window.__studio.results.forward.mistake?.message ?? "");
       // Edits pile up while the model stays whole; one that does not is taken back, and so is every third.
       if (broken || number % 3 === 0) await undo(was);
