@@ -97,9 +97,8 @@ test("a budget is moved, and its stack is taken over", async () => {
   const take = page.getByRole("button", { name: /take/i }).first();
   await take.waitFor({ timeout: 120_000 });
   await click(take);
-  await page.waitForFunction(() => window.__studio.results.plan.value && !window.__studio.results.refusal, null, {
-    timeout: 60_000,
-  });
+  await settled(page);
+  assert.equal(await page.evaluate(() => window.__studio.results.refusal), null);
   const { stack, peak } = await shown();
   assert.equal(peak, plan(stack).peak_bytes, stack);
 });
