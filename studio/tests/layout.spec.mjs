@@ -1,0 +1,109 @@
+// The layout is stable: a small edit moves little. An op is inserted into the block of gpt2, and what is far from it keeps its place on
+// the screen; what stands behind it makes room by the same distance for all.
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { close_all, start_browser, start_studio } from "./browser.mjs";
+import { fit, fresh, key, library_text, settled, wait_for_text } from "./look.mjs";
+
+const name = "mine.scheme";
+let studio, browser, page, text, inserted;
+const places = async () => {
+  await settled(page);
+  return page.evaluate(() =>
+    Object.fromEntries(
+      [...document.querySelectorAll(".diagram [data-key]")].map((e) => {
+        const { x, y } = e.getBoundingClientRect();
+        return [e.dataset.key, { x, y }];
+      }),
+    ),
+  );
+};
+// How far each thing went that was there before and is there now; the worst of them is said.
+function moved(before, now, keys) {
+  const all = Object.keys(before).filter((k) => keys.test(k) && now[k]);
+  assert.ok(all.length > 0, `nothing is called ${keys}`);
+  const by = all.map((k) => ({ key: k, x: now[k].x - before[k].x, y: now[k].y - before[k].y }));
+  const most = (axis) => by.reduce((a, b) => (Math.abs(a[axis]) > Math.abs(b[axis]) ? a : b));
+  return { count: by.length, by, x: most("x"), y: most("y") };
+}
+function keeps(before, now, keys, pixels) {
+  const { x, y, count } = moved(before, now, keys);
+  assert.ok(Math.abs(x.x) <= pixels, `of ${count} things ${x.key} went ${x.x} pixels along`);
+  assert.ok(Math.abs(y.y) <= pixels, `of ${count} things ${y.key} went ${y.y} pixels up or down`);
+}
+// All of them go along by one distance, of at most so many pixels.
+function makes_room(before, now, keys, pixels) {
+  const { by, x, y } = moved(before, now, keys);
+  assert.ok(Math.abs(x.x) <= pixels, `${x.key} went ${x.x} pixels along`);
+  assert.ok(Math.abs(y.y) <= 1, `${y.key} went ${y.y} pixels up or down`);
+  for (const one of by) assert.ok(Math.abs(one.x - x.x) <= 2, `${one.key} went ${one.x} pixels, and ${x.key} ${x.x}`);
+}
+async function insert(k) {
+  await page.locator(key(k)).first().click({ button: "right" });
+  await page.getByRole("menuitem", { name: /Insert an op behind/ }).click();
+  await page.keyboard.type("tanh");
+  await page.keyboard.press("Enter");
+  await wait_for_text(page, inserted);
+}
+async function open() {
+  await page?.context().close();
+  page = await fresh(browser, studio, { width: 1600, height: 1000 });
+  text ??= await library_text(page, "gpt2");
+  const call = "gelu(linear(layer_norm(x, eps=eps), ffn, name=up))";
+  inserted = text.replace(call, `tanh(${call})`);
+  assert.notEqual(inserted, text);
+  writeFileSync(join(studio.folder, name), text);
+  await page.evaluate((n) => window.__studio.open_model(`${n}:gpt2`), name);
+  await wait_for_text(page, text);
+  await settled(page);
+}
+
+before(async () => {
+  studio = await start_studio();
+  browser = await start_browser();
+});
+after(close_all);
+
+test("folded nothing moves", async () => {
+  await open();
+  const before = await places();
+  writeFileSync(join(studio.folder, name), inserted);
+  await wait_for_text(page, inserted);
+  keeps(before, await places(), /./, 1);
+});
+test("of the open block, what stands before the new call keeps its place, and what stands behind makes room", async () => {
+  await open();
+  await page.dblclick(`.arrow ${key("block^")}`);
+  await page.waitForSelector(key("block[0].gelu#1"));
+  await fit(page);
+  const before = await places();
+  await insert("block[0].gelu#1");
+  await page.waitForSelector(key("block[0].tanh#1"));
+  const now = await places();
+  keeps(before, now, /^(o:tokens|\(embed\)|o:add#1|block\^)$/, 1);
+  keeps(before, now, /^(o:)?block\[0\]\.(layer_norm#\d|qkv|attention#1|proj|add#1|up)$|^block\[0\]\.gelu#1$/, 12);
+  makes_room(before, now, /^\(readout\)|^o:readout|^\(loss\)|^o:cross_entropy#1|^o:targets/, 120);
+  await page.locator(".cm-content").focus();
+  await page.keyboard.press("Control+z");
+  await wait_for_text(page, text);
+  keeps(before, await places(), /./, 1);
+});
+test("of twelve blocks one is open: the others keep their rows, and their places but for the room it takes", async () => {
+  await open();
+  await page.locator(`.arrow ${key("block^")}`).focus();
+  await page.keyboard.press("u");
+  await page.waitForSelector(key("block[11]"));
+  await fit(page);
+  await page.dblclick(`.arrow ${key("block[3]")}`);
+  await page.waitForSelector(key("block[3].gelu#1"));
+  await fit(page);
+  const before = await places();
+  await insert("block[3].gelu#1");
+  await page.waitForSelector(key("block[3].tanh#1"));
+  const now = await places();
+  keeps(before, now, /^(o:tokens|\(embed\)|o:add#1|block\^|block\[([0-35-9]|10|11)\])$/, 1);
+  makes_room(before, now, /^block\[4\]$|^\(readout\)|^\(loss\)|^o:targets/, 80);
+  assert.deepEqual(page.mistakes, []);
+});
