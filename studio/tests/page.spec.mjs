@@ -467,7 +467,10 @@ test("a server that is gone is told, and what was typed is there when it is star
   await p.keyboard.type("# typed while nobody answered\n");
   assert.equal(await text_of(p), `# typed while nobody answered\n${was}`);
   assert.ok((await p.locator(".arrow").count()) > 0);
-  const kept = (t) => window.__studio.recall("draft:kept.scheme")?.text === t;
+  const kept = (t) =>
+    Object.entries(localStorage).some(
+      ([key, draft]) => /draft:.*kept\.scheme$/.test(key) && JSON.parse(draft).text === t,
+    );
   await p.waitForFunction(kept, `# typed while nobody answered\n${was}`, { timeout: 30_000 });
   // At the same port, with another token: what was typed is in the browser.
   const again = await start_studio({ folder: first.folder, port: new URL(first.address).port });
