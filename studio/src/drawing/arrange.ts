@@ -2,6 +2,7 @@
 // blocks are one question. Texts are no part of the question, only sizes, so most edits ask nothing.
 import ELK, { type ElkNode } from "elkjs/lib/elk-api.js";
 import worker_address from "elkjs/lib/elk-worker.min.js?url";
+import { while_composing } from "../state/timings";
 
 export interface ArrangeNode {
   w: number;
@@ -116,7 +117,7 @@ async function solve({ nodes, edges, wrap }: Question): Promise<Arrangement> {
       },
     })),
   };
-  const answer = await warm_up().layout(graph);
+  const answer = await while_composing(warm_up().layout(graph));
   return {
     w: answer.width ?? 0,
     h: answer.height ?? 0,
