@@ -228,8 +228,8 @@ describe("text and drawing", () => {
     await on("block[0].qkv", "r", "packed");
     text = text.replace("qkv = linear(", "packed = linear(").replace("attention(qkv,", "attention(packed,");
     await became(text);
-    await on("o:logits", "r", "scores");
-    text = text.replace("logits = linear(", "scores = linear(").replace("cross_entropy(logits,", "cross_entropy(scores,");
+    await on("o:block[0].silu#1", "r", "wide");
+    text = text.replace("h = silu(", "wide = silu(").replace("linear(h, hidden", "linear(wide, hidden");
     await became(text);
     await on("o:block[0].add#1", "s", "64");
     text = text.replace("preset char: layers=4 hidden=128", "preset char: layers=4 hidden=64");
