@@ -109,7 +109,7 @@ TEST(FitStages, NoStageExceedsTheBudget) {
   }
   EXPECT_GT(stacks.size(), 1U) << "budgets differ in what they choose";
   EXPECT_FALSE(fit.best({least.count - 1}));
-  const std::string refused = error_text([&] { fitted(fit, {.budget = "1000"}); });
+  const std::string refused = error_text([&] { fitted(fit, {.budget = "10000"}); });
   EXPECT_NE(refused.find("no choice needs so little"), std::string::npos) << refused;
 }
 
@@ -184,7 +184,7 @@ TEST(Fit, SmallerThanTheSmallestIsRefusedWithIt) {
   Fit fresh = fit_of(model, stack, find_device("cpu"));
   EXPECT_EQ(fitted(fresh, wish(least)).peak, least);
   Fit tiny = fit_of(model, stack, find_device("cpu"));
-  EXPECT_NE(error_text([&] { fitted(tiny, wish({1})); }).find(with_commas(least.count)),
+  EXPECT_NE(error_text([&] { fitted(tiny, wish({10'000})); }).find(with_commas(least.count)),
             std::string::npos);
 }
 
