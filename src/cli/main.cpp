@@ -1,5 +1,7 @@
 // adjoint: trains decoder-only language models. One binary, one subcommand per file.
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -46,6 +48,13 @@ static std::string visible(std::string_view message) {
     shown += control ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
   }
   return shown;
+}
+
+// Whoever read from a pipe and closed it has what it wanted: train | head -1. A command that a
+// closed pipe does not end (train, which saves) was done all the same.
+static bool reader_has_left() {
+  pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return ::poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
 }
 
 }  // namespace adjoint
@@ -126,7 +135,9 @@ int main(int argc, char** argv) {
     apply(view);
     const int code = action();
     std::cout.flush();
-    if (!std::cout && code == kDone) throw MachineError("standard output cannot be written");
+    if (!std::cout && code == kDone && !reader_has_left()) {
+      throw MachineError("standard output cannot be written");
+    }
     return code;
   } catch (const Error& e) {
     std::cerr << "adjoint: " << visible(e.what()) << "\n";

@@ -64,6 +64,17 @@ void TrainFlags::add_to(CLI::App& command, const std::shared_ptr<TrainFlags>& fl
     }
     const bool number =
         option.kind == OptionSpec::Kind::kInteger || option.kind == OptionSpec::Kind::kNumber;
+    if (number) {
+      // What is no number cannot be read; what is out of range is refused with the rest.
+      const auto readable = [option](const std::string& text) -> std::string {
+        const nlohmann::json value = option.parse(text);
+        const bool whole = option.kind == OptionSpec::Kind::kInteger;
+        if (whole ? value.is_number_integer() : value.is_number()) return "";
+        return std::string("wanted ") + (whole ? "a whole number" : "a number") + ", found '" +
+               text + "'";
+      };
+      added->check(CLI::Validator(readable, ""));
+    }
     added->default_str(otherwise)->type_name(number ? "NUMBER" : "TEXT")->group(option.section);
   }
   command.add_option("--set", flags->set,

@@ -815,7 +815,7 @@ TEST_F(Cli, RefusesBadData) {
           "--tokenizer byte");
   refused(train(at("text.txt"), "--context 100000"), "100000");
   refused(train(at("text.txt"), "--steps 0"), "'steps'");
-  refused(train(at("text.txt"), "--lr nan"), "'lr'");
+  EXPECT_EQ(run(train(at("text.txt"), "--lr nan")).code, 2) << "what is no number cannot be read";
   refused("train --model char --out " + at("never"), "--data");
   EXPECT_FALSE(std::filesystem::exists(at("never")));
 }
@@ -1001,6 +1001,13 @@ TEST_F(Cli, ListsWhatModelsAndRunsMayName) {
   EXPECT_NE(text.text.find("  linear(x, out"), std::string::npos);
   EXPECT_NE(run("help lion").text.find("optimizer lion("), std::string::npos);
   EXPECT_NE(run("help item").text.find("item(list, number)"), std::string::npos);
+}
+
+// Whoever reads a line of what train says and leaves had what he wanted, and the run is saved.
+TEST_F(Cli, TrainOutlivesItsReader) {
+  const Outcome o = run(small_run("run") + " | head -1; echo ${PIPESTATUS[0]}'", "bash -c '", "");
+  EXPECT_TRUE(o.text.ends_with("\n0\n")) << o.text;
+  EXPECT_TRUE(std::filesystem::exists(at("run/save.json")));
 }
 
 }  // namespace
