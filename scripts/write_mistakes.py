@@ -16,9 +16,10 @@ HEAD = """# Typical mistakes, and their answers
 
 (Written by `scripts/write_mistakes.py` of `tests/cli/mistakes.txt`, to which `cli_test` holds the program, word by word.)
 
-Whatever is refused is refused before anything is written, in one sentence on standard error that names the nearest right word:
-exit code 2 where the command line cannot be read, 1 where what it says is wrong. What can hardly be meant is a warning, and the work
-goes on.
+Whatever is refused is refused before anything is written, in one sentence on standard error that names the nearest right word where
+one is near. The exit code is 2 where the command line cannot be read: an unknown command or flag, a flag without its value, a word
+where a flag wants a number. It is 1 where what it says is wrong, and where a file that it names cannot be read. What can hardly be
+meant is a warning, and the work goes on.
 """
 
 
@@ -41,7 +42,8 @@ def page():
     for title, wanted in [("Refused", lambda e: e["code"] != 0), ("Warned of", lambda e: e["code"] == 0)]:
         out += f"\n## {title}\n\n"
         for number, entry in enumerate(filter(wanted, everything), 1):
-            out += f"{number}. {entry['title']}:\n\n   ```\n   $ {entry['command']}\n"
+            code = f" (exit code {entry['code']})" if entry["code"] else ""
+            out += f"{number}. {entry['title']}{code}:\n\n   ```\n   $ {entry['command']}\n"
             out += "".join(f"   {answer}\n" for answer in entry["answers"]) + "   ```\n\n"
         out = out.rstrip("\n") + "\n"
     return out

@@ -1,12 +1,15 @@
 #include "cli/mistakes.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
+#include "base/error.h"
 #include "base/file_view.h"
 #include "base/text.h"
 #include "cli/values.h"
+#include "functors/near_functor.h"
 #include "models/library.h"
 #include "scheme/document.h"
 #include "train/config.h"
@@ -49,24 +52,71 @@ const CLI::Option* flag_named(const CLI::App& command, const std::string& flag) 
 
 bool takes_a_word(const CLI::Option& option) { return option.get_items_expected_min() > 0; }
 
-// Whether a text of the library has this number, which is then said by --set.
-bool is_setting(const std::string& name) {
+// The library's numbers, which --set says, by every name that one of its models or of the formats
+// of others has for them: layers, n_layer and num_hidden_layers are layers.
+std::map<std::string, std::string> names_of_settings() {
+  std::map<std::string, std::string> names;
   for (const std::string& preset : known_presets()) {
     const ModelText text = find_model(preset);
     const Document document = parse_document(text.text, text.file);
     for (const auto* settings : {&document.axes, &document.numbers}) {
-      const auto found = std::find_if(settings->begin(), settings->end(),
-                                      [&](const Setting& setting) { return setting.name == name; });
-      if (found != settings->end()) return true;
+      for (const Setting& setting : *settings) names[setting.name] = setting.name;
     }
   }
-  return false;
+  const std::map<std::string, std::string> ours = names;
+  for (const std::string& preset : known_presets()) {
+    const ModelText text = find_model(preset);
+    for (const Format& format : parse_document(text.text, text.file).formats) {
+      for (const FormatField& field : format.fields) {
+        if (field.value.kind != Term::Kind::kName || ours.count(field.value.word) == 0) continue;
+        for (const std::string& path : field.paths) names.emplace(path, field.value.word);
+      }
+    }
+  }
+  return names;
 }
 
-// Flags that are none by themselves: a model's number (--layers 4), a choice (--cuda).
+// --n-layer 6 is --set layers=6; `exactly`: no name that is only near.
+std::string said_by_set(const CLI::App& command, std::string word, const std::string& value,
+                        bool exactly) {
+  if (!flag_named(command, "--set")) return "";
+  word = word.substr(std::min(word.find_first_not_of('-'), word.size()));
+  std::replace(word.begin(), word.end(), '-', '_');
+  const std::map<std::string, std::string> names = names_of_settings();
+  std::vector<std::string> settings;
+  for (const auto& [name, setting] : names) settings.push_back(name);
+  const std::string near = names.count(word) > 0 ? word : exactly ? "" : nearest(word, settings);
+  if (near.empty()) return "";
+  const std::string& name = names.at(near);
+  const std::string number = value.empty() ? "N" : value;
+  if (flag_named(command, "--" + name)) return "; did you mean '--" + name + " " + number + "'?";
+  return "; '" + name + "' is a number of the model: did you mean '--set " + name + "=" + number +
+         "'?";
+}
+
+// '--stack "bf16 | lora"': what a shell can be told; a stack may have quotes of its own.
+std::string with_stack(const std::string& stack) {
+  if (stack.find('"') != stack.npos) return "--stack '" + stack + "'";
+  const bool plain = stack.find_first_of(" |()'") == stack.npos;
+  return "'--stack " + (plain ? stack : '"' + stack + '"') + "'";
+}
+
+// --gradient-accumulation-steps 4 is --stack 'accumulate(4)', and --precision bf16 is --stack bf16.
+std::string said_by_stack(const CLI::App& command, const std::string& word,
+                          const std::string& value) {
+  if (!flag_named(command, "--stack")) return "";
+  std::string functor = functor_called(value);
+  if (functor.empty()) functor = functor_called(word);
+  if (functor.empty()) return "";
+  const bool number = !value.empty() && value.find_first_not_of("0123456789") == value.npos;
+  return "; did you mean " + with_stack(number ? functor + "(" + value + ")" : functor) + "?";
+}
+
+// Flags that are none by themselves: a choice (--cuda), what other programs call a flag, a functor,
+// a model's number (--layers 4).
 std::string said_otherwise(const CLI::App& command, const std::string& flag,
                            const std::string& value) {
-  std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+  const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
   for (const OptionSpec& option : train_options()) {
     if (!flag_named(command, option.flag())) continue;
     const std::string_view other = option.traits.meant ? option.traits.meant(word) : "";
@@ -75,15 +125,20 @@ std::string said_otherwise(const CLI::App& command, const std::string& flag,
     if (std::find(all.begin(), all.end(), choice) == all.end()) continue;
     return "; did you mean '" + option.flag() + " " + choice + "'?";
   }
-  std::replace(word.begin(), word.end(), '-', '_');
-  if (!flag_named(command, "--set") || !is_setting(word)) return "";
-  return "; '" + word + "' is a number of the model: did you mean '--set " + word + "=" +
-         (value.empty() ? "N" : value) + "'?";
+  const std::string called = called_elsewhere(command, flag);
+  if (!called.empty()) return "; did you mean '" + called + "'?";
+  return said_by_stack(command, word, value);
 }
 
 // One letter is an edit away from every other letter, so it means the one flag that begins with it.
-std::string nearest_flag(const CLI::App& command, const std::string& flag) {
+std::string nearest_flag(const CLI::App& command, const std::string& flag,
+                         const std::string& value) {
   const std::vector<std::string> names = names_of_flags(command);
+  // What is written NAME=NUMBER only --set takes.
+  if (value.find('=') != value.npos && flag_named(command, "--set")) {
+    const std::string set = did_you_mean(flag, {"--set"});
+    if (!set.empty()) return set;
+  }
   if (flag.size() != 2 || flag == "--") return did_you_mean(flag, names);
   std::vector<std::string> begin;
   for (const std::string& name : names) {
@@ -103,9 +158,10 @@ std::optional<std::string> between_words(const CLI::App& command, const CLI::Opt
 
 // What stands behind a command's name.
 struct CommandWords {
-  std::set<std::string> given;     // flags
-  std::vector<std::string> stray;  // words that nothing takes
-  std::string unquoted;            // a flag and its value, of which more words are parts
+  std::set<std::string> given;                                  // flags
+  std::map<std::string, std::vector<std::string>> values = {};  // of flags, as often as they stand
+  std::vector<std::string> stray;                               // words that nothing takes
+  std::string unquoted;  // a flag and its value, of which more words are parts
 };
 
 CommandWords words_behind(const CLI::App& command, int argc, const char* const* argv, int first) {
@@ -125,8 +181,10 @@ CommandWords words_behind(const CLI::App& command, int argc, const char* const* 
       flag = known->get_lnames().empty() ? word : "--" + known->get_lnames()[0];
       words.given.insert(flag);
       if (equals != word.npos) value = word.substr(equals + 1);
+      if (behind && equals != word.npos) words.values[flag].push_back(value);
       if (!behind || equals != word.npos || i + 1 == argc) continue;
       value = argv[++i];
+      words.values[flag].push_back(value);
       const bool several = known->get_items_expected_max() > 1 && known->get_allow_extra_args();
       while (several && i + 1 < argc && argv[i + 1][0] != '-') ++i;
     } else if (word.starts_with('-')) {
@@ -206,8 +264,16 @@ std::string in_our_words(const CLI::App& command, const CLI::ParseError& error, 
   const std::string said = error.what();
   const auto kind = static_cast<CLI::ExitCodes>(error.get_exit_code());
   const std::string flag = said.substr(0, said.find(':'));
-  if (kind == CLI::ExitCodes::ArgumentMismatch && flag_named(command, flag))
-    return flag + " wants a value";
+  const CommandWords words = words_behind(command, argc, argv, first);
+  if (kind == CLI::ExitCodes::ArgumentMismatch && flag_named(command, flag)) {
+    const auto values = words.values.find(flag);
+    if (values == words.values.end() || values->second.size() < 2) return flag + " wants a value";
+    const ValueKind* const is = value_kind(command, *flag_named(command, flag));
+    const bool stack = is && is->word == "STACK";
+    return flag + " is given " +
+           (values->second.size() == 2 ? "twice" : join_parts(values->second.size(), " times")) +
+           (stack ? "; did you mean " + with_stack(join(values->second, " | ")) + "?" : "");
+  }
   const std::string converts = "Could not convert: ";
   const size_t equals = said.find(" = ");
   if (kind == CLI::ExitCodes::ConversionError && said.starts_with(converts) &&
@@ -221,7 +287,6 @@ std::string in_our_words(const CLI::App& command, const CLI::ParseError& error, 
                                                                       : "another value";
     return of + ": wanted " + wanted + ", found '" + said.substr(equals + 3) + "'";
   }
-  const CommandWords words = words_behind(command, argc, argv, first);
   const std::string required = required_flags(command, words);
   if (kind == CLI::ExitCodes::RequiredError && !required.empty()) {
     return required + meant_by(command, words);
@@ -256,7 +321,9 @@ std::string explained(const CLI::App& app, const CLI::ParseError& error, int arg
   if (!commands.empty() && (i >= argc || argv[i][0] != '-')) {
     const std::string wanted = " (" + join(commands, ", ") + ")";
     if (i >= argc) return full_name(*command) + ": wanted a command" + wanted + see;
-    std::string near = did_you_mean(argv[i], commands);
+    const std::string called = called_elsewhere(*command, argv[i]);
+    std::string near =
+        called.empty() ? did_you_mean(argv[i], commands) : "; did you mean '" + called + "'?";
     const std::string flag = "--" + std::string(argv[i]);
     if (near.empty() && flag_named(*command, flag)) near = "; did you mean '" + flag + "'?";
     return full_name(*command) + ": there is no command '" + argv[i] + "'" +
@@ -276,7 +343,9 @@ std::string explained(const CLI::App& app, const CLI::ParseError& error, int arg
                               : has_value  ? argv[i + 1]
                                            : "";
     std::string near = said_otherwise(*command, flag, value);
-    if (near.empty()) near = nearest_flag(*command, flag);
+    if (near.empty()) near = said_by_set(*command, flag, value, true);
+    if (near.empty()) near = nearest_flag(*command, flag, value);
+    if (near.empty()) near = said_by_set(*command, flag, value, false);
     return full_name(*command) + ": there is no flag '" + flag + "'" + (near.empty() ? see : near);
   }
   const std::string why = in_our_words(*command, error, argc, argv, first);

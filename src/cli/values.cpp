@@ -1,5 +1,6 @@
 #include "cli/values.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -127,6 +128,21 @@ const std::map<std::string, ValueKind>& table() {
   return all;
 }
 
+// What other programs call commands, and flags that are no option of a run; those say it in their
+// declaration (train/config.h).
+const std::map<std::string, std::vector<std::string>>& names_elsewhere() {
+  static const std::map<std::string, std::vector<std::string>> all = {
+      {"train", {"fit", "finetune", "fine-tune", "pretrain"}},
+      {"generate", {"sample", "inference", "infer", "predict"}},
+      {"eval", {"evaluate", "test", "validate"}},
+      {"convert", {"export"}},
+      {"--run", {"--model"}},
+      {"--tokens", {"--max-new-tokens", "--max-tokens", "--max-length"}},
+      {"--samples", {"--num-samples", "--num-return-sequences"}},
+  };
+  return all;
+}
+
 // The options of a run whose values are a few words.
 const std::map<std::string, ValueKind>& choices_of_runs() {
   static const std::map<std::string, ValueKind> all = [] {
@@ -161,6 +177,23 @@ const ValueKind* value_kind(const CLI::App& command, const CLI::Option& option) 
     if (found != table().end()) return &found->second;
   }
   return nullptr;
+}
+
+std::string called_elsewhere(const CLI::App& command, std::string_view word) {
+  std::string said(word);
+  std::replace(said.begin(), said.end(), '_', '-');
+  const auto has = [&](const std::string& name) {
+    if (name.starts_with('-')) return command.get_option_no_throw(name) != nullptr;
+    const auto subs = command.get_subcommands(nullptr);
+    return std::any_of(subs.begin(), subs.end(),
+                       [&](const CLI::App* sub) { return sub->get_name() == name; });
+  };
+  for (const auto& [name, others] : names_elsewhere()) {
+    if (has(name) && std::find(others.begin(), others.end(), said) != others.end()) return name;
+  }
+  if (!said.starts_with("--")) return "";
+  const OptionSpec* const option = option_elsewhere(train_options(), said.substr(2));
+  return option && has(option->flag()) ? option->flag() : "";
 }
 
 const std::vector<std::string>& choices_of(const std::string& key) {

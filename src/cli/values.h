@@ -23,6 +23,9 @@ std::string path_of(const CLI::App& command);
 // What the value of a flag, or of a positional, is; nullptr for a number or for any text.
 const ValueKind* value_kind(const CLI::App& command, const CLI::Option& option);
 
+// The subcommand or the flag (--out) of a command that other programs call so; "": none.
+std::string called_elsewhere(const CLI::App& command, std::string_view word);
+
 // The words that a row of the table lists: "quantize --format", "--device". What refuses other
 // words asks here.
 const std::vector<std::string>& choices_of(const std::string& key);

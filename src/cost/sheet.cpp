@@ -171,10 +171,25 @@ std::vector<std::string> device_names() {
   return names;
 }
 
+static std::vector<std::string> names_of_gpus() {
+  std::vector<std::string> names;
+  for (const DeviceFile& file : device_files()) {
+    const DeviceSheet sheet = parse_device(file.text, file.name);
+    if (!sheet.per_core) names.push_back(stem(file.name));
+  }
+  return names;
+}
+
 DeviceSheet find_device(std::string_view name) {
   if (name.ends_with(".device")) return parse_device(read_file(std::string(name)), name);
   for (const DeviceFile& file : device_files()) {
     if (stem(file.name) == name) return parse_device(file.text, file.name);
+  }
+  for (const std::string_view any : {"gpu", "cuda", "nvidia"}) {
+    if (lowered(name) == any) {
+      fail("a plan is for one kind of GPU, found '", name, "'; say ", join(names_of_gpus(), ", "),
+           ", or a file that ends in .device");
+    }
   }
   fail("there is no device '", name, "' (there are ", join(device_names(), ", "),
        ", or a file that ends in .device)", did_you_mean(name, device_names()));

@@ -34,13 +34,15 @@ struct TrainConfig : OptionFields {
       "several "
       "times, with weights if they are to have shares (PATH:WEIGHT); or a .safetensors file of "
       "fields with one entry per token: tokens [n], and by name whatever else the model's inputs "
-      "are (targets [n], teacher [n, vocab])");
+      "are (targets [n], teacher [n, vocab])",
+      {.elsewhere = {"dataset", "train_file"}});
   std::string tokenizer =
       text("tokenizer", "char",
            "how the text becomes tokens: byte, char or word, learned from the text, or a "
            "tokenizer.json, .model or .tiktoken file, or a folder that has one",
            {.makes_model = true});
-  std::string out = text("out", "", "the folder to save to (default: runs/MODEL)");
+  std::string out = text("out", "", "the folder to save to (default: runs/MODEL)",
+                         {.elsewhere = {"output_dir", "output", "save_dir", "checkpoint_dir"}});
   std::string init =
       text("init", "",
            "start from the parameters of another run's folder, with its model and tokenizer; what "
@@ -50,15 +52,18 @@ struct TrainConfig : OptionFields {
            "start what the stack adds from the LoRA adapter in this folder of PEFT's layout",
            {.of_command = true});
   int64_t steps =
-      whole("steps", 2000, {1, 1e12}, "how many steps the run has; the schedule ends there");
+      whole("steps", 2000, {1, 1e12}, "how many steps the run has; the schedule ends there",
+            {.elsewhere = {"max_iters", "iterations"}});
   int64_t stop_after =
       whole("stop_after", 0, {0, 1e12}, "save and stop after this step of the schedule; 0: go on",
             {.of_command = true, .past_the_end = "it ends before that"});
-  int64_t batch = whole("batch", 12, {1, 1e6}, "samples per step");
-  int64_t context =
-      whole("context", 0, {0, 1e7}, "the model's context; 0: its own", {.makes_model = true});
-  int64_t seq = whole("seq", 0, {0, 1e7},
-                      "tokens per sample; 0: the context; parameters do not depend on it");
+  int64_t batch = whole("batch", 12, {1, 1e6}, "samples per step",
+                        {.elsewhere = {"per_device_train_batch_size"}});
+  int64_t context = whole("context", 0, {0, 1e7}, "the model's context; 0: its own",
+                          {.makes_model = true, .elsewhere = {"block_size"}});
+  int64_t seq =
+      whole("seq", 0, {0, 1e7}, "tokens per sample; 0: the context; parameters do not depend on it",
+            {.elsewhere = {"max_seq_length", "max_length"}});
 
   // docs/data.md
   [[no_unique_address]] Section on_data = section("How samples are made of the data");
@@ -92,7 +97,8 @@ struct TrainConfig : OptionFields {
                          {.goes_with = {"schedule", {"cosine", "wsd"}}});
   std::string schedule =
       one_of("schedule", "wsd", {"cosine", "wsd", "constant"},
-             "warm-up, then: cosine to min_lr | wsd: constant, cooling down at the end | constant");
+             "warm-up, then: cosine to min_lr | wsd: constant, cooling down at the end | constant",
+             {.elsewhere = {"lr_scheduler_type", "lr_scheduler", "scheduler"}});
   int64_t warmup =
       whole("warmup", -1, {-1, 1e12}, "steps of warm-up; -1: a twentieth of the run, 100 at most");
   double cooldown = number("cooldown", 0.2, {0, 1}, "the part of the run that wsd cools down in",
@@ -124,7 +130,8 @@ struct TrainConfig : OptionFields {
       .clip =
           number("clip", kUsualStep.clip, {0, 1e30},
                  "the largest norm of all gradients together, beyond which they are scaled; 0: no "
-                 "clipping"),
+                 "clipping",
+                 {.elsewhere = {"max_grad_norm", "gradient_clip_val"}}),
       .stack = text("stack", "",
                     "functors joined by '|', such as \"bf16 | checkpoint(every=2)\"; see adjoint "
                     "functors")};
@@ -146,16 +153,18 @@ struct TrainConfig : OptionFields {
   int64_t seed = whole("seed", 1, {0, 1e15}, "decides initial weights, batches and dropout");
   int64_t eval_every =
       whole("eval_every", 250, {0, 1e12}, "steps between evaluations; 0: only at the end",
-            {.past_the_end = "it is evaluated at the end alone"});
+            {.past_the_end = "it is evaluated at the end alone",
+             .elsewhere = {"eval_interval", "eval_steps"}});
   int64_t eval_batches =
       whole("eval_batches", 20, {0, 1e9},
             "batches per evaluation; 0: the whole validation part, once through");
   int64_t save_every =
       whole("save_every", 500, {0, 1e12}, "steps between saves; 0: only at the end",
-            {.past_the_end = "it is saved at the end alone"});
-  int64_t keep =
-      whole("keep", 0, {0, 1e6},
-            "of the last saves, also keep this many in folders of their own, OUT/step-N");
+            {.past_the_end = "it is saved at the end alone",
+             .elsewhere = {"save_interval", "save_steps"}});
+  int64_t keep = whole("keep", 0, {0, 1e6},
+                       "of the last saves, also keep this many in folders of their own, OUT/step-N",
+                       {.elsewhere = {"save_total_limit"}});
   bool keep_best =
       flag("keep_best", "also keep the save with the lowest validation loss, in OUT/best");
   int64_t patience =
@@ -170,7 +179,8 @@ struct TrainConfig : OptionFields {
       "on_spike", "stop", {"stop", "skip", "back"},
       "at a spike write that batch to OUT/spike.json and: save and stop | leave everything as "
       "before that step and go on | go back to the last save and leave that batch out");
-  int64_t log_every = whole("log_every", 10, {1, 1e12}, "steps between lines of metrics.jsonl");
+  int64_t log_every = whole("log_every", 10, {1, 1e12}, "steps between lines of metrics.jsonl",
+                            {.elsewhere = {"log_interval", "logging_steps"}});
   int64_t norms = whole("norms", 0, {0, 1e12},
                         "steps between norms of gradients and weights by role, in the metrics; 0: "
                         "none",

@@ -94,13 +94,24 @@ void OptionSpec::check_trains(const json& value) const {
        shortest(most), ", found ", describe(value));
 }
 
+const OptionSpec* option_elsewhere(std::span<const OptionSpec> options, std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  for (const OptionSpec& option : options) {
+    const auto& names = option.traits.elsewhere;
+    if (std::find(names.begin(), names.end(), name) != names.end()) return &option;
+  }
+  return nullptr;
+}
+
 const OptionSpec& option_named(std::span<const OptionSpec> options, const std::string& name) {
   std::vector<std::string> names;
   for (const OptionSpec& option : options) {
     if (option.name == name) return option;
     names.push_back(option.name);
   }
-  fail("there is no option '", name, "'", did_you_mean(name, names));
+  const OptionSpec* const meant = option_elsewhere(options, name);
+  fail("there is no option '", name, "'",
+       meant ? "; did you mean '" + meant->name + "'?" : did_you_mean(name, names));
 }
 
 template <class T>

@@ -33,6 +33,7 @@ struct OptionTraits {
   } goes_with = {};
   const char* past_the_end = nullptr;
   const char* of_beginning = nullptr;
+  std::vector<std::string> elsewhere = {};  // what other programs call it: output_dir is out
 };
 
 struct OptionSpec {
@@ -56,6 +57,9 @@ struct OptionSpec {
  private:
   std::string did_you_mean_choice(const std::string& word) const;
 };
+
+// The option that other programs call so, with _ or -; nullptr: none.
+const OptionSpec* option_elsewhere(std::span<const OptionSpec> options, std::string name);
 
 // The option with this name; an unknown one is refused, with the nearest.
 const OptionSpec& option_named(std::span<const OptionSpec> options, const std::string& name);

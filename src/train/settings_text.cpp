@@ -33,6 +33,13 @@ std::string with_quotes(const std::string& text, int64_t number) {
   return "; a text is written in quotes: did you mean '" + name + " = \"" + value + "\"'?";
 }
 
+[[noreturn]] void fail_section(const std::string& name) {
+  const std::string near = did_you_mean("[" + name + "]", {"[set]"});
+  fail("there is no section [", name, "]",
+       near.empty() ? ": options stand above all sections, and [set] has the model's numbers"
+                    : near);
+}
+
 }  // namespace
 
 json read_toml(const std::filesystem::path& file) {
@@ -46,6 +53,7 @@ json read_toml(const std::filesystem::path& file) {
       const std::string name(key.str());
       if (name == "set") continue;
       try {
+        if (value.is_table()) fail_section(name);
         option_named(train_options(), name).check(values[name]);
       } catch (const Error& e) {
         fail(file.string(), ":", key.source().begin.line, ": ", e.what());
