@@ -121,8 +121,9 @@ def method(maker: Maker) -> str:
         ("adjoint verify --model char --stack 'vera.functor | bf16'", r"^functor|^vera|^bf16|^the stack"))
     before, after = re.findall(r"^step \d+: loss ([\d.]+)", out, re.M)
     trained = re.search(r"([\d,]+) of them trained", out)[1]
-    return (f"With Genesis as `book.txt` and psalms 1 to 41 as `mine.txt`, {trained} trained numbers take the loss of the psalms from "
-            f"{float(before):.2f} to {float(after):.2f}:\n\n" + out)
+    texts = "".join(f"bible -f {verses} | sed 's/^[^ ]* //' > {name}\n" for name, verses in BOOKS.items())
+    return ("Any two texts will do; here they are Genesis and psalms 1 to 41, of Debian's package bible-kjv:\n\n"
+            f"```sh\n{texts}```\n\n{trained} trained numbers take the loss of the psalms from {float(before):.2f} to {float(after):.2f}:\n\n" + out)
 
 
 def rows_of(page: str, title: str) -> list[list[str]]:
@@ -153,8 +154,9 @@ def speed(maker: Maker) -> str:
     for row in rows_of("docs/gpu.md", "Beside PyTorch "):
         assert gpu.count("| " + row[0] + " |")
         rows.append([row[0] + ", bf16", "one H200", row[1].split(",")[0], gpu_torch + " compiled", row[3], row[4]])
-    return table(["step", "on", "takes", "beside", "times as fast", "of its memory"], rows) + (
-        f"\nMeasured on {days}. [docs/performance.md](docs/performance.md) (CPU) and [docs/gpu.md](docs/gpu.md) have the commands, the spread, where the time\n"
+    xeon = re.search(r"Intel Xeon \([^)]*\), [^,]*", (ROOT / "docs/performance.md").read_text())[0]
+    return table(["step", "on", "takes", "beside", "times as fast", "of PyTorch's memory"], rows) + (
+        f"\nMeasured on {days}. The Xeon is an {xeon}.\n[docs/performance.md](docs/performance.md) (CPU) and [docs/gpu.md](docs/gpu.md) have the commands, the spread, where the time\n"
         "goes, and what misses its goal: Llama on a CPU was to be 1.3 times as fast.\n")
 
 
