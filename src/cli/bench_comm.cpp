@@ -59,8 +59,8 @@ int run_comm(const CommFlags& flags) {
     if (flags.ranks != 0 && flags.ranks != launch->ranks) {
       fail("--ranks: the launcher started ", launch->ranks, " ranks, found ", flags.ranks);
     }
+    let_first_rank_tell(launch->rank);
     run_launched(*launch, [&](const Communicator& world) {
-      let_first_rank_tell(world.rank());
       options.library = &mpi_calls();
       const CommBench bench = timed_comm(world, mpi_calls().library, options);
       if (world.rank() == 0) show_comm(bench, flags.json);

@@ -212,8 +212,8 @@ int run(ProfileFlags flags) {
     profile(flags, nullptr);
     return kDone;
   }
+  let_first_rank_tell(launch->rank);
   run_launched(*launch, [&](const Communicator& world) {
-    let_first_rank_tell(world.rank());
     int& ranks = flags.step.step.ranks;
     if (ranks != 0 && ranks != launch->ranks) {
       fail("--ranks: the launcher started ", launch->ranks, " ranks, found ", ranks);

@@ -119,11 +119,11 @@ ResolvedConfig resolved_with(const TrainFlags& flags, const nlohmann::json& toml
 // As one of the ranks that a launcher started, each a process.
 int run_launched_rank(const TrainFlags& flags, const JobLaunch& launch) {
   Interrupts interrupts({SIGUSR1});  // Open MPI's launcher passes it on, and Ctrl-C it does not
+  let_first_rank_tell(launch.rank);
   int status = kDone;
   run_launched(
       launch,
       [&](const Communicator& world) {
-        let_first_rank_tell(world.rank());
         agree_on_program(world);
         const nlohmann::json toml = flags.file_layer();
         nlohmann::json layer = flags.layer();
