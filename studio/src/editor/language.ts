@@ -18,6 +18,7 @@ const heads = new Set([
   "model",
   "functor",
   "law",
+  "elsewhere",
   "require",
   "let",
   "object",
@@ -174,7 +175,7 @@ export function completions(lists: () => { ops: OpInfo[]; functors: FunctorInfo[
     const of_functor = /^\s*functor\s/m.test(text);
     if (/^\s*$/.test(before))
       for (const h of of_functor
-        ? ["law", "require", "let", "object", "morphism", "state", "mesh"]
+        ? ["law", "elsewhere", "require", "let", "object", "morphism", "state", "mesh"]
         : ["axes", "numbers", "preset", "use", "model", "format"])
         options.push({ label: h, type: "keyword" });
     if (of_functor && /^\s*object\b(?!.*->)/.test(before))
