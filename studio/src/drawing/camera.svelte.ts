@@ -1,6 +1,12 @@
 // Where one looks at a drawing: a shift and a scale. What was looked at is kept in place when a drawing changes.
 import type { Drawing } from "./drawing";
 
+interface Box {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+}
 export class Camera {
   x = $state(0);
   y = $state(0);
@@ -31,7 +37,7 @@ export class Camera {
     this.touched = true;
   }
   // Brings a rectangle into the window, by as little as is needed.
-  show(r: { x: number; y: number; w: number; h: number }, margin = 40) {
+  show(r: Box, margin = 40) {
     const left = r.x * this.k + this.x,
       top = r.y * this.k + this.y,
       right = left + r.w * this.k,
@@ -44,7 +50,7 @@ export class Camera {
   }
   // Brings a frame that was just opened into the window, at a size at which it can be read; from its left edge on where it is too
   // large for that.
-  read(r: { x: number; y: number; w: number; h: number }) {
+  read(r: Box) {
     const margin = 24,
       top_margin = 34, // of the path that stands above
       end = this.h - this.foot,
@@ -59,6 +65,19 @@ export class Camera {
     else if (right > this.w - margin) this.x -= right - this.w + margin;
     if (bottom - top > end - top_margin || top < top_margin) this.y += top_margin - top;
     else if (bottom > end) this.y -= bottom - end;
+  }
+  // What was just closed stays in the window, and as much of the drawing as there is room for: all of it, where that is smaller.
+  closed(r: Box, around: Box | undefined, d: { w: number; h: number }) {
+    if (d.w * this.k <= this.w && d.h * this.k <= this.h - this.foot) {
+      this.fit(d);
+      return;
+    }
+    if (around) this.show(around);
+    this.show(r);
+    const within = (at: number, size: number, room: number) =>
+      size <= room ? (room - size) / 2 : Math.min(0, Math.max(room - size, at));
+    this.x = within(this.x, d.w * this.k, this.w);
+    this.y = within(this.y, d.h * this.k, this.h - this.foot);
   }
   // The thing with this key stays where it was on the screen.
   hold(key: string, before: Drawing, after: Drawing) {
