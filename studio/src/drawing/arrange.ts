@@ -40,6 +40,7 @@ const options = {
   "elk.edgeRouting": "ORTHOGONAL",
   "elk.padding": "[top=0,left=0,bottom=0,right=0]",
   "elk.layered.considerModelOrder.strategy": "NODES_AND_EDGES",
+  "elk.layered.crossingMinimization.forceNodeModelOrder": "true",
   "elk.layered.crossingMinimization.greedySwitch.type": "TWO_SIDED",
   "elk.layered.nodePlacement.strategy": "BRANDES_KOEPF",
   "elk.layered.nodePlacement.favorStraightEdges": "true",
