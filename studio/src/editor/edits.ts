@@ -7,6 +7,7 @@ import { project, with_returns, without_returns, type OpenText } from "../state/
 import { results } from "../state/results.svelte";
 import { settings } from "../state/settings.svelte";
 import { ended } from "../state/timings";
+import { view } from "../state/view.svelte";
 import { ask_for_name, change_text, offer, place_of_byte } from "./documents";
 
 interface Place {
@@ -202,19 +203,21 @@ interface Present {
 type Wanted = object | string | null; // an edit, a sentence why there is none, or that the call is not written as one
 const no_call = "This is not written in the text as one call, so it cannot be changed here.";
 
-export async function edit(make: (present: Present) => Wanted): Promise<boolean> {
-  const made = await make_edit(make);
+// `after` is told where the text says what was made, in bytes.
+type After = (at: Place) => Promise<void>;
+export async function edit(make: (present: Present) => Wanted, after?: After): Promise<boolean> {
+  const made = await make_edit(make, after);
   ended.edits++;
   return made;
 }
 // An edit is of the text from which it was made. Where somebody typed meanwhile it is made once more, of the present one.
-async function make_edit(make: (present: Present) => Wanted): Promise<boolean> {
+async function make_edit(make: (present: Present) => Wanted, after?: After): Promise<boolean> {
   const refuse = (why: string) => {
     project.say(why, "bad");
     return false;
   };
   for (let tries = 0; tries < 20; tries++) {
-    const open = await target(() => void edit(make));
+    const open = await target(() => void edit(make, after));
     if (!open) return false;
     const text = open.text,
       file = open.path,
@@ -238,6 +241,7 @@ async function make_edit(make: (present: Present) => Wanted): Promise<boolean> {
     const now = without_returns(answer.result.text).text,
       place = (byte: number) => place_of_byte(now, byte, open.crlf);
     change_text(file, now, { from: place(answer.result.span.from), to: place(answer.result.span.to) });
+    void after?.(answer.result.span);
     return true;
   }
   return refuse("The text changes faster than the drawing can change it: try again.");
@@ -273,32 +277,45 @@ function operand_at(present: Present, call: Call, object: string | null) {
 const gone = "This is no longer in the drawing.";
 const is_gone = (present: Present, call: Call) => morphism_of(present.scheme, call) < 0;
 
+// What was inserted is selected: of a repetition's boxes in the one in which it was asked for, unless somebody has selected something
+// else before it is drawn.
+const select_inserted =
+  (near: string): After =>
+  async ({ from, to }) => {
+    const before = view.selected,
+      scheme = await results.present();
+    if (!scheme || view.selected !== before) return;
+    const made = [...scheme.morphisms.entries()].filter(([, m]) => m.at?.from === from && m.at.to === to),
+      box = near.slice(0, near.lastIndexOf(".") + 1),
+      [id, m] = made.find(([, m]) => m.source.startsWith(box)) ?? made[0] ?? [];
+    if (m) view.select({ kind: "morphism", source: m.source, id });
+  };
 export const insert_after = (call: Call, op: string) =>
   edit((p) => {
     const at = span(term_of(p, call)?.term);
     return is_gone(p, call) ? gone : at && { kind: "insert", at, call: with_hole(op) };
-  });
+  }, select_inserted(call.source));
 // Before a call, on its way from an object (or from the first that it reads).
 export const insert_before = (call: Call, object: string | null, op: string) =>
   edit((p) => {
     const at = operand_at(p, call, object);
     return is_gone(p, call) ? gone : at && { kind: "insert", at, call: with_hole(op) };
-  });
+  }, select_inserted(call.source));
 export const delete_call = (call: Call) =>
   edit((p) => {
     const at = span(term_of(p, call)?.term);
     return is_gone(p, call) ? gone : at && { kind: "delete", at, operand: 0 };
   });
 // What is done to the call of a box: where it is written, and which box it calls.
-const edit_box = (key: string, make: (at: { from: number; to: number }, box: string) => object) =>
+const edit_box = (key: string, make: (at: { from: number; to: number }, box: string) => object, after?: After) =>
   edit(({ document }) => {
     const found = locate_box(document, key);
     if (found === null || typeof found === "string") return found;
     const at = span(found);
     return at && make(at, found.word!);
-  });
+  }, after);
 export const insert_after_box = (key: string, op: string) =>
-  edit_box(key, (at) => ({ kind: "insert", at, call: with_hole(op) }));
+  edit_box(key, (at) => ({ kind: "insert", at, call: with_hole(op) }), select_inserted(key));
 export const delete_box = (key: string) => edit_box(key, (at) => ({ kind: "delete", at, operand: 0 }));
 // Instead of one object (or the first) a call reads the value of a name.
 export const connect_to = (call: Call, object: string | null, value: string) =>
