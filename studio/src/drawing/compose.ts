@@ -280,7 +280,7 @@ function arrow_unit(tree: Tree, c: TreeNode, frame: string): Unit {
   };
 }
 async function frame_unit(tree: Tree, c: TreeNode, options: Options, frame: string): Promise<Unit> {
-  if (c.kind === "op") return body_unit(tree, c, options.body(c.morphism), frame);
+  if (c.kind === "op") return body_unit(tree, c, options.body(c.morphism).flatMap(wrapped), frame);
   const index = c.kind === "repeat" ? Math.min(options.index(c.key), c.boxes.length - 1) : 0;
   const box = c.kind === "repeat" ? c.boxes[index] : c;
   const inner = await compose_box(tree, box, options, c.key, false);
@@ -377,6 +377,21 @@ function counterpart(tree: Tree, c: TreeNode, box: BoxNode, o: number, keys: num
     if (i >= 0) return i;
   }
   return Math.min(k, Math.max(0, Math.min(keys.length, box.outputs.length || 1) - 1));
+}
+// A line of an open op in parts of some sixty letters; what goes on is set in.
+function wrapped(text: string): string[] {
+  const most = 64,
+    indent = /^ */.exec(text)![0],
+    lines: string[] = [];
+  let line = indent;
+  for (const word of text.trim().split(" ")) {
+    if (line.trim() && line.length + 1 + word.length > most) {
+      lines.push(line);
+      line = `${indent}  `;
+    }
+    line += line.trim() ? ` ${word}` : word;
+  }
+  return [...lines, line];
 }
 function body_unit(tree: Tree, c: OpNode, text: string[], frame: string): Unit {
   const label = arrow_label(c, tree),
