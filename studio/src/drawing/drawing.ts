@@ -142,6 +142,21 @@ export function nearest_input(drawing: Drawing, key: string, x: number, y: numbe
   }
   return best;
 }
+// The line that comes nearest to a place, of those that come as near as this.
+export function nearest_line(drawing: Drawing, x: number, y: number, near: number): Line | null {
+  let best: Line | null = null,
+    least = near;
+  for (const l of drawing.lines) {
+    if (x < l.x0 - least || x > l.x1 + least || y < l.y0 - least || y > l.y1 + least) continue;
+    for (let i = 1; i < l.points.length; i++) {
+      const far = distance_to(l.points[i - 1], l.points[i], x, y);
+      if (far > least) continue;
+      least = far;
+      best = l;
+    }
+  }
+  return best;
+}
 function distance_to([ax, ay]: [number, number], [bx, by]: [number, number], x: number, y: number): number {
   const dx = bx - ax,
     dy = by - ay,

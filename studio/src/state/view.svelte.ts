@@ -26,6 +26,7 @@ class View {
   hovered = $state<string>(""); // a source
   lit = $state<Set<string>>(new Set()); // sources that a rule, a chip or a message points at
   lit_by = $state("");
+  dragged = $state<"" | "op" | "functor">(""); // what is on its way from a palette
   functor = $state(""); // the one that is looked at
   weights = $state(false); // are parameters drawn
   axis_names = $state(false);
