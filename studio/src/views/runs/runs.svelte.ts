@@ -41,6 +41,8 @@ class Runs {
   memory = $state.raw<Record<string, string>>({}); // by run: what its console said was planned
   job = $state(""); // whose console is shown
   said = $state.raw<Said[]>([]);
+  // What a button has started last, by what it is of: a run's folder, or "" for the present model and stack.
+  asked = $state<Record<string, { what: string; since: number; job: string }>>({});
   refused = $state.raw<{ out: string; why: string } | null>(null); // a run that was started from the form and never began
   private known = new Map<string, Known>();
   private reading = new Set<string>();
@@ -125,6 +127,17 @@ class Runs {
     await jobs.refresh();
     this.show(id);
     return id;
+  }
+  // The same for a button with a place for its result: what is asked is said there before the server has answered.
+  async start_of(of: string, args: string[]) {
+    const mine = (this.asked[of] = { what: args[0], since: Date.now(), job: "" });
+    try {
+      const job = await this.start(args);
+      if (this.asked[of]?.since === mine.since) this.asked[of] = { ...mine, job };
+    } catch (e) {
+      delete this.asked[of];
+      throw e;
+    }
   }
   // Whether a run that was just started begins: it does with its first step, or when the server has a run there that is not the one
   // that was there before. One that ends earlier leaves nothing, and why is said by the form.
