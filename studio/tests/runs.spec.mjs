@@ -18,10 +18,11 @@ const lines = (path) =>
     .split("\n")
     .slice(0, -1)
     .map((l) => JSON.parse(l));
-async function form(p, { steps, flags, name }) {
+async function form(p, { steps, batch = 4, flags, name }) {
   if ((await p.getByRole("button", { name: "New run" }).getAttribute("aria-expanded")) === "false")
     await p.getByRole("button", { name: "New run" }).click();
   await p.getByLabel("steps", { exact: true }).fill(String(steps));
+  await p.getByLabel("batch", { exact: true }).fill(String(batch));
   await p.getByLabel("Other flags").fill(flags);
   if (name) await p.getByLabel("Folder of the run").fill(name);
 }

@@ -10,7 +10,13 @@ export interface Field {
 }
 export const fields: Field[] = [
   { flag: "--steps", name: "steps", value: "2000", number: true },
-  { flag: "--batch", name: "batch", value: "12", number: true },
+  {
+    flag: "--batch",
+    name: "batch",
+    value: "12",
+    number: true,
+    hint: "samples of a step; the batch in the bar above is what the other views show",
+  },
   { flag: "--lr", name: "learning rate", value: "0.001", number: true },
 ];
 export const further: Field[] = [
