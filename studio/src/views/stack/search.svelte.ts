@@ -36,7 +36,8 @@ class Fit {
   since = $state(0);
   found = $state.raw<{ key: string; budget: number; plan: Plan } | null>(null);
   refused = $state.raw<{ key: string; message: string } | null>(null);
-  smallest = $state.raw<{ key: string; bytes: number } | null>(null); // that something fits, once that is known: the slider ends there
+  smallest = $state.raw<{ key: string; bytes: number } | null>(null); // that something fits, once that is known: the slider begins there
+  below = $state.raw<{ key: string; budget: number } | null>(null); // what was asked for and nothing fits: the smallest is shown instead
   private stopper: AbortController | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -56,8 +57,18 @@ class Fit {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => void this.run(), 350);
   }
+  // The fastest stack within the budget. Where nothing needs so little the smallest that something fits becomes the budget.
   async run() {
-    if (this.budget === null) return;
+    this.below = null;
+    const refused = await this.try_budget(),
+      { smallest, budget } = this;
+    if (!refused || budget === null || smallest?.key !== this.key() || smallest.bytes <= budget) return;
+    this.below = { key: smallest.key, budget };
+    this.budget = smallest.bytes;
+    await this.try_budget();
+  }
+  private async try_budget(): Promise<boolean> {
+    if (this.budget === null) return false;
     const key = this.key(),
       budget = Math.round(this.budget);
     this.stopper?.abort();
@@ -76,7 +87,7 @@ class Fit {
       ],
       { drafts: project.drafts(), lane: "fit", signal: stopper.signal },
     );
-    if (stopper !== this.stopper) return;
+    if (stopper !== this.stopper) return false;
     this.busy = false;
     if (answer.ok) {
       this.found = { key, budget, plan: answer.result };
@@ -88,6 +99,7 @@ class Fit {
       if (smallest && / smallest /.test(answer.error.message))
         this.smallest = { key, bytes: Number(smallest[1].replaceAll(",", "")) };
     }
+    return !answer.ok && !answer.cancelled;
   }
   cancel() {
     clearTimeout(this.timer);
