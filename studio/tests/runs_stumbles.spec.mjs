@@ -65,8 +65,11 @@ test("the verdict on the present stack stands below Verify, and a job that is ch
     .locator("section[aria-labelledby=runs-jobs]")
     .getByRole("button", { name: /generate/ })
     .click();
-  await page.waitForFunction(() => /generate/.test(document.querySelector(".head .line")?.textContent ?? ""));
-  assert.ok(await in_window(page.locator(".head .state")));
+  await page.waitForFunction(() => {
+    const line = document.querySelector(".head .line"),
+      at = line?.getBoundingClientRect();
+    return /generate/.test(line?.textContent ?? "") && at.top >= 0 && at.bottom <= innerHeight;
+  });
 });
 test("the form passes only what is said in it, and its placeholders are the command's defaults", async () => {
   await set(page, { sets: small, batch: 3 });
@@ -84,4 +87,49 @@ test("the form passes only what is said in it, and its placeholders are the comm
   await page.getByLabel("batch", { exact: true }).fill("5");
   assert.match(await page.locator("form .line code").textContent(), / --batch 5 /);
   await page.getByLabel("batch", { exact: true }).fill("");
+});
+test("a run that never began is said beside Start, and is no job of the list", async () => {
+  await open_form();
+  const jobs = page.locator("section[aria-labelledby=runs-jobs] li");
+  const n = await jobs.count();
+  await page.getByLabel("Other flags").fill("--no-such-flag");
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.locator("form [role=alert]").waitFor();
+  assert.equal(await jobs.count(), n);
+  await page.getByLabel("Other flags").fill("");
+  await page.reload();
+  await jobs.first().waitFor();
+  assert.equal(await jobs.count(), n);
+});
+test("a budget below the smallest becomes the smallest, whose stack can be taken", async () => {
+  await tab(page, "stack");
+  await set(page, { sets: small });
+  await page.getByLabel("Budget", { exact: true }).fill("0");
+  await page.waitForFunction(
+    () => /Nothing fits below .* was asked for/.test(document.querySelector(".answer")?.textContent ?? ""),
+    null,
+    { timeout: 60_000 },
+  );
+  const smallest = /below ([\d.]+ \w+);/.exec(await page.locator(".answer").textContent())[1];
+  await page.locator(".answer .facts").waitFor({ timeout: 60_000 });
+  assert.equal(await page.locator("section[aria-labelledby=stack-budget] output").textContent(), smallest);
+  assert.equal(await page.getByLabel("Budget", { exact: true }).inputValue(), "0");
+  assert.deepEqual(await pictures(page, "budget"), []);
+  assert.deepEqual(await complaints(page), []);
+});
+test("before and after begins at a size that can be read, and says what it is for", async () => {
+  await tab(page, "compare");
+  await set(page, { stack: "checkpoint | lora" });
+  const readable = await page
+    .locator(".compare svg text")
+    .evaluateAll((all) =>
+      all.map(
+        (t) => Number.parseFloat(getComputedStyle(t).fontSize) * Math.hypot(t.getScreenCTM().a, t.getScreenCTM().b),
+      ),
+    );
+  assert.ok(readable.length > 10 && Math.min(...readable) >= 8.9, `${Math.min(...readable)} of ${readable.length}`);
+  assert.deepEqual(await pictures(page, "compared"), []);
+  await set(page, { stack: "" });
+  assert.match(await page.locator(".fate").textContent(), /Put a functor into the stack to see what it changes/);
+  assert.deepEqual(await pictures(page, "compared-nothing"), []);
 });

@@ -33,6 +33,7 @@ interface Remembered {
   picked: string[];
   job: string;
   memory: Record<string, string>;
+  refusals: string[];
 }
 class Runs {
   picked = $state<string[]>([]);
@@ -44,6 +45,7 @@ class Runs {
   // What a button has started last, by what it is of: a run's folder, or "" for the present model and stack.
   asked = $state<Record<string, { what: string; since: number; job: string }>>({});
   refused = $state.raw<{ out: string; why: string } | null>(null); // a run that was started from the form and never began
+  private refusals = $state.raw<string[]>([]); // jobs of such runs, which the list of jobs leaves out: the form has said why
   private known = new Map<string, Known>();
   private reading = new Set<string>();
   private leave: (() => void) | undefined;
@@ -57,9 +59,16 @@ class Runs {
     this.picked = was?.picked ?? [];
     this.job = was?.job ?? "";
     this.memory = was?.memory ?? {};
+    this.refusals = was?.refusals ?? [];
   }
   private remember() {
-    remember("runs", { picked: this.picked, job: this.job, memory: this.memory } satisfies Remembered);
+    const { picked, job, memory, refusals } = this;
+    remember("runs", { picked, job, memory, refusals } satisfies Remembered);
+  }
+  // A server that was started anew counts its jobs from 1 again.
+  private name_of = (job: api.Job) => `${job.id} of ${job.started}`;
+  was_refused(job: api.Job): boolean {
+    return this.refusals.includes(this.name_of(job));
   }
 
   pick(path: string, on: boolean) {
@@ -167,8 +176,12 @@ class Runs {
     });
     if (ended) await jobs.refresh();
     const began = stepped || ended === "done" || there();
-    if (ended === "failed" && !began)
+    if (ended === "failed" && !began) {
       this.refused = { out, why: last.replace(/^adjoint: /, "") || "it failed and did not say why" };
+      const job = jobs.jobs.find((j) => j.id === id);
+      if (job) this.refusals = [...this.refusals.slice(-99), this.name_of(job)];
+      this.remember();
+    }
     if (ended) this.drop_ghosts();
     return began;
   }
