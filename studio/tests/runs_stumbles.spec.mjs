@@ -5,7 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { close_all, open_page, program, start_browser, start_studio } from "./browser.mjs";
-import { book, complaints, hold, pictures, question, set, settled, tab } from "./look.mjs";
+import { book, complaints, hold, pictures, set, tab } from "./look.mjs";
 
 let studio, browser, page;
 const small = { layers: "2", hidden: "64" };
@@ -132,4 +132,23 @@ test("before and after begins at a size that can be read, and says what it is fo
   await set(page, { stack: "" });
   assert.match(await page.locator(".fate").textContent(), /Put a functor into the stack to see what it changes/);
   assert.deepEqual(await pictures(page, "compared-nothing"), []);
+});
+test("the letters of the products are explained, and what is predicted or done by default is said to be", async () => {
+  await tab(page, "memory");
+  await set(page, { stack: "checkpoint(2)" });
+  await page.locator(".letters").waitFor();
+  const legend = await page.locator(".letters").textContent();
+  assert.match(legend, /x a state of the chain.*ch a checkpoint.*dx gradients of activations/s);
+  assert.deepEqual(await pictures(page, "letters"), []);
+  assert.deepEqual(await complaints(page), []);
+  const cost = page.getByLabel("What the stack costs").locator("[title^=Predicted]");
+  assert.match(await cost.textContent(), /predicted step/);
+  assert.match(await cost.getAttribute("title"), /cpu, \d+ threads/);
+  await tab(page, "step");
+  await set(page, { model: "llama3.2-1b", batch: 1 });
+  assert.match(await page.locator(".legend").textContent(), /made again .* \(by default: recompute_cheap\)/s);
+  assert.deepEqual(await pictures(page, "default"), []);
+  await set(page, { model: "char", stack: "checkpoint(2)" });
+  assert.doesNotMatch(await page.locator(".legend").textContent(), /by default/);
+  assert.deepEqual(page.mistakes, []);
 });
