@@ -178,7 +178,7 @@ test("what cannot be trained is said beside Start and in the console, and leaves
   const line = await page.locator("form .line code").textContent();
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.waitForFunction(
-    () => /steps: wanted a whole number/.test(document.querySelector("form [role=alert]")?.textContent ?? ""),
+    () => /--steps: wanted a whole number/.test(document.querySelector("form [role=alert]")?.textContent ?? ""),
     null,
     { timeout: 30_000 },
   );

@@ -177,7 +177,7 @@ class Runs {
     if (ended) await jobs.refresh();
     const began = stepped || ended === "done" || there();
     if (ended === "failed" && !began) {
-      this.refused = { out, why: last.replace(/^adjoint: /, "") || "it failed and did not say why" };
+      this.refused = { out, why: last.replace(/^adjoint(?: \w+)?: /, "") || "it failed and did not say why" };
       const job = jobs.jobs.find((j) => j.id === id);
       if (job) this.refusals = [...this.refusals.slice(-99), this.name_of(job)];
       this.remember();
