@@ -367,7 +367,7 @@ describe("functors and the stack", () => {
     await page.click("#tab-step");
     await page.waitForSelector("[data-key^='again ']", { timeout: 30_000 });
     await settled();
-    assert.match(await page.locator(".legend").textContent(), /kept .*made again/s);
+    assert.match(await page.getByRole("note").filter({ hasText: "made again" }).textContent(), /kept .*made again/s);
     assert.ok((await page.locator(".line.again").count()) > 0);
     assert.ok((await page.locator("[data-key^='∂']").count()) > 3);
     assert.deepEqual(await crossed(), []);
