@@ -146,7 +146,10 @@ test("the letters of the products are explained, and what is predicted or done b
   assert.match(await cost.getAttribute("title"), /cpu, \d+ threads/);
   await tab(page, "step");
   await set(page, { model: "llama3.2-1b", batch: 1 });
-  assert.match(await page.getByRole("note").filter({ hasText: "made again" }).textContent(), /made again .*\(by default: recompute_cheap\)/s);
+  assert.match(
+    await page.getByRole("note").filter({ hasText: "made again" }).textContent(),
+    /made again .*\(by default: recompute_cheap\)/s,
+  );
   assert.deepEqual(await pictures(page, "default"), []);
   await set(page, { model: "char", stack: "checkpoint(2)" });
   assert.doesNotMatch(await page.getByRole("note").filter({ hasText: "made again" }).textContent(), /by default/);
