@@ -290,6 +290,7 @@ test("numbers are rounded before their unit is chosen", async () => {
     [0, "0.00 µs"],
     [0.9994, "999 ms"],
     [0.9996, "1.00 s"],
+    [70496, "19.6 h"],
     [9.996e-4, "1.00 ms"],
     [99.96, "100 s"],
     [1234.5, "1235 s"],

@@ -152,12 +152,12 @@ const is_object = (t: WrittenTerm) =>
   t.kind !== "text" &&
   t.is === undefined &&
   (t.kind !== "name" || t.reads !== undefined || !t.is);
-// Which of a call's arguments stands for the k-th object that the op reads.
+// Which of a call's arguments stands for the k-th object that the op reads: none rather than another one.
 export function operand(term: WrittenTerm, k: number): WrittenTerm | null {
   const all = [...(term.args ?? []), ...(term.keywords ?? []).map((q) => q.value)]
     .filter(is_object)
     .filter((t) => has_value(t));
-  return all[k] ?? all[0] ?? null;
+  return all[k] ?? (all.length === 1 ? all[0] : null);
 }
 function has_value(t: WrittenTerm): boolean {
   for (const q of terms(t)) if (q.reads !== undefined || q.kind === "call") return true;
@@ -261,13 +261,10 @@ const term_of = ({ document, scheme }: Present, call: Call): Found | null => {
   return morphism < 0 ? null : locate(document, scheme, morphism);
 };
 const is_data = (role: string) => !["parameter", "state", "control"].includes(role);
-// Which of an op's objects this is, parameters not counted.
+// Which of an op's objects this is, parameters not counted; -1: none of them.
 export function operand_of(scheme: SchemeJson, morphism: number, object: string): number {
   const data = scheme.morphisms[morphism].inputs.map((o) => scheme.objects[o]).filter((o) => is_data(o.role));
-  return Math.max(
-    0,
-    data.findIndex((o) => o.source === object),
-  );
+  return data.findIndex((o) => o.source === object);
 }
 function operand_at(present: Present, call: Call, object: string | null) {
   const found = term_of(present, call),

@@ -28,6 +28,7 @@ export function count(n: number): string {
 }
 export function seconds(s: number): string {
   const r = rounded(s);
+  if (r >= 7200) return `${(s / 3600).toPrecision(3)} h`;
   if (r >= 100) return `${s.toFixed(0)} s`;
   if (r >= 1) return `${s.toPrecision(3)} s`;
   if (r >= 1e-3) return `${(r * 1e3).toPrecision(3)} ms`;
