@@ -66,6 +66,7 @@ void Interrupts::tell(const std::string& text) const {
 }
 
 void let_first_rank_tell(int rank) {
+  Interrupts::be_ended_by_a_launcher();
   if (rank == 0) return;
   set_note_writer([](const std::string&) {});
   Interrupts::be_silent();
@@ -82,7 +83,8 @@ void Interrupts::listen() {
     if (signal < 0 || over_) continue;
     if (!asks_) {
       const std::string doing = teller().doing();
-      tell("interrupted" + (doing.empty() ? "" : " while " + doing));
+      if (!doing.empty()) tell("interrupted while " + doing);
+      if (doing.empty() && !launched_) tell("interrupted");
       ::_exit(kInterrupted);
     }
     // Somebody who left is not in a hurry.

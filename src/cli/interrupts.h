@@ -34,6 +34,9 @@ class Interrupts {
   // Nothing is told by this process: of several ranks the first one tells, and a conversation tells
   // by ending.
   static void be_silent() { silent_ = true; }
+  // A launcher ends all ranks as soon as one has ended. One that has said why and does nothing any
+  // more is not interrupted by that.
+  static void be_ended_by_a_launcher() { launched_ = true; }
 
  private:
   void listen();
@@ -46,7 +49,7 @@ class Interrupts {
   std::mutex mutex_;
   Answers answers_;
   std::atomic<bool> asks_ = false, stop_ = false, over_ = false;
-  static inline std::atomic<bool> silent_ = false;
+  static inline std::atomic<bool> silent_ = false, launched_ = false;
   std::thread listener_;
 };
 
