@@ -132,10 +132,6 @@ int main(int argc, char** argv) {
   if (!own_way) interrupts.emplace();
   start_telling(every);
   try {
-    // A launcher ends the other ranks when one has ended, and they have said what there was to say.
-    struct AtEnd {
-      ~AtEnd() { Interrupts::be_silent(); }
-    } at_end;
     apply(view);
     const int code = action();
     std::cout.flush();
