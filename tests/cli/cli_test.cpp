@@ -711,7 +711,7 @@ TEST_F(Cli, PlansAndProfilesAStepOfSeveralRanks) {
   o = run("plan" + small + mesh);
   EXPECT_TRUE(has(o.text, "3 ranks (data=3) have one plan")) << o.text;
   EXPECT_TRUE(has(o.text, "the last rank has 1 of the 2 samples")) << o.text;
-  o = run("plan" + small + mesh + "--fit 1MiB");
+  o = run("plan" + small + mesh + "--threads 1 --fit 1MiB");  // threads want workspaces
   EXPECT_EQ(o.code, 0) << o.text;
   EXPECT_TRUE(has(o.text, "within 1.00 MiB on each of 3 ranks")) << o.text;
   o = run("profile" + small + mesh + "--steps 1 --json --out " + at("profile"));
