@@ -20,7 +20,7 @@ std::vector<double> losses(const std::string& stack, Bytes room) {
   set_library_room(room);
   const Scheme forward = elaborate_preset(
       "gpt2",
-      {{"batch", 32}, {"seq", 64}, {"layers", 2}, {"hidden", 64}, {"heads", 4}, {"vocab", 500}});
+      {{"batch", 16}, {"seq", 128}, {"layers", 2}, {"hidden", 64}, {"heads", 4}, {"vocab", 500}});
   const Scheme step = build_step(forward, parse_stack(stack), {.target = Target::kCuda}).scheme;
   Run run(
       step,
