@@ -111,13 +111,16 @@ class StageSpread {
     for (const Value out : m.outputs) stage_[out] = stage;
   }
 
+  // What nobody said is made where the last of its operands is: x + f(x), of which x comes from the
+  // stage before.
   void follow_forward(const Morphism& m) {
     if (!of_parameters_[m.outputs[0]] || !of_data_[m.outputs[0]]) return;
-    int stage = 0;
-    for (const Value out : m.outputs) stage = std::max(stage, said(out));
+    int said_stage = 0, made = 0;
+    for (const Value out : m.outputs) said_stage = std::max(said_stage, said(out));
     for (const Value in : m.inputs) {
-      if (stage == 0 && !is_parameter(in)) stage = std::max(stage, stage_[in]);
+      if (!is_parameter(in)) made = std::max(made, stage_[in]);
     }
+    const int stage = said_stage > 0 ? said_stage : made;
     set(m, std::max(stage, 1));
     by_path_.emplace(m.source.path, std::max(stage, 1));
   }

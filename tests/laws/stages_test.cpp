@@ -90,6 +90,31 @@ TEST(Stages, WhatIsGatheredAgain) {
   }
 }
 
+// What ends a block reads the state that an earlier stage made, as its first operand or its second.
+TEST(Stages, OneResidualABlock) {
+  Subject subject = subject_of("char", 6, 2);
+  for (const char* sum : {"x + linear(gelu(n), 16, name=up)", "linear(gelu(n), 16, name=up) + x"}) {
+    SCOPED_TRACE(sum);
+    const std::string text =
+        std::string("axes layers=4\nblock x[batch, seq, h]:\n") +
+        "  n = linear(rms_norm(x), 24, name=down)\n  x = " + sum +
+        "\nmodel tokens[batch, seq], targets[batch, seq]:\n"
+        "  x = block^layers(embed(tokens, 37, 16, name=table))\n"
+        "  loss = cross_entropy(linear(rms_norm(x), 37, name=readout), targets)\n";
+    subject.forward = elaborate(parse_document(text, "one_residual"), "one_residual",
+                                {.settings = {{"batch", 6}, {"seq", 8}}});
+    for (const char* stack : {"pipeline(2)", "pipeline(2, cuts=[1])", "pipeline(4, parts=3)",
+                              "pipeline(2, schedule=zero_bubble)"}) {
+      expect_law(subject, stack);
+    }
+  }
+  // A block that ends with an addition behind a chain of its own.
+  subject.forward = test_model("odd", {{"batch", 6}, {"seq", 8}, {"fathoms", 3}});
+  for (const char* stack : {"pipeline(2, cuts=[1])", "pipeline(2, cuts=[2])", "pipeline(3)"}) {
+    expect_law(subject, stack);
+  }
+}
+
 // A readout in chunks sums its gradient in several calls, all of which are of one slot.
 TEST(Stages, AReadoutInChunks) {
   const Subject subject = subject_of("char", 8, 4);
