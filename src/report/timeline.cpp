@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "cost/collective.h"
@@ -226,26 +226,47 @@ void add_phases(const std::vector<Kind>& kind, int begin, int end, std::vector<S
   add(last + 1, end - 1, "update");
 }
 
+// A block that is computed again and then differentiated is entered twice: for each of these the
+// first call counts, since single calls of others may stand anywhere.
 void add_blocks(const Scheme& scheme, const Plan& plan, const std::vector<Moment>& moments,
                 const Stretch& phase, std::vector<Stretch>& blocks) {
   if (phase.name == "update") return;  // the update passes over all blocks in short calls
-  if (moments[phase.first].place < plan.body_begin) return;  // and so does a prologue
+  const int place = moments[phase.first].place;
+  if (place < plan.body_begin || place >= plan.body_end)
+    return;  // and so does what is around parts
   std::vector<Stretch> found;
-  std::map<std::string, int> seen;
+  std::set<std::pair<std::string, bool>> seen;
   for (int i = phase.first; i <= phase.last; ++i) {
     const Morphism& m = scheme.morphisms[plan.calls[moments[i].place].morphism];
     if (m.phase == Phase::kUpdate) continue;
     const std::string block = block_of(m.source);
-    if (block.empty() || !seen.emplace(block, i).second) {
-      // Calls after the last block belong to no block.
-      if (block.empty() || found.empty()) continue;
-      if (found.back().name == block) found.back().last = i;
-      continue;
+    if (block.empty()) continue;  // calls after the last block belong to no block
+    const bool entered = seen.emplace(block, m.epoch > 0).second;
+    if (!found.empty() && found.back().name == block) {
+      found.back().last = i;
+    } else if (entered) {
+      if (!found.empty()) found.back().last = i - 1;
+      found.push_back({i, i, block});
     }
-    if (!found.empty()) found.back().last = i - 1;
-    found.push_back({i, i, block});
   }
   blocks.insert(blocks.end(), found.begin(), found.end());
+}
+
+// The calls of a pipeline's slots stand together: slots, and what is between them, in moments.
+std::vector<Stretch> slots_of(const Scheme& scheme, const Plan& plan,
+                              const std::vector<Moment>& moments, const Stretch& section) {
+  std::vector<Stretch> slots = {{section.first, section.last}};
+  int slot = 0;
+  for (int i = section.first; i <= section.last; ++i) {
+    const int here = scheme.morphisms[plan.calls[moments[i].place].morphism].slot;
+    if (here == 0 || here == slot) continue;
+    if (slot > 0) {
+      slots.back().last = i - 1;
+      slots.push_back({i, section.last});
+    }
+    slot = here;
+  }
+  return slots;
 }
 
 // Which of the known axes of the mesh a call speaks along; a new one is added to them. -1: none.
@@ -290,8 +311,22 @@ Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOpt
   std::vector<Kind> kind;
   for (const Moment& m : t.moments) kind.push_back(t.kinds[m.place]);
   t.sections = sections_of(plan, scheme.parts, t.body_once ? 1 : scheme.parts);
-  for (const Stretch& s : t.sections) add_phases(kind, s.first, s.last + 1, t.phases);
-  for (const Stretch& phase : t.phases) add_blocks(scheme, plan, t.moments, phase, t.blocks);
+  for (const Stretch& section : t.sections) {
+    for (const Stretch& slot : slots_of(scheme, plan, t.moments, section)) {
+      std::vector<Stretch> phases;
+      add_phases(kind, slot.first, slot.last + 1, phases);
+      for (const Stretch& phase : phases) {
+        add_blocks(scheme, plan, t.moments, phase, t.blocks);
+        const bool goes_on =
+            !t.phases.empty() && slot.first > section.first && t.phases.back().name == phase.name;
+        if (goes_on) {
+          t.phases.back().last = phase.last;
+        } else {
+          t.phases.push_back(phase);
+        }
+      }
+    }
+  }
   return t;
 }
 

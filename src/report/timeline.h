@@ -63,10 +63,11 @@ struct Timeline {
   bool body_once = false;  // there are too many parts to show, so the body is shown once
   double left_out = 0;     // the time of the parts that are not shown
   std::vector<Stretch> sections = {};  // "prologue", "part 1 of 4", ..., "epilogue"; one: "step"
-  // In every section: forward until the first backward call, backward until the last one, then
-  // update.
+  // In every section, and in every slot of a pipeline: forward until the first backward call,
+  // backward until the last one, then update.
   std::vector<Stretch> phases = {};
-  // In forward and backward phases: from a block's first call to the next block's first call.
+  // In forward and backward phases: from a block's first call, or the first that computes it again,
+  // to the next block's.
   std::vector<Stretch> blocks = {};
 
   double length() const { return moments.empty() ? 0 : moments.back().ends; }

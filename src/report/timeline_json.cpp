@@ -1,5 +1,7 @@
 #include "report/timeline_json.h"
 
+#include <algorithm>
+
 #include "analysis/structure.h"
 #include "report/memory_table.h"
 
@@ -17,21 +19,25 @@ json stretches_json(const std::vector<Stretch>& stretches) {
   return out;
 }
 
-// Who makes an object and who reads it last, as sources of calls.
-struct Readers {
-  Readers(const Scheme& scheme, const Plan& plan) : last(scheme.objects.size(), -1) {
-    for (size_t at = 0; at < plan.calls.size(); ++at) {
-      const int m = plan.calls[at].morphism;
-      for (const Value in : scheme.morphisms[m].inputs) last[in] = m;
+// Who reads each object last, as a place in the order; -1: nobody does. Who reads a view reads what
+// it is a view of.
+std::vector<int> last_readers(const Scheme& scheme, const Plan& plan) {
+  std::vector<int> last(scheme.objects.size(), -1);
+  for (int at = static_cast<int>(plan.calls.size()) - 1; at >= 0; --at) {
+    const Morphism& m = scheme.morphisms[plan.calls[at].morphism];
+    int read = at;
+    if (plan.calls[at].is_view) {
+      for (const Value out : m.outputs) read = std::max(read, last[out]);
     }
+    for (const Value in : m.inputs) last[in] = std::max(last[in], read);
   }
-  std::vector<int> last;  // per object: the morphism; -1: nobody reads it
-};
+  return last;
+}
 
 json tier_json(const Scheme& scheme, const Plan& plan, const Timeline& t) {
   const Chain chain = find_chain(scheme);
   const std::vector<int> made_by = producers(scheme);
-  const Readers readers(scheme, plan);
+  const std::vector<int> read_last = last_readers(scheme, plan);
   json calls = json::array(), held = json::array(), live = json::object();
   for (const Moment& moment : t.moments) {
     const int i = plan.calls[moment.place].morphism;
@@ -72,7 +78,8 @@ json tier_json(const Scheme& scheme, const Plan& plan, const Timeline& t) {
     if (owner.object >= 0) {
       one["source"] = to_string(scheme[owner.object].source);
       one["made_by"] = source_of(made_by[owner.object]);
-      one["last_reader"] = source_of(readers.last[owner.object]);
+      const int at = read_last[owner.object];
+      one["last_reader"] = at < 0 ? "" : source_of(plan.calls[at].morphism);
     } else {
       const std::string call = source_of(plan.calls[owner.from].morphism);
       one["source"] = call + " workspace";

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "functors/stage_step.h"
 #include "report/planned.h"
 
 namespace adjoint {
@@ -74,6 +75,53 @@ TEST(Timeline, SaysPhasesAndBlocksOfAPlainStep) {
   EXPECT_EQ(phases, (std::vector<std::string>{"forward", "backward", "update"}));
   EXPECT_EQ(blocks, (std::vector<std::string>{"block[0]", "block[1]", "block[2]", "block[2]",
                                               "block[1]", "block[0]"}));
+}
+
+std::vector<std::string> blocks_of(const Timeline& t, const std::string& phase) {
+  std::vector<std::string> blocks;
+  for (const Stretch& p : t.phases) {
+    for (const Stretch& b : t.blocks) {
+      if (p.name == phase && b.first >= p.first && b.last <= p.last) blocks.push_back(b.name);
+    }
+  }
+  return blocks;
+}
+
+// Two blocks are computed again, and then differentiated from the last one on.
+TEST(Timeline, SaysTheBlocksOfSegments) {
+  const Planned p = planned("char", "checkpoint(every=2)", 1, 4);
+  const Timeline t = make_timeline(p.scheme, p.plan, {});
+  EXPECT_EQ(blocks_of(t, "backward"),
+            (std::vector<std::string>{"block[2]", "block[3]", "block[2]", "block[0]", "block[1]",
+                                      "block[0]"}));
+  // What the peak's words say is what stands below it.
+  const Planned parts = planned("char", "accumulate(2) | checkpoint(every=2)", 1, 4);
+  const Timeline peak = make_timeline(parts.scheme, parts.plan, {});
+  const int at = peak.peak_moment();
+  for (const Stretch& b : peak.blocks) {
+    if (b.first <= at && at <= b.last) {
+      EXPECT_NE(peak.peak_words.find(b.name), std::string::npos) << b.name << peak.peak_words;
+    }
+    EXPECT_LT(peak.moments[b.last].place, parts.plan.body_end) << "no block is updated";
+  }
+}
+
+TEST(Timeline, SaysTheBlocksOfAPipelinesSlots) {
+  const Scheme whole =
+      build_step(
+          elaborate_preset("char", {{"layers", 2}, {"hidden", 32}, {"batch", 4}, {"seq", 16}}),
+          parse_stack("pipeline(2, parts=2)"), {.on_mesh = true})
+          .scheme;
+  const Planned p = planned(step_of_stage(whole, 1));
+  const Timeline t = make_timeline(p.scheme, p.plan, {});
+  for (const Stretch& phase : t.phases) {
+    if (phase.name != "forward") continue;
+    for (int i = phase.first; i <= phase.last; ++i) {
+      EXPECT_EQ(t.kinds[t.moments[i].place], Kind::kForward) << i;
+    }
+  }
+  EXPECT_EQ(blocks_of(t, "forward").size(), 2u) << "one of each part";
+  EXPECT_EQ(blocks_of(t, "backward").size(), 2u);
 }
 
 TEST(Timeline, ShowsEveryPartOfTheBodyUntilThereAreTooMany) {
