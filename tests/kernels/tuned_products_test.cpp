@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/temp_folder.h"
 #include "kernels/cuda/cublaslt/product_table.h"
 
 namespace adjoint {
@@ -78,7 +79,8 @@ TEST(TunedProducts, ReadsWhatItPrints) {
 }
 
 TEST(TunedProducts, ReadsWhatItWrites) {
-  const auto path = std::filesystem::path(testing::TempDir()) / "tuned_products_test.json";
+  const TempFolder folder;
+  const auto path = folder / "products.json";
   table().write(path);
   EXPECT_EQ(TunedProducts::read(path), table());
   std::filesystem::remove(path);
@@ -95,10 +97,9 @@ TEST(TunedProducts, AMachineIsAGpuOfSomeMemory) {
 }
 
 TEST(ProductTable, WhatIsBorrowedIsNotKept) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "borrowed_products";
-  std::filesystem::remove_all(folder);
-  ASSERT_EQ(setenv("XDG_CACHE_HOME", folder.c_str(), 1), 0);
-  const auto file = folder / "adjoint" / "products.json";
+  const TempFolder folder;
+  ASSERT_EQ(setenv("XDG_CACHE_HOME", (folder / "").c_str(), 1), 0);
+  const auto file = folder / "adjoint/products.json";
   const auto timed = [](double us) { return TunedProduct{{}, us}; };
   product_table().remember("gpu", "a", timed(1));
   save_product_table();
@@ -116,15 +117,13 @@ TEST(ProductTable, WhatIsBorrowedIsNotKept) {
   TunedProducts wanted = own;
   wanted.remember("gpu", "c", timed(4));
   EXPECT_EQ(TunedProducts::read(file), wanted);
-  std::filesystem::remove_all(folder);
 }
 
 // Processes that learn at the same time lose nothing of each other.
 TEST(ProductTable, WhatOthersLearnMeanwhileStays) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "shared_products";
-  std::filesystem::remove_all(folder);
-  ASSERT_EQ(setenv("XDG_CACHE_HOME", folder.c_str(), 1), 0);
-  const auto file = folder / "adjoint" / "products.json";
+  const TempFolder folder;
+  ASSERT_EQ(setenv("XDG_CACHE_HOME", (folder / "").c_str(), 1), 0);
+  const auto file = folder / "adjoint/products.json";
   constexpr int processes = 6, rounds = 5;
   std::vector<pid_t> children;
   for (int p = 0; p < processes; ++p) {
@@ -151,7 +150,6 @@ TEST(ProductTable, WhatOthersLearnMeanwhileStays) {
           << p << " " << r;
     }
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST(TunedProducts, SaysAnAlgorithm) {

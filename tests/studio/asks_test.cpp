@@ -138,7 +138,11 @@ TEST(Ask, ANewerQuestionOfALaneEndsTheOlderOne) {
 }
 
 TEST(Ask, AQuestionWhoseClientLeftGivesItsPlaceToOthers) {
-  const Script program(kEndless);
+  // A line in a file says that a question has begun.
+  const TempFolder outside;
+  const std::string begun = (outside / "begun").string();
+  const Script program("case \"$*\" in *verify*) echo one >> " + begun +
+                       "; exec sleep 1000;; *) echo '{}';; esac\n");
   const RunningStudio studio({.program = program.path()});  // two at once
   {
     RawSocket one(studio.client.port), two(studio.client.port);
@@ -148,7 +152,8 @@ TEST(Ask, AQuestionWhoseClientLeftGivesItsPlaceToOthers) {
                    "Content-Type: application/json\r\nContent-Length: " +
                    std::to_string(body.size()) + "\r\n\r\n" + body);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ASSERT_TRUE(comes_true(
+        [&] { return std::filesystem::exists(begun) && read_file(begun) == "one\none\n"; }));
   }
   EXPECT_EQ(studio.ask({{"args", {"ops"}}})["ok"], true);
 }

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -138,11 +139,16 @@ TEST(StudioProcess, RefusesWithOneSentence) {
   const Process second(folder / "");  // takes another port
   EXPECT_NE(first.client.port, second.client.port);
   EXPECT_EQ(second.client.get("api/hello").json()["pid"], second.pid);
-  if (::geteuid() != 0) {
-    fs::create_directories(folder / "locked");
-    fs::permissions(folder / "locked", fs::perms::owner_read | fs::perms::owner_exec);
-    refused((folder / "locked").string(), "cannot write");
-  }
+}
+
+TEST(StudioProcess, RefusesAFolderThatCannotBeWritten) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root writes everywhere";
+  const TempFolder folder;
+  fs::permissions(folder / "", fs::perms::owner_read | fs::perms::owner_exec);
+  const Outcome o = run("studio " + (folder / "").string() + " --no-open");
+  fs::permissions(folder / "", fs::perms::owner_all);
+  EXPECT_EQ(o.code, 1) << o.text;
+  EXPECT_NE(o.text.find("cannot write"), std::string::npos) << o.text;
 }
 
 // Whoever is on this machine may read what a program was started with, so the address with its
@@ -215,18 +221,23 @@ TEST(StudioProcess, KilledWhileItWritesItLeavesWholeFiles) {
   write_file_atomically(folder / "text.txt", one);
   for (int round = 0; round < 4; ++round) {
     Process studio(folder / "");
+    std::atomic<int> written = 0;
     std::thread writer([&] {
-      for (int i = 0; i < 50; ++i) {
+      for (int i = 0; i < 1000; ++i) {
         const json seen = studio.client.get("api/file?path=text.txt").json();
         if (!seen.is_object()) return;
         const json request = {
             {"path", "text.txt"}, {"text", i % 2 ? one : two}, {"etag", seen["etag"]}};
         if (studio.client.put("api/file", request).status != 200) return;
+        ++written;
       }
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(60 + 37 * round));
+    // Somewhere between two writes that follow each other without a pause.
+    EXPECT_TRUE(comes_true([&] { return written > 0; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 + 7 * round));
     studio.end(SIGKILL);
     writer.join();
+    EXPECT_LT(written, 1000) << "it was killed while somebody wrote";
     const std::string found = read_file(folder / "text.txt");
     EXPECT_TRUE(found == one || found == two) << found.size();
   }
