@@ -34,7 +34,7 @@ struct Pipe {
 // What runs between fork and exec: calls to the system alone, for another thread may have held a
 // lock of the allocator's.
 [[noreturn]] void become(const char* program, char* const* arguments, const char* folder,
-                         pid_t parent, int in, int out, int err) {
+                         pid_t parent, bool is_question, int in, int out, int err) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGHUP);  // not SIGINT: a run that is saving would take it for haste
   if (::getppid() != parent) ::_exit(1);  // it died in between
@@ -42,8 +42,9 @@ struct Pipe {
   sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
-  // Where memory is short, the child is to end and not the studio.
-  const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  // Where memory is short, a question is to end and not the studio; a run is worth what it is worth
+  // when a shell starts it.
+  const int score = is_question ? ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC) : -1;
   if (score >= 0) {
     static_cast<void>(!::write(score, "500", 3));
     ::close(score);
@@ -135,8 +136,8 @@ Child Children::start(const std::vector<std::string>& arguments, May may, bool r
     wanted_.emplace_back([&] {
       const pid_t pid = ::fork();
       if (pid == 0) {
-        become(program_.c_str(), argv.data(), folder_.c_str(), self, in ? in->read : -1, out.write,
-               err.write);
+        become(program_.c_str(), argv.data(), folder_.c_str(), self, may == May::kRead,
+               in ? in->read : -1, out.write, err.write);
       }
       if (pid > 0) ::setpgid(pid, pid);  // whoever comes first: it may be signalled at once
       forked.set_value(pid);
