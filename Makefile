@@ -34,7 +34,8 @@ studio: ## Builds the binary with the studio's page in it; this needs Node 18 an
 # The studio's page is tested in the distribution's browser.
 test: check page tests ## Checks and builds everything, and runs the fast tests.
 	@scripts/setup.sh chromium || echo "warning: there is no package chromium, so the studio is not tested in a browser"
-	ctest --test-dir $(BUILD) --output-on-failure --label-exclude long --parallel $$(nproc)
+	ctest --test-dir $(BUILD) --output-on-failure --label-exclude long --parallel $$(nproc) || \
+	  { echo "once more what failed, by itself, so that it stands last:"; ctest --test-dir $(BUILD) --output-on-failure --rerun-failed; exit 1; }
 
 test-long: tests ## Runs the tests that take minutes.
 	ctest --test-dir $(BUILD) --output-on-failure --label-regex long
