@@ -155,8 +155,11 @@ export interface Timeline {
   length: number;
   arena_bytes: number;
   peak_bytes: number;
-  peak_at: number;
+  peak_at: number; // place
+  parts: number;
+  body_once: boolean; // too many parts to list
   calls: {
+    // moments: the body's once per part, so a place may occur several times
     source: string;
     op: string;
     kind: "forward" | "backward" | "recomputation" | "update";
@@ -167,7 +170,7 @@ export interface Timeline {
     place: number;
     lane?: string;
   }[];
-  live: { [category: string]: number[] }; // bytes per call, in the order of places
+  live: { [category: string]: number[] }; // bytes per place, and one behind the last
   owners: {
     source: string;
     category: string;
@@ -177,7 +180,7 @@ export interface Timeline {
     made_by: string;
     last_reader: string;
   }[]; // from, to: places
-  sections: { name: string; first: number; last: number }[];
+  sections: { name: string; first: number; last: number }[]; // first, last: moments
   phases: { name: string; first: number; last: number }[];
   blocks: { name: string; first: number; last: number }[];
   host?: Timeline;

@@ -1,4 +1,5 @@
-// A step's memory over its calls, as stacked areas: geometry alone.
+// A step's memory over its calls, as stacked areas: geometry alone. Calls are moments: the body runs once per part of the batch, so a
+// place of the plan's order may have several. Bytes, owners and products are of places.
 import type { Factor, Timeline } from "../../api/json";
 
 export const categories = ["parameters", "optimizer_state", "gradients", "activations", "workspace", "other", "gaps"];
@@ -15,26 +16,52 @@ export const colour_of = (category: string) => colours[category] ?? "var(--green
 export const name_of = (category: string) => category.replaceAll("_", " ");
 
 export interface Scale {
-  x: (place: number) => number;
+  x: (moment: number) => number;
   y: (bytes: number) => number;
-  place_at: (x: number) => number;
+  moment_at: (x: number) => number;
   w: number;
   h: number;
   most: number;
 }
 
-// The most bytes that are alive at any call, without those of some categories.
+// Per place, the moments at which its call runs: one, or one per part.
+export function moments_of(t: Timeline): Map<number, number[]> {
+  const found = new Map<number, number[]>();
+  t.calls.forEach((c, moment) => {
+    const known = found.get(c.place);
+    if (known) known.push(moment);
+    else found.set(c.place, [moment]);
+  });
+  return found;
+}
+// Moments, from first to last included, whose calls have these places: what lives inside of the body does so in every part.
+export function stretches_of(t: Timeline, from: number, to: number): { first: number; last: number }[] {
+  const found: { first: number; last: number }[] = [];
+  t.calls.forEach((c, moment) => {
+    if (c.place < from || c.place > to) return;
+    const open = found.at(-1);
+    if (open && open.last === moment - 1) open.last = moment;
+    else found.push({ first: moment, last: moment });
+  });
+  return found;
+}
+// The first moment at the peak; a peak behind the last call is at the last.
+export function peak_moment(t: Timeline): number {
+  const found = t.calls.findIndex((c) => c.place === t.peak_at);
+  return found >= 0 ? found : Math.max(0, t.calls.length - 1);
+}
+// The most bytes that are alive at any place, without those of some categories.
 function largest(t: Timeline, without: string[]): number {
   const counted = Object.entries(t.live).filter(([c]) => !without.includes(c));
   let most = 0;
-  for (let i = 0; i < t.calls.length; i++) {
+  for (const { place } of t.calls) {
     let sum = 0;
-    for (const [, live] of counted) sum += live[i] ?? 0;
+    for (const [, live] of counted) sum += live[place] ?? 0;
     most = Math.max(most, sum);
   }
   return most;
 }
-// Calls are in the order of their places; where seconds are known, time is what runs along.
+// Where seconds are known, time is what runs along.
 export function scale_of(t: Timeline, w: number, h: number, by_seconds: boolean, without: string[] = []): Scale {
   const n = Math.max(1, t.calls.length),
     most = Math.max(1, without.length === 0 ? Math.max(t.arena_bytes, t.peak_bytes) : largest(t, without) * 1.04);
@@ -47,9 +74,9 @@ export function scale_of(t: Timeline, w: number, h: number, by_seconds: boolean,
     w,
     h,
     most,
-    x: (place) => (starts[Math.max(0, Math.min(n, place))] ?? 1) * w,
+    x: (moment) => (starts[Math.max(0, Math.min(n, moment))] ?? 1) * w,
     y: (bytes) => h - (bytes / most) * h,
-    place_at: (x) => {
+    moment_at: (x) => {
       let low = 0,
         high = n - 1;
       const f = x / w;
@@ -77,12 +104,13 @@ export function areas(t: Timeline, s: Scale, without: string[] = []): { category
       const from = s.x(i).toFixed(1),
         to = s.x(i + 1).toFixed(1),
         low = s.y(base[i]).toFixed(1),
-        high = s.y(base[i] + (live[i] ?? 0)).toFixed(1);
-      if ((live[i] ?? 0) > 0) any = true;
+        here = live[t.calls[i].place] ?? 0,
+        high = s.y(base[i] + here).toFixed(1);
+      if (here > 0) any = true;
       top += `${i === 0 ? "M" : "L"}${from} ${high}L${to} ${high}`;
       bottom = `L${to} ${low}L${from} ${low}${bottom}`;
     }
-    for (let i = 0; i < n; i++) base[i] += live[i] ?? 0;
+    for (let i = 0; i < n; i++) base[i] += live[t.calls[i].place] ?? 0;
     if (any) out.push({ category, d: `${top}${bottom}Z` });
   }
   return out;
