@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { close_all, open_page, start_browser, start_studio } from "./browser.mjs";
-import { complaints, pictures, set, settled, tab } from "./look.mjs";
+import { ask, complaints, pictures, set, settled, tab } from "./look.mjs";
 
 let studio, browser, page;
 before(async () => {
@@ -51,6 +51,46 @@ test("a pipeline's schedule is a chart whose slots do not overlap and follow the
     await page.locator("section[aria-labelledby=ranks-schedule]").textContent(),
     /1f1b, 8 parts through 4 stages.*bubble \d/s,
   );
+});
+test("before and after its slots a stage prepares and updates, which is not all waiting", async () => {
+  const { pipeline } = await ask(page, [
+    ...["plan", "--model", "gpt2", "--batch", "8", "--stack", "pipeline(4, parts=8)", "--timeline", "--json"],
+  ]);
+  for (const [i, stage] of pipeline.stages.entries()) {
+    const drawn = await page.locator(`[data-ends="${i}"]`).evaluateAll((all) =>
+      all.map((r) => ({
+        from: Number(r.getAttribute("x")),
+        to: Number(r.getAttribute("x")) + Number(r.getAttribute("width")),
+        waits: r.classList.contains("waits"),
+        said: r.textContent,
+      })),
+    );
+    const slots = await page
+      .locator(`[data-slot^="${i}:"] rect`)
+      .evaluateAll((all) => all.map((r) => [Number(r.getAttribute("x")), Number(r.getAttribute("width"))]));
+    const work = stage.busy_s - stage.slots.reduce((n, s) => n + s.end_s - s.begin_s, 0),
+      free = pipeline.step_s - stage.slots.at(-1).end_s + stage.slots[0].begin_s;
+    assert.equal(drawn.length, 2, `stage ${i}`);
+    assert.ok(
+      Math.abs(drawn[0].to - slots[0][0]) < 0.7 && Math.abs(drawn[1].from - slots.at(-1)[0] - slots.at(-1)[1]) < 0.7,
+    );
+    for (const d of drawn) {
+      assert.equal(d.waits, work < 0.999 * free, `stage ${i}`);
+      assert.match(d.said, /of preparation and update/);
+    }
+  }
+  const legend = await page.locator("section[aria-labelledby=ranks-schedule] .key").allTextContents();
+  assert.ok(
+    legend.some((l) => /preparation,\s+update and waiting/.test(l)),
+    legend.join("; "),
+  );
+  const detail = page.locator(".detail .facts");
+  await page.locator('[data-slot^="0:F0"]').click();
+  assert.match(await detail.textContent(), /before it [\d.]+ [µm]s of preparation(?! and)/);
+  await page.locator('[data-slot^="3:F0"]').click();
+  assert.match(await detail.textContent(), /of preparation and waiting/);
+  await page.locator('[data-slot^="0:B0"]').click();
+  assert.match(await detail.textContent(), /of waiting/);
 });
 test("a slot that is clicked shows its morphisms and what is alive after it", async () => {
   await page.locator('[data-slot^="2:B2"]').click();
