@@ -111,7 +111,10 @@ test("a budget chooses a stack that fits, and one click takes it", async () => {
   const plain = await plan_of("");
   await page.getByLabel("Budget", { exact: true }).fill("420");
   const budget = await page.locator("section[aria-labelledby=stack-budget] output").textContent();
-  await page.getByRole("button", { name: "Take this stack" }).click({ timeout: 60_000 });
+  const take = page.getByRole("button", { name: "Take this stack" });
+  await take.waitFor({ timeout: 60_000 });
+  assert.match(await page.locator(".answer").textContent(), /predicted, [+−±][\d.]+% against\s+the\s+present\s+stack/);
+  await take.click();
   const taken = await stack(),
     planned = await plan_of(taken);
   assert.notEqual(taken, "");

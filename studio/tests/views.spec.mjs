@@ -66,7 +66,7 @@ after(async () => {
 test("the plain plan of another batch is not shown beside the present one", async () => {
   await set(page, { batch: 4, stack: "checkpoint" });
   await page.waitForFunction(() => window.__studio.results.plain.present);
-  assert.match(await facts(), /peak.* of .*step.* of /s);
+  assert.match(await facts(), /peak [\d.]+ MiB −\d+\.\d%.*step [\d.]+ ms \+\d+\.\d%/s);
   const plain = await hold((args) => args[0] === "plan" && flag(args, "--stack") === "");
   await page.evaluate(() => {
     window.__studio.settings.batch = 8;
@@ -75,12 +75,12 @@ test("the plain plan of another batch is not shown beside the present one", asyn
   await until("the plain plan is asked", () => plain.waiting.length > 0);
   await frames(page);
   assert.match(await facts(), /legal.*peak.*\d.*step.*\d/s);
-  assert.doesNotMatch(await facts(), / of /, "no number of the batch before");
+  assert.doesNotMatch(await facts(), /%/, "no number of the batch before");
   await tab(page, "stack");
   assert.equal(await page.locator("section[aria-labelledby=stack-costs] .bars", { hasText: "without it" }).count(), 0);
   await plain.go();
   await page.waitForFunction(() => window.__studio.results.plain.present?.batch === 8);
-  await wait_text(page, ".facts[role=status]", " of ");
+  await wait_text(page, ".facts[role=status]", "%");
 });
 test("while a plan is awaited there is no verdict and no number", async () => {
   const held = await hold((args) => args[0] === "plan" && flag(args, "--stack") === "accumulate(2)");

@@ -35,6 +35,11 @@ export function seconds(s: number): string {
   return `${(r * 1e6).toPrecision(3)} µs`;
 }
 export const axis_text = (a: Axis) => (a.name && a.name !== String(a.size) ? `${a.name}=${a.size}` : String(a.size));
+// "+54.5%": how far a number is from another.
+export function change(now: number, was: number): string {
+  const said = (100 * (now / was - 1)).toFixed(1);
+  return /^-?0\.0$/.test(said) ? "±0%" : `${said.startsWith("-") ? "" : "+"}${said}%`.replace("-", "−");
+}
 // f32[batch=1, seq=1024, hidden=768]
 export const type_text = (o: { dtype: string; axes: Axis[] }) => `${o.dtype}[${o.axes.map(axis_text).join(", ")}]`;
 // f32[1, 1024, 768], or with names f32[batch, seq, hidden]
