@@ -13,7 +13,7 @@ if [[ ! -d node_modules || package-lock.json -nt node_modules/.package-lock.json
 fi
 # Folders count too: theirs is the time at which a file was added or deleted. licences.txt is written last.
 sources=(src public index.html package.json package-lock.json svelte.config.js tsconfig.json vite.config.ts
-         ../scripts/build_page.sh ../scripts/collect_licences.mjs)
+         ../devices ../scripts/build_page.sh ../scripts/collect_licences.mjs)
 if [[ -f dist/licences.txt && -z $(find "${sources[@]}" -newer dist/licences.txt -print -quit) ]]; then
   exit 0
 fi

@@ -147,7 +147,7 @@ export interface ShownText {
   document: DocumentJson;
 } // see docs: boxes, statements, terms with spans
 
-// ---- adjoint plan --json [--model --batch --stack --fit BYTES --pareto --by block --timeline --compare STACK --threads N --for SHEET]
+// ---- adjoint plan --json [--model --batch --stack --fit BYTES --pareto --by block --timeline --compare STACK --threads N --device NAME]
 // Today's keys stay (run it to see): model, stack, params, flops_per_step, tokens_per_step, peak_bytes, live_bytes, categories {...}, step_s, device,
 // recomputed_flops, mesh, pipeline {...}, compare {...}; new: trained_params, law, applied (as above without rules), and with --timeline:
 export interface Timeline {

@@ -1,6 +1,7 @@
 // What a person does, wherever it is begun: by a button, a key, the palette or a drop.
 import { ask } from "../api/client";
 import type { ShownText } from "../api/json";
+import { devices } from "./devices";
 import { project, type OpenText } from "./project.svelte";
 import { results } from "./results.svelte";
 import { settings } from "./settings.svelte";
@@ -15,6 +16,7 @@ interface Remembered {
   batch: number;
   sets: Record<string, string>;
   stack: string;
+  device?: string;
 }
 
 // The first thing: the model that was last looked at, or gpt2, and the lists of functors and ops.
@@ -25,6 +27,7 @@ export async function start() {
     settings.batch = was.batch ?? 1;
     settings.sets = was.sets ?? {};
     settings.set_stack(was.stack ?? "");
+    settings.device = devices.some((d) => d.name === was.device) ? (was.device ?? "") : "";
   }
   const files = project.refresh_files(),
     lists = results.load_lists();
@@ -49,6 +52,7 @@ export function remember_model() {
     batch: settings.batch,
     sets: settings.sets,
     stack: settings.stack,
+    device: settings.device,
   } satisfies Remembered);
 }
 

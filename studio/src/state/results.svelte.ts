@@ -22,7 +22,8 @@ export interface Plan {
   recomputed_flops?: number;
   categories: Record<string, number>;
   law?: string;
-  device?: unknown;
+  device?: string; // whose rates the seconds come from
+  fits?: boolean; // where the memory of the device is known
   timeline?: Timeline;
   [more: string]: any;
 }
@@ -216,8 +217,9 @@ class Results {
       .filter((s) => s)
       .join(" | ");
   }
+  // Flags of a plan; a step that is shown is the same for every device.
   device_args(): string[] {
-    return settings.device ? ["--for", settings.device] : [];
+    return settings.device ? ["--device", settings.device] : [];
   }
 }
 export const results = new Results();

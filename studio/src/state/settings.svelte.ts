@@ -8,7 +8,7 @@ class Settings {
   seq = $state<number | null>(null);
   sets = $state<Record<string, string>>({});
   optimizer = $state("adamw");
-  device = $state(""); // "": this machine's processor
+  device = $state(""); // whose seconds are predicted; "": a processor's
   items = $state<StackItem[]>([]);
   stack = $derived(print_stack(this.items));
 
