@@ -8,52 +8,9 @@ import { results } from "../state/results.svelte";
 import { settings } from "../state/settings.svelte";
 import { ended } from "../state/timings";
 import { view } from "../state/view.svelte";
+import { locate_box, operand_of, taken_off } from "./operands";
+import { all_terms, statements, type Found, type Place, type WrittenDocument, type WrittenTerm } from "./written";
 import { ask_for_name, change_text, offer, place_of_byte } from "./documents";
-
-interface Place {
-  from: number;
-  to: number;
-  line?: number;
-  column?: number;
-}
-export interface WrittenTerm {
-  kind: string;
-  text: string;
-  word?: string;
-  number?: number;
-  args?: WrittenTerm[];
-  keywords?: { name: string; value: WrittenTerm; span?: Place }[];
-  repeat?: WrittenTerm;
-  box?: boolean;
-  reads?: { statement?: number; formal?: number; name?: number };
-  is?: string;
-  span?: Place;
-}
-export interface WrittenStatement {
-  names: string[];
-  values: WrittenTerm[];
-  name_spans?: Place[];
-  span?: Place;
-}
-export interface WrittenBox {
-  name: string;
-  formals: { name: string; span?: Place }[];
-  statements: WrittenStatement[];
-  body?: WrittenStatement[];
-  span?: Place;
-}
-export interface WrittenDocument {
-  axes: { name: string; value: WrittenTerm }[];
-  numbers: { name: string; value: WrittenTerm }[];
-  presets: { name: string; settings: { name: string }[] }[];
-  boxes: WrittenBox[];
-}
-export interface Found {
-  box: WrittenBox;
-  statement: number;
-  value: number;
-  term: WrittenTerm;
-}
 
 let read: { text: string; document: WrittenDocument } | null = null;
 export async function document_of(file: string, text: string): Promise<WrittenDocument | null> {
@@ -68,17 +25,6 @@ export async function document_of(file: string, text: string): Promise<WrittenDo
   }
   read = { text, document: answer.result.document };
   return read.document;
-}
-const statements = (b: WrittenBox) => b.statements ?? b.body ?? [];
-function* terms(t: WrittenTerm): Generator<WrittenTerm> {
-  yield t;
-  for (const a of t.args ?? []) yield* terms(a);
-  for (const k of t.keywords ?? []) yield* terms(k.value);
-}
-export function* all_terms(d: WrittenDocument): Generator<Found> {
-  for (const box of d.boxes)
-    for (const [statement, s] of statements(box).entries())
-      for (const [value, v] of s.values.entries()) for (const term of terms(v)) yield { box, statement, value, term };
 }
 // The term of a morphism's call: the one that is written where the program says, and of several that begin there the one that is this op.
 export function locate(d: WrittenDocument, scheme: SchemeJson, morphism: number): Found | null {
@@ -100,70 +46,6 @@ export function locate(d: WrittenDocument, scheme: SchemeJson, morphism: number)
     null
   );
 }
-// Calls in the order in which they are made, operands before the call that reads them; of those in a `when` not all are.
-function* calls_in(t: WrittenTerm, chosen = false): Generator<{ term: WrittenTerm; chosen: boolean }> {
-  const inside = chosen || t.kind === "when";
-  for (const a of t.args ?? []) yield* calls_in(a, inside);
-  for (const k of t.keywords ?? []) yield* calls_in(k.value, inside);
-  if (t.kind === "call") yield { term: t, chosen };
-}
-const name_of = (t: WrittenTerm) => t.keywords?.find((k) => k.name === "name")?.value.text;
-const one_of_several = "A condition of the text decides which of several calls this is: it is changed in the text.";
-// The box that one part of a path stands for: what a call says as its name, or the box's own name, from the second call on with a number.
-function box_call(calls: { term: WrittenTerm; chosen: boolean }[], part: string): WrittenTerm | string | null {
-  const named = calls.filter(({ term }) => term.box && name_of(term) === part);
-  if (named.length > 0) return named.length === 1 ? named[0].term : one_of_several;
-  const same = calls.filter(({ term }) => term.box && term.word === part.replace(/#\d+$/, "")),
-    unnamed = same.filter(({ term }) => name_of(term) === undefined);
-  if (unnamed.length < 2) return unnamed[0]?.term ?? null;
-  if (same.some(({ chosen }) => chosen)) return one_of_several;
-  const taken = new Set<string>();
-  let number = 0;
-  for (const { term } of calls) {
-    const name = name_of(term),
-      counted = same.some((s) => s.term === term);
-    if (counted) number++;
-    if (name !== undefined) taken.add(name);
-    if (name !== undefined || !counted) continue;
-    let n = number,
-      component = n > 1 ? `${term.word}#${n}` : term.word!;
-    while (taken.has(component)) component = `${term.word}#${++n}`;
-    taken.add(component);
-    if (component === part) return term;
-  }
-  return null;
-}
-// The call of a box, or a sentence why it is not known. The program says only where calls of ops are written. A box is looked up by
-// its path, part by part from `model` downwards: each part is a call in the box that the part before it calls.
-export function locate_box(d: WrittenDocument, key: string): WrittenTerm | string | null {
-  let box = d.boxes.find((b) => b.name === "model"),
-    found: WrittenTerm | string | null = null;
-  for (const part of key.replace(/\^?'*$/, "").split(".")) {
-    const calls = box ? statements(box).flatMap((s) => s.values.flatMap((v) => [...calls_in(v)])) : [];
-    found = box_call(calls, part.replace(/\[\d+\]$/, ""));
-    if (found === null || typeof found === "string") return found;
-    const { word } = found;
-    box = d.boxes.find((b) => b.name === word);
-  }
-  return found;
-}
-const is_object = (t: WrittenTerm) =>
-  t.kind !== "number" &&
-  t.kind !== "text" &&
-  t.is === undefined &&
-  (t.kind !== "name" || t.reads !== undefined || !t.is);
-// Which of a call's arguments stands for the k-th object that the op reads: none rather than another one.
-export function operand(term: WrittenTerm, k: number): WrittenTerm | null {
-  const all = [...(term.args ?? []), ...(term.keywords ?? []).map((q) => q.value)]
-    .filter(is_object)
-    .filter((t) => has_value(t));
-  return all[k] ?? (all.length === 1 ? all[0] : null);
-}
-function has_value(t: WrittenTerm): boolean {
-  for (const q of terms(t)) if (q.reads !== undefined || q.kind === "call") return true;
-  return false;
-}
-
 // A call that is meant, as the drawing names it. Whoever asks holds this and not a place of a list: when the answer is yes, the text
 // may be another one.
 export interface Call {
@@ -260,16 +142,13 @@ const term_of = ({ document, scheme }: Present, call: Call): Found | null => {
   const morphism = morphism_of(scheme, call);
   return morphism < 0 ? null : locate(document, scheme, morphism);
 };
-const is_data = (role: string) => !["parameter", "state", "control"].includes(role);
-// Which of an op's objects this is, parameters not counted; -1: none of them.
-export function operand_of(scheme: SchemeJson, morphism: number, object: string): number {
-  const data = scheme.morphisms[morphism].inputs.map((o) => scheme.objects[o]).filter((o) => is_data(o.role));
-  return data.findIndex((o) => o.source === object);
-}
-function operand_at(present: Present, call: Call, object: string | null) {
+// The place of the operand that an arrow from an object to a call stands for, or a sentence why it is not known.
+function operand_at(present: Present, call: Call, object: string): { from: number; to: number } | string | null {
   const found = term_of(present, call),
     morphism = morphism_of(present.scheme, call);
-  return found && span(operand(found.term, object === null ? 0 : operand_of(present.scheme, morphism, object)));
+  if (!found) return null;
+  const operand = operand_of(present.document, present.scheme, found, morphism, object);
+  return typeof operand === "string" ? operand : span(operand);
 }
 const gone = "This is no longer in the drawing.";
 const is_gone = (present: Present, call: Call) => morphism_of(present.scheme, call) < 0;
@@ -292,33 +171,41 @@ export const insert_after = (call: Call, op: string) =>
     const at = span(term_of(p, call)?.term);
     return is_gone(p, call) ? gone : at && { kind: "insert", at, call: with_hole(op) };
   }, select_inserted(call.source));
-// Before a call, on its way from an object (or from the first that it reads).
-export const insert_before = (call: Call, object: string | null, op: string) =>
+// Before a call, on its way from an object.
+export const insert_before = (call: Call, object: string, op: string) =>
   edit((p) => {
+    if (is_gone(p, call)) return gone;
     const at = operand_at(p, call, object);
-    return is_gone(p, call) ? gone : at && { kind: "insert", at, call: with_hole(op) };
+    return typeof at === "string" ? at : at && { kind: "insert", at, call: with_hole(op) };
   }, select_inserted(call.source));
 export const delete_call = (call: Call) =>
   edit((p) => {
-    const at = span(term_of(p, call)?.term);
-    return is_gone(p, call) ? gone : at && { kind: "delete", at, operand: 0 };
+    const found = term_of(p, call);
+    if (!found) return is_gone(p, call) ? gone : null;
+    return taken_off(p.document, p.scheme, found.term, { found, morphism: morphism_of(p.scheme, call) });
   });
 // What is done to the call of a box: where it is written, and which box it calls.
 const edit_box = (key: string, make: (at: { from: number; to: number }, box: string) => object, after?: After) =>
   edit(({ document }) => {
     const found = locate_box(document, key);
     if (found === null || typeof found === "string") return found;
-    const at = span(found);
-    return at && make(at, found.word!);
+    const at = span(found.call);
+    return at && make(at, found.call.word!);
   }, after);
 export const insert_after_box = (key: string, op: string) =>
   edit_box(key, (at) => ({ kind: "insert", at, call: with_hole(op) }), select_inserted(key));
-export const delete_box = (key: string) => edit_box(key, (at) => ({ kind: "delete", at, operand: 0 }));
-// Instead of one object (or the first) a call reads the value of a name.
-export const connect_to = (call: Call, object: string | null, value: string) =>
+export const delete_box = (key: string) =>
+  edit(({ document, scheme }) => {
+    const found = locate_box(document, key);
+    if (found === null || typeof found === "string") return found;
+    return taken_off(document, scheme, found.call, found.around);
+  });
+// Instead of one object a call reads the value of a name.
+export const connect_to = (call: Call, object: string, value: string) =>
   edit((p) => {
+    if (is_gone(p, call)) return gone;
     const at = operand_at(p, call, object);
-    return is_gone(p, call) ? gone : at && { kind: "connect", at, value };
+    return typeof at === "string" ? at : at && { kind: "connect", at, value };
   });
 export const set_size = (name: string, to: string) =>
   edit(({ document: d }) => {
