@@ -246,6 +246,14 @@ test("the offer of a copy is of the text for which it was made", async () => {
   await page.waitForSelector(".offer");
   assert.equal(await page.getByLabel("Name of the copy").inputValue(), "my_lora.functor");
 });
+test("a mistake behind letters of several bytes is underlined where it is", async () => {
+  const n = "letters.functor";
+  write('functor letters:\n  law exact\n  require L > 0, else "größe ≥ 1" keptt\n', n);
+  await page.locator(".files button", { hasText: n }).first().waitFor({ timeout: 30_000 });
+  await page.evaluate((f) => window.__studio.project.open_file(f), n);
+  await page.waitForSelector(".cm-lintRange-error", { timeout: 30_000 });
+  assert.equal(await page.locator(".cm-lintRange-error").first().textContent(), "keptt");
+});
 test("a functor and an optimizer are underlined by themselves", async () => {
   const underlined = async (n, text) => {
     write(text, n);

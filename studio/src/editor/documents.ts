@@ -250,7 +250,7 @@ export function underline(path: string, mistake: Mistake | null) {
     found: Diagnostic[] = [];
   if (mistake?.line && (!mistake.file || mistake.file === path || mistake.file.endsWith(`/${path}`))) {
     const line = doc.line(Math.min(mistake.line, doc.lines)),
-      from = Math.min(line.from + Math.max(0, (mistake.column ?? 1) - 1), line.to);
+      from = line.from + place_of_byte(line.text, (mistake.column ?? 1) - 1); // columns count bytes
     const word = /^[\w#^]+/.exec(line.text.slice(from - line.from)),
       to = Math.min(line.to, from + Math.max(1, word?.[0].length ?? 1));
     // Where nothing stands, as at the end of the text, the letter before it is marked.
