@@ -49,6 +49,20 @@ test("parameters are a form: a word is chosen, a default is not written", async 
   assert.equal(await stack(), "checkpoint | recompute([attention, norm])");
   await page.getByRole("button", { name: "Remove recompute from the stack" }).click();
 });
+test("what can be added is what a step can have: the folder's own, and none that generation applies by itself", async () => {
+  writeFileSync(join(studio.folder, "own.functor"), "functor own:\n  law exact\n  object activation -> kept\n");
+  await page.waitForSelector("option[value='own.functor']", { state: "attached", timeout: 30_000 });
+  const listed = await page.getByLabel("Add a functor").locator("option:not([value=''])").allTextContents();
+  const names = await page.locator(".palette li .name").allTextContents();
+  const apart = await page.evaluate(() => window.__studio.results.functors.filter((f) => f.of_forward));
+  assert.ok(apart.some((f) => f.name === "cache"));
+  for (const { name } of apart)
+    for (const all of [listed, names])
+      assert.ok(!all.some((l) => new RegExp(`(^|\\s)${name}(\\s|$)`).test(l)), `${name} is offered`);
+  await page.getByLabel("Add a functor").selectOption("own.functor");
+  assert.match(await stack(), /own\.functor/);
+  await page.getByRole("button", { name: "Remove own.functor from the stack" }).click();
+});
 test("a functor of the folder has its law and its parameters, too", async () => {
   const text = await page.evaluate(() => window.__studio.results.functors.find((f) => f.name === "lora").text);
   writeFileSync(join(studio.folder, "mine.functor"), text);

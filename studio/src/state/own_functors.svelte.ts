@@ -18,6 +18,10 @@ class OwnFunctors {
   known = $state.raw<Record<string, OwnFunctor>>({}); // by path
   mistakes = $state.raw<Record<string, string>>({}); // of those that cannot be read
   private asked = new Map<string, string>();
+  // Those of the folder's files that can be read, in the order of the files.
+  get of_folder(): OwnFunctor[] {
+    return project.files.flatMap((f) => this.known[f.path] ?? []);
+  }
 
   // Every file is read when it is another than before, or another is typed into it.
   async refresh() {
@@ -67,6 +71,8 @@ class OwnFunctors {
   }
 }
 export const own_functors = new OwnFunctors();
+// The program's functors that a stack can name: the defaults are in it already, and those of a forward scheme generation applies by itself.
+export const addable_functors = (): FunctorInfo[] => results.functors.filter((f) => !f.default && !f.of_forward);
 // A functor by the name that a stack has for it: one of the program's, or a file of the folder.
 export const functor_of = (name: string): FunctorInfo | undefined =>
   results.functors.find((f) => f.name === name) ?? own_functors.known[name];
