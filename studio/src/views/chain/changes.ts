@@ -42,6 +42,12 @@ function unknown_call(typed: string): Wrong | null {
     instead: near && typed.trim().replace(name, near),
   };
 }
+// A box that is repeated no times leaves the drawing, where nobody could take it back.
+function not_often(typed: string): Wrong | null {
+  const n = Number(typed);
+  if (typed.trim() && (Number.isNaN(n) || (Number.isInteger(n) && n >= 1))) return null;
+  return { why: "A box is called once or more: write a whole number from 1, or the name of one." };
+}
 function selected_morphisms(tree: Tree): number[] {
   return view.selected.flatMap((s) => tree.by_key.get(s.source)?.morphisms ?? []);
 }
@@ -110,7 +116,8 @@ export function entries_of(
               ask: {
                 label: "How often, for example 6 or layers",
                 value: node.kind === "repeat" ? String(node.boxes.length) : "2",
-                done: (n: string) => void edits.repeat_box(node.key, n),
+                check: not_often,
+                done: (n: string) => edits.repeat_box(node.key, n),
               },
             },
             {
