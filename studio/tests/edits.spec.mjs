@@ -231,10 +231,14 @@ async function outcome(was, edits) {
   await page
     .waitForFunction((n) => window.__studio.ended.edits > n, edits, { timeout: 60_000 })
     .catch(() => console.log("an edit did not end within a minute"));
-  return page.evaluate((t) => {
+  const answer = await page.evaluate((t) => {
     const { text, message } = window.__studio.project;
-    return text.text !== t ? "changed" : message?.kind === "bad" ? message.text : "nothing";
+    const said = message?.kind === "bad" ? message.text : document.querySelector(".menu .bad")?.textContent;
+    return text.text !== t ? "changed" : said || "nothing";
   }, was);
+  // What is refused stays where it was typed.
+  if (await page.locator(".menu").count()) await page.keyboard.press("Escape");
+  return answer;
 }
 async function undo(was) {
   await page.click(".cm-content");

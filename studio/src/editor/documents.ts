@@ -130,6 +130,7 @@ function changed(path: string, state: EditorState, transactions: readonly Transa
   if (!text) return;
   text.text = state.doc.toString();
   if (transactions.some((t) => t.isUserEvent("reload"))) return;
+  project.forget_refusal();
   results.changed(transactions.some((t) => t.isUserEvent("drawn")) ? "drawn" : "typed", 80);
 }
 export function attach(parent: HTMLElement): () => void {

@@ -20,7 +20,7 @@ export async function document_of(file: string, text: string): Promise<WrittenDo
     drafts: project.drafts(),
   });
   if (!answer.ok) {
-    project.say(answer.error.message, "bad");
+    project.refuse(answer.error.message);
     return null;
   }
   read = { text, document: answer.result.document };
@@ -87,20 +87,21 @@ const no_call = "This is not written in the text as one call, so it cannot be ch
 
 // `after` is told where the text says what was made, in bytes.
 type After = (at: Place) => Promise<void>;
-export async function edit(make: (present: Present) => Wanted, after?: After): Promise<boolean> {
+// An edit that is refused says why, below the drawing and to whoever asked.
+export async function edit(make: (present: Present) => Wanted, after?: After): Promise<string | null> {
   const made = await make_edit(make, after);
   ended.edits++;
   return made;
 }
 // An edit is of the text from which it was made. Where somebody typed meanwhile it is made once more, of the present one.
-async function make_edit(make: (present: Present) => Wanted, after?: After): Promise<boolean> {
+async function make_edit(make: (present: Present) => Wanted, after?: After): Promise<string | null> {
   const refuse = (why: string) => {
-    project.say(why, "bad");
-    return false;
+    project.refuse(why);
+    return why;
   };
   for (let tries = 0; tries < 20; tries++) {
     const open = await target(() => void edit(make, after));
-    if (!open) return false;
+    if (!open) return null;
     const text = open.text,
       file = open.path,
       sent = with_returns(text, open.crlf);
@@ -111,7 +112,7 @@ async function make_edit(make: (present: Present) => Wanted, after?: After): Pro
       );
     const document = scheme && open.text === text ? await document_of(file, sent) : null;
     if (open.text !== text) continue;
-    if (!document || !scheme) return false;
+    if (!scheme || !document) return project.message?.text ?? no_call;
     const wanted = make({ document, scheme });
     if (wanted === null || typeof wanted === "string") return refuse(wanted ?? no_call);
     const answer = await ask<{ text: string; span: Place }>(["edit"], {
@@ -124,7 +125,7 @@ async function make_edit(make: (present: Present) => Wanted, after?: After): Pro
       place = (byte: number) => place_of_byte(now, byte, open.crlf);
     change_text(file, now, { from: place(answer.result.span.from), to: place(answer.result.span.to) });
     void after?.(answer.result.span);
-    return true;
+    return null;
   }
   return refuse("The text changes faster than the drawing can change it: try again.");
 }

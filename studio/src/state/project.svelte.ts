@@ -16,7 +16,8 @@ export interface Message {
   text: string;
   kind: "good" | "bad";
   conflict?: string;
-} // conflict: the path that somebody else has changed
+  refusal?: true;
+} // conflict: the path that somebody else has changed; refusal: of an edit, until the text is changed
 interface Draft {
   text: string;
   etag: string | null;
@@ -75,6 +76,13 @@ class Project {
         if (this.message === mine) this.message = null;
       }, 4000);
     }
+  }
+  // Why an edit was not made; the next one that is made, or taken back, takes the sentence away.
+  refuse(text: string) {
+    this.message = { text, kind: "bad", refusal: true };
+  }
+  forget_refusal() {
+    if (this.message?.refusal) this.message = null;
   }
   // Lists may overtake each other: the one that was asked for last is the present one, and whoever asked before waits for it.
   private listing: Promise<void> | undefined;

@@ -21,7 +21,8 @@ const call = (tree: Tree, morphism: number) => edits.call_of(tree.scheme, morphi
 const calls = (tree: Tree, morphisms: number[]) => morphisms.map((m) => call(tree, m));
 const source_of = (tree: Tree, object: number) => tree.scheme.objects[object].source;
 const said = (tree: Tree, object: number) => tree.scheme.objects[object].name ?? source_of(tree, object);
-const insert_entry = (name: string, done: (call: string) => void, key?: string): Entry => ({
+type Done = Promise<string | null> | void; // as of Entry.ask
+const insert_entry = (name: string, done: (call: string) => Done, key?: string): Entry => ({
   name,
   key,
   ask: { label: "Call, for example gelu or dropout(0.1)", list: ops(), check: unknown_call, done },
@@ -77,11 +78,11 @@ export function entries_of(
       title: `${tree.scheme.morphisms[m].op} ${node.key}`,
       entries: [
         { name: item.kind === "frame" ? "Close" : "Open", key: "Enter", run: () => open(item) },
-        insert_entry("Insert an op behind it…", (op) => void edits.insert_after(own, op), "i"),
+        insert_entry("Insert an op behind it…", (op) => edits.insert_after(own, op), "i"),
         ...operands_of(tree, m).map(({ source, name }, i, all) =>
           insert_entry(
             all.length > 1 ? `Insert an op before it, on ${name}…` : "Insert an op before it…",
-            (op) => void edits.insert_before(own, source, op),
+            (op) => edits.insert_before(own, source, op),
             i === 0 ? "b" : undefined,
           ),
         ),
@@ -90,7 +91,7 @@ export function entries_of(
           name: "Rename what it gives…",
           key: "r",
           off: !made?.name,
-          ask: { label: "Name", value: made?.name ?? "", done: (to) => void edits.rename_value(own, to) },
+          ask: { label: "Name", value: made?.name ?? "", done: (to) => edits.rename_value(own, to) },
         },
         ...operands_of(tree, m).map(({ object, name }, i, all) =>
           read_entry(tree, m, object, all.length > 1 ? name : "", i === 0 ? "c" : undefined),
@@ -108,7 +109,7 @@ export function entries_of(
         ? []
         : ([
             ...(gives_one(node)
-              ? [insert_entry("Insert an op behind it…", (op) => void edits.insert_after_box(node.key, op), "i")]
+              ? [insert_entry("Insert an op behind it…", (op) => edits.insert_after_box(node.key, op), "i")]
               : []),
             {
               name: "Repeat…",
@@ -123,7 +124,7 @@ export function entries_of(
             {
               name: "Rename the box…",
               key: "r",
-              ask: { label: "Name", value: node.name, done: (to: string) => void edits.rename_box(node.key, to) },
+              ask: { label: "Name", value: node.name, done: (to: string) => edits.rename_box(node.key, to) },
             },
             { name: "Dissolve into its statements", run: () => void edits.unfold_box(node.key) },
             { name: "Delete", key: "Del", run: () => void edits.delete_box(node.key) },
@@ -153,7 +154,7 @@ function read_entry(tree: Tree, morphism: number, object: number, instead: strin
     key,
     ask: {
       label: `Name of the value that it reads instead of ${instead || said(tree, object)}`,
-      done: (value) => void edits.connect_to(own, source, value),
+      done: (value) => edits.connect_to(own, source, value),
     },
   };
 }
@@ -163,7 +164,7 @@ const gives_one = (node: TreeNode) => node.outputs.length === 1;
 export function drop_op(tree: Tree, item: Item | Line | null, op: string) {
   const box = item && "kind" in item && item.kind === "frame" && item.node !== "op",
     entry = box ? undefined : entries_of(tree, item, () => {})?.entries.find((e) => e.key === "i");
-  if (entry?.ask) entry.ask.done(op);
+  if (entry?.ask) void entry.ask.done(op);
   else project.say("Drop an op on a line, a point or a call; a double click opens what they are in.", "bad");
 }
 
@@ -177,7 +178,7 @@ function point_entries(tree: Tree, object: number): { title: string; entries: En
     reader = tree.readers[object][0],
     read = reader === undefined ? null : call(tree, reader);
   const insert = (op: string) =>
-    void (made ? edits.insert_after(made, op) : read && edits.insert_before(read, o.source, op));
+    made ? edits.insert_after(made, op) : read ? edits.insert_before(read, o.source, op) : undefined;
   const size = (n: string) => String(o.axes.find((a) => a.name === n)?.size ?? "");
   return {
     title: o.source,
@@ -190,7 +191,7 @@ function point_entries(tree: Tree, object: number): { title: string; entries: En
         ask: {
           label: "Name",
           value: o.name ?? o.source,
-          done: (to) => void (made ? edits.rename_value(made, to) : edits.rename_input(o.source, to)),
+          done: (to) => (made ? edits.rename_value(made, to) : edits.rename_input(o.source, to)),
         },
       },
       ...names.map((n): Entry => ({
@@ -200,9 +201,8 @@ function point_entries(tree: Tree, object: number): { title: string; entries: En
           label: `Size of ${n}`,
           value: size(n),
           done: (to) => {
-            if (settings.sets[n]) {
-              settings.sets = { ...settings.sets, [n]: to };
-            } else void edits.set_size(n, to);
+            if (!settings.sets[n]) return edits.set_size(n, to);
+            settings.sets = { ...settings.sets, [n]: to };
           },
         },
       })),
@@ -213,10 +213,10 @@ function point_entries(tree: Tree, object: number): { title: string; entries: En
               ask: {
                 label: "Batch",
                 value: String(settings.batch),
+                check: (to: string) =>
+                  Math.round(Number(to)) > 0 ? null : { why: "A batch is a whole number above 0." },
                 done: (to: string) => {
-                  const n = Math.round(Number(to));
-                  if (n > 0) settings.batch = n;
-                  else project.say("A batch is a whole number above 0.", "bad");
+                  settings.batch = Math.round(Number(to));
                 },
               },
             },
@@ -235,7 +235,7 @@ function line_entries(tree: Tree, l: Line): { title: string; entries: Entry[] } 
   return {
     title: l.source,
     entries: [
-      insert_entry("Insert an op on this arrow…", (op) => void edits.insert_before(own, source, op), "i"),
+      insert_entry("Insert an op on this arrow…", (op) => edits.insert_before(own, source, op), "i"),
       read_entry(tree, reader, l.object, said(tree, l.object), "c"),
     ],
   };
