@@ -9,7 +9,15 @@ import { settings } from "../state/settings.svelte";
 import { ended } from "../state/timings";
 import { view } from "../state/view.svelte";
 import { locate_box, operand_of, taken_off } from "./operands";
-import { all_terms, statements, type Found, type Place, type WrittenDocument, type WrittenTerm } from "./written";
+import {
+  all_terms,
+  statements,
+  type Found,
+  type Place,
+  type WrittenBox,
+  type WrittenDocument,
+  type WrittenTerm,
+} from "./written";
 import { ask_for_name, change_text, offer, place_of_byte } from "./documents";
 
 let read: { text: string; document: WrittenDocument } | null = null;
@@ -240,19 +248,78 @@ export const rename_value = (call: Call, to: string) =>
     };
   });
 export const rename_input = (name: string, to: string) => edit(() => ({ kind: "rename", box: "model", name, to }));
-// Calls of one box, from the first statement to the last, become a box of their own; a single call within one does, too.
+// What is folded for calls of one box: the one of them that holds all others, or else statements, from the first to the last.
+interface Folded {
+  what: { at: { from: number; to: number } } | { statements: [number, number] };
+  box: WrittenBox;
+  range: { from: number; to: number };
+  lines: [number, number];
+}
+function folded(p: Present, calls: Call[]): Folded | string | null {
+  const found = calls.map((call) => term_of(p, call));
+  if (calls.some((call) => is_gone(p, call))) return gone;
+  if (found.length === 0 || found.some((f) => !f?.term.span)) return null;
+  const all = found as Found[],
+    box = all[0].box;
+  if (all.some((f) => f.box !== box)) return "What is folded must stand in one box.";
+  const outer = all.find(({ term }) => all.every((f) => holds(term.span!, f.term.span!)));
+  if (outer) {
+    const { line = 0 } = outer.term.span!;
+    return { what: { at: span(outer.term)! }, box, range: outer.term.span!, lines: [line, line] };
+  }
+  const numbers = all.map((f) => f.statement),
+    ends: [number, number] = [Math.min(...numbers), Math.max(...numbers)],
+    [first, last] = ends.map((n) => statements(box)[n].span);
+  if (!first || !last) return null;
+  const range = { from: first.from, to: last.to };
+  return { what: { statements: ends }, box, range, lines: [first.line ?? 0, last.line ?? 0] };
+}
+const holds = (a: Place, b: Place) => a.from <= b.from && b.to <= a.to;
+// Says which calls a fold takes; nothing where that is not known now, as of a text that nobody can change.
+export async function said_of_fold(calls: Call[]): Promise<string> {
+  const open = project.find(settings.file()),
+    text = open?.text,
+    scheme = await results.present();
+  if (!open || text === undefined || !scheme || open.text !== text) return "";
+  const document = await document_of(open.path, with_returns(text, open.crlf));
+  const fold = document && folded({ document, scheme }, calls);
+  if (!fold || typeof fold === "string") return "";
+  const ops = new Map<string, string>(),
+    place_of = ({ from, to }: { from: number; to: number }) => `${from} ${to}`,
+    op_of = (t: WrittenTerm) => t.span && ops.get(place_of(t.span));
+  for (const m of scheme.morphisms) if (m.at) ops.set(place_of(m.at), m.op);
+  const taken = [...all_terms(document!)]
+      .map((f) => f.term)
+      .filter((t) => t.span && holds(fold.range, t.span) && (t.box || op_of(t))),
+    names = taken.map((t) => (t.kind === "call" ? t.word! : op_of(t)!)),
+    [first, last] = fold.lines;
+  const where = first === last ? `line ${first}` : `lines ${first} to ${last}`,
+    whole = "statements" in fold.what ? `all of ${where}` : `a term of ${where}`;
+  return `Folds ${whole}: ${taken.length === 1 ? "1 call" : `${taken.length} calls`} (${names.join(", ")}).`;
+}
+// The box that was made is selected, for what it was made of is in it now.
+const select_folded =
+  (near: string, name: string): After =>
+  async () => {
+    const before = view.selected,
+      scheme = await results.present();
+    if (!scheme || (view.selected !== before && view.selected.length > 0)) return;
+    const around = near.slice(0, near.lastIndexOf(".") + 1);
+    for (const { source } of scheme.morphisms) {
+      if (!source.startsWith(around)) continue;
+      const part = source.slice(around.length).split(".")[0];
+      if (part.replace(/#\d+$/, "") !== name || source === around + part) continue;
+      view.select({ kind: "box", source: around + part });
+      return;
+    }
+    view.select(null);
+  };
 export const fold_calls = (calls: Call[], name: string) =>
-  edit((p) => {
-    const found = calls.map((call) => term_of(p, call));
-    if (calls.some((call) => is_gone(p, call))) return gone;
-    if (found.length === 0 || found.some((f) => !f)) return null;
-    const all = found as Found[],
-      box = all[0].box;
-    if (all.some((f) => f.box !== box)) return "What is folded must stand in one box.";
-    const numbers = all.map((f) => f.statement),
-      first = Math.min(...numbers),
-      last = Math.max(...numbers);
-    if (first !== last || all.length > 1) return { kind: "fold", box: box.name, statements: [first, last], name };
-    const at = span(all[0].term);
-    return at && { kind: "fold", at, name };
-  });
+  edit(
+    (p) => {
+      const fold = folded(p, calls);
+      if (fold === null || typeof fold === "string") return fold;
+      return { kind: "fold", ...("at" in fold.what ? {} : { box: fold.box.name }), ...fold.what, name };
+    },
+    select_folded(calls[0]?.source ?? "", name),
+  );

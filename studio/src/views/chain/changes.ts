@@ -68,7 +68,12 @@ export function entries_of(
   const fold: Entry = {
     name: view.selected.length > 1 ? `Fold ${view.selected.length} things into a box…` : "Fold into a box…",
     key: "f",
-    ask: { label: "Name of the box", value: "part", done: (name) => void edits.fold_calls(folded, name) },
+    ask: {
+      label: "Name of the box",
+      value: "piece", // `part` is an op
+      note: () => edits.said_of_fold(folded),
+      done: (name) => edits.fold_calls(folded, name),
+    },
   };
   if (node.kind === "op") {
     const m = node.morphism,
