@@ -23,7 +23,7 @@ model tokens[batch, seq], targets[batch, seq]:
   x = x + gain*t
   x = x + 0.1*t
   z = gain*dropout(t, rate)
-  a = attention(x, heads, causal, v=gelu(t), k=z)
+  a = attention(x, heads, causal, v=gelu(t), k=z, window=4 when rate == 1)
   x = twice(a, x)
   x = x*x
   x = x + 0.5*gain

@@ -123,10 +123,19 @@ class Reading {
       .filter(([, m]) => m.source.startsWith(inside))
       .map(([i]) => i);
   }
+  // What terms give, by their places: one value goes to many.
+  private known = new Map<WrittenTerm, Map<string, Given>>();
   given(t: WrittenTerm, here: Instance, depth = 0, as = ""): Given {
+    const at = this.known.get(t) ?? new Map<string, Given>();
+    this.known.set(t, at);
+    let given = at.get(here.path);
+    if (given === undefined) at.set(here.path, (given = this.find_given(t, here, depth, as)));
+    return given;
+  }
+  private find_given(t: WrittenTerm, here: Instance, depth: number, as: string): Given {
     if (depth > deepest) return null;
     const { morphisms } = this.scheme;
-    if (t.kind === "when") return this.any_of([t.args![0], t.args![2]], here, depth);
+    if (t.kind === "when") return this.any_of(t.args?.filter((_, i) => i !== 1) ?? [], here, depth); // the second is the condition
     if (t.kind === "name") {
       if (t.reads?.formal !== undefined) return this.given_to(t.reads.formal, here, depth + 1);
       if (t.reads?.statement !== undefined) return this.given_by(t.reads.statement, t.reads.name ?? 0, here, depth + 1);
