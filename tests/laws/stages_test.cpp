@@ -96,7 +96,7 @@ TEST(Stages, OneResidualABlock) {
   for (const char* sum : {"x + linear(gelu(n), 16, name=up)", "linear(gelu(n), 16, name=up) + x"}) {
     SCOPED_TRACE(sum);
     const std::string text =
-        std::string("axes layers=4\nblock x[batch, seq, h]:\n") +
+        std::string("axes layers=4 h=16\nblock x[batch, seq, h]:\n") +
         "  n = linear(rms_norm(x), 24, name=down)\n  x = " + sum +
         "\nmodel tokens[batch, seq], targets[batch, seq]:\n"
         "  x = block^layers(embed(tokens, 37, 16, name=table))\n"
