@@ -3,22 +3,9 @@
 import * as api from "../../api/client";
 import { jobs } from "../../state/jobs.svelte";
 import { recall, remember } from "../../state/store";
+import type { About } from "./of_run";
 
 export type Line = Record<string, number>;
-export interface Options {
-  model: string;
-  batch: number;
-  seq: number;
-  context: number;
-  steps: number;
-  stack: string;
-  optimizer: string;
-  set: Record<string, number>;
-  data: string;
-  ranks: number;
-  threads: number;
-  [more: string]: any;
-}
 interface Known {
   lines: Line[];
   next: number;
@@ -38,7 +25,7 @@ interface Remembered {
 class Runs {
   picked = $state<string[]>([]);
   metrics = $state.raw<Record<string, Line[]>>({});
-  options = $state.raw<Record<string, Options>>({});
+  about = $state.raw<Record<string, About>>({}); // their run.json
   memory = $state.raw<Record<string, string>>({}); // by run: what its console said was planned
   job = $state(""); // whose console is shown
   said = $state.raw<Said[]>([]);
@@ -87,7 +74,7 @@ class Runs {
         if (this.reading.has(path)) return;
         this.reading.add(path);
         try {
-          if (!this.options[path]) void this.read_options(path);
+          if (!this.about[path]) void this.read_about(path);
           for (;;) {
             const was = this.known.get(path) ?? { lines: [], next: 0 };
             const { lines, from, next } = await api.run_metrics(path, was.next);
@@ -109,20 +96,22 @@ class Runs {
       }),
     );
   }
-  async read_options(path: string) {
+  async read_about(path: string): Promise<About | undefined> {
     try {
       const { text } = await api.read_file(`${path}/run.json`);
-      this.options = { ...this.options, [path]: JSON.parse(text).options };
+      const about = JSON.parse(text);
+      if (about.options) this.about = { ...this.about, [path]: about };
     } catch {
       /* a run that has not begun */
     }
+    return this.about[path];
   }
   forget(path: string) {
     this.known.delete(path);
     const { [path]: _, ...rest } = this.metrics,
-      { [path]: __, ...options } = this.options;
+      { [path]: __, ...about } = this.about;
     this.metrics = rest;
-    this.options = options;
+    this.about = about;
   }
 
   // Starts a command; its console is shown, and a run that trains is picked.
@@ -138,10 +127,10 @@ class Runs {
     return id;
   }
   // The same for a button with a place for its result: what is asked is said there before the server has answered.
-  async start_of(of: string, args: string[]) {
-    const mine = (this.asked[of] = { what: args[0], since: Date.now(), job: "" });
+  async start_of(of: string, what: string, args: string[] | Promise<string[]>) {
+    const mine = (this.asked[of] = { what, since: Date.now(), job: "" });
     try {
-      const job = await this.start(args);
+      const job = await this.start(await args);
       if (this.asked[of]?.since === mine.since) this.asked[of] = { ...mine, job };
     } catch (e) {
       delete this.asked[of];

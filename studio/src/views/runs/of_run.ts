@@ -1,0 +1,69 @@
+// A run as its folder tells it: run.json, and the model's text as it was when the run began.
+import * as api from "../../api/client";
+
+export interface Options {
+  batch: number;
+  seq: number;
+  context: number;
+  steps: number;
+  stack: string;
+  optimizer: string;
+  clip: number;
+  set?: Record<string, number>;
+  ranks: number;
+  threads: number;
+  device: string;
+  deterministic: boolean;
+  [more: string]: any;
+}
+export interface About {
+  options: Options;
+  preset?: string;
+}
+
+// Tokens of the run's vocabulary, to which the model's is set; 0 where the data are token ids, or it cannot be told.
+async function vocab_of(path: string, set: Record<string, number>): Promise<number> {
+  if (set.vocab) return set.vocab;
+  const flags = ["--tokenizer", `${path}/tokenizer.json`];
+  const answer = await api.ask<{ kind: string; vocab: number }>(["tokenizer", "info", ...flags]);
+  return answer.ok && answer.result.kind !== "ids" ? answer.result.vocab : 0;
+}
+// The flags with which `verify` and `profile` are about the model and the step that the run has trained.
+function step_args(path: string, { options: o, preset }: About): string[] {
+  const { vocab: _, ...set } = o.set ?? {};
+  return [
+    "--model",
+    `${path}/model.scheme${preset ? `:${preset}` : ""}`,
+    ...Object.entries(set).flatMap(([k, v]) => ["--set", `${k}=${v}`]),
+    ...(o.stack ? ["--stack", o.stack] : []),
+    "--optimizer",
+    o.optimizer,
+    "--clip",
+    String(o.clip),
+    ...(o.device === "cuda" ? ["--device", o.device] : []),
+    ...(o.ranks > 1 ? ["--ranks", String(o.ranks)] : []),
+    ...(o.threads ? ["--threads", String(o.threads)] : []),
+  ];
+}
+export async function verify_args(path: string, about: About): Promise<string[]> {
+  const vocab = await vocab_of(path, about.options.set ?? {});
+  // A setting that the model does not have is refused.
+  const has = vocab > 0 && /^axes\b.*\bvocab\b/m.test((await api.read_file(`${path}/model.scheme`)).text);
+  return ["verify", ...step_args(path, about), ...(has ? ["--set", `vocab=${vocab}`] : [])];
+}
+export async function profile_args(path: string, about: About): Promise<string[]> {
+  const o = about.options,
+    vocab = await vocab_of(path, o.set ?? {});
+  return [
+    "profile",
+    ...step_args(path, about),
+    ...(vocab ? ["--vocab", String(vocab)] : []),
+    "--batch",
+    String(o.batch),
+    ...(o.seq ? ["--seq", String(o.seq)] : []),
+    ...(o.context ? ["--context", String(o.context)] : []),
+    ...(o.deterministic ? ["--deterministic"] : []),
+    "--out",
+    `${path}-profile`,
+  ];
+}

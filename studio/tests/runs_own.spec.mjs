@@ -1,0 +1,69 @@
+// What the page asks about a run is about that run: its model, its step, its history, as its folder has them.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { close_all, open_page, program, start_browser, start_studio } from "./browser.mjs";
+import { book, tab } from "./look.mjs";
+
+let studio, browser, page;
+const at = (path) => join(studio.folder, path);
+const adjoint = (...args) => execFileSync(program, args, { cwd: studio.folder, encoding: "utf8", stdio: "pipe" });
+const result = (of) => page.locator(`[aria-label="Result of ${of}"]`);
+const row = (path) => page.locator(".runs li", { has: page.getByLabel(`More about ${path}`, { exact: true }) });
+const more = async (path) => {
+  const button = page.getByRole("button", { name: `More about ${path}`, exact: true });
+  if ((await button.getAttribute("aria-expanded")) === "false") await button.click();
+};
+async function answer(path, button, of) {
+  await more(path);
+  await row(path).getByRole("button", { name: button }).click();
+  await page.waitForSelector(`.runs [aria-label="Result of ${of}"][aria-busy=false]`, { timeout: 60_000 });
+  const text = await row(path).locator(result(of)).textContent();
+  await more(path);
+  await page.getByRole("button", { name: `More about ${path}`, exact: true }).click();
+  return text;
+}
+const model = `axes layers=2 hidden=32 heads=2 context=16 vocab=500
+
+block x[batch, seq, hidden]:
+  a = attention(linear(layer_norm(x), 3*hidden, name=qkv), heads, causal)
+  x = x + linear(a, hidden, name=proj)
+
+model tokens[batch, seq], targets[batch, seq]:
+  x = embed(tokens, vocab, name=wte)
+  x = block^layers(x)
+  logits = linear(layer_norm(x), vocab, bias=no, weight=wte, name=readout)
+  loss = cross_entropy(logits, targets)
+`;
+const functor = `functor gaterate(weight = 1e-4: number):
+  law approximating
+  morphism y = cross_entropy(logits, targets) when training
+    -> cross_entropy(logits, targets, ignore, smoothing=smoothing, z=z + weight, cap=cap)
+`;
+
+before(async () => {
+  studio = await start_studio();
+  writeFileSync(at("book.txt"), book().slice(0, 20_000));
+  writeFileSync(at("my.scheme"), model);
+  mkdirSync(at("functors"));
+  writeFileSync(at("functors/gaterate.functor"), functor);
+  browser = await start_browser();
+});
+after(close_all);
+
+test("a run is profiled and verified with its own model, vocabulary and step", async () => {
+  const flags = "--model my.scheme --set layers=3 --data book.txt --tokenizer char --batch 3 --clip 0 --optimizer lion";
+  const said = adjoint("train", ...flags.split(" "), "--steps", "2", "--threads", "1", "--out", "runs/own", "--json");
+  const peak = JSON.parse(said).peak_bytes.toLocaleString("en");
+  // The text is another one by now, and no model at all.
+  writeFileSync(at("my.scheme"), model.replace("axes layers=2 hidden=32", "axes layers=2 hidden=64"));
+  page = await open_page(browser, studio.address);
+  await tab(page, "runs");
+  const text = await answer("runs/own", "Profile", "profile");
+  assert.match(text, new RegExp(`^peak bytes +${peak} +${peak} +0$`, "m"));
+  assert.match(await page.locator(".head .line").textContent(), /--model runs\/own\/model.scheme .*--clip 0/);
+  assert.match(await answer("runs/own", "Verify", "verify"), /within .* of the model in float64/);
+  assert.match(await page.locator(".head .line").textContent(), /--model runs\/own\/model.scheme .*--set vocab=\d+/);
+});
