@@ -67,3 +67,18 @@ test("a run is profiled and verified with its own model, vocabulary and step", a
   assert.match(await answer("runs/own", "Verify", "verify"), /within .* of the model in float64/);
   assert.match(await page.locator(".head .line").textContent(), /--model runs\/own\/model.scheme .*--set vocab=\d+/);
 });
+test("a run whose functor and optimizer were files is asked with its folder's copies", async () => {
+  writeFileSync(at("my.scheme"), model);
+  writeFileSync(at("plain.optimizer"), "optimizer plain(by = 1):\n  p = p - rate*by*g\n");
+  const flags = ["--model", "my.scheme", "--data", "book.txt", "--steps", "2", "--threads", "1", "--batch", "2"];
+  const stack = "functors/gaterate.functor(weight=0.001) | checkpoint(block)";
+  adjoint("train", ...flags, "--stack", stack, "--optimizer", "plain.optimizer", "--out", "runs/files");
+  rmSync(at("functors"), { recursive: true });
+  rmSync(at("plain.optimizer"));
+  await page.getByLabel("More about runs/files").waitFor({ timeout: 30_000 });
+  assert.match(await answer("runs/files", "Profile", "profile"), /^peak bytes +([\d,]+) +\1 +0$/m);
+  const line = await page.locator(".head .line").textContent();
+  assert.match(line, /runs\/files\/functors\/gaterate\.functor\(weight=0\.001\) \| checkpoint\(block\)/);
+  assert.match(line, /--optimizer runs\/files\/run\.optimizer/);
+  assert.match(await answer("runs/files", "Verify", "verify"), /functors\/gaterate.*' is approximating/);
+});

@@ -1,4 +1,5 @@
-// A run as its folder tells it: run.json, and the model's text as it was when the run began.
+// A run as its folder tells it: run.json, the model's text as it was when the run began, and copies of the functors, schedules and
+// the optimizer that came from files.
 import * as api from "../../api/client";
 
 export interface Options {
@@ -21,6 +22,14 @@ export interface About {
   preset?: string;
 }
 
+// The run's stack and optimizer name the copies as its folder sees them.
+const stack_of = (path: string, stack: string) =>
+  stack
+    .replace(/(^|\|\s*)(functors\/)/g, `$1${path}/$2`)
+    .replace(/"(schedules\/[^"]*\.schedule")/g, (_, copy) => `"${path}/${copy}`);
+const optimizer_of = (path: string, optimizer: string) =>
+  optimizer.replace(/^run\.optimizer\b/, `${path}/run.optimizer`);
+
 // Tokens of the run's vocabulary, to which the model's is set; 0 where the data are token ids, or it cannot be told.
 async function vocab_of(path: string, set: Record<string, number>): Promise<number> {
   if (set.vocab) return set.vocab;
@@ -35,9 +44,9 @@ function step_args(path: string, { options: o, preset }: About): string[] {
     "--model",
     `${path}/model.scheme${preset ? `:${preset}` : ""}`,
     ...Object.entries(set).flatMap(([k, v]) => ["--set", `${k}=${v}`]),
-    ...(o.stack ? ["--stack", o.stack] : []),
+    ...(o.stack ? ["--stack", stack_of(path, o.stack)] : []),
     "--optimizer",
-    o.optimizer,
+    optimizer_of(path, o.optimizer),
     "--clip",
     String(o.clip),
     ...(o.device === "cuda" ? ["--device", o.device] : []),
