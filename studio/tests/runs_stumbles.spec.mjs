@@ -5,7 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { close_all, open_page, program, start_browser, start_studio } from "./browser.mjs";
-import { book, complaints, hold, pictures, set, tab } from "./look.mjs";
+import { book, complaints, hold, library_text, pictures, set, tab } from "./look.mjs";
 
 let studio, browser, page;
 const small = { layers: "2", hidden: "64" };
@@ -154,4 +154,38 @@ test("the letters of the products are explained, and what is predicted or done b
   await set(page, { model: "char", stack: "checkpoint(2)" });
   assert.doesNotMatch(await page.getByRole("note").filter({ hasText: "made again" }).textContent(), /by default/);
   assert.deepEqual(page.mistakes, []);
+});
+test("a start that is refused leaves the form as it was typed", async () => {
+  // A folder without runs, where the form goes while a run is about to begin.
+  const other = await start_studio(),
+    form = await open_page(browser, other.address);
+  writeFileSync(join(other.folder, "book.txt"), book());
+  writeFileSync(join(other.folder, "nova.scheme"), await library_text(form, "char"));
+  await form.waitForFunction(() => window.__studio?.results.functors.length > 0);
+  await set(form, { sets: { layers: "2" } });
+  await tab(form, "runs");
+  await form.getByLabel("Model of the run").selectOption("nova.scheme");
+  await form.getByLabel("Stack of the run").fill("bf61");
+  await form.getByLabel("steps", { exact: true }).fill("ten");
+  const line = await form.locator("form .line code").textContent();
+  assert.match(line, /--model nova\.scheme --data book\.txt --stack bf61 --steps ten --out runs\/nova$/);
+  const refused = async () => {
+    await form.getByRole("button", { name: "Start", exact: true }).click();
+    await form.locator("form [role=alert]").waitFor({ timeout: 30_000 });
+    assert.equal(await form.locator("form .line code").textContent(), line);
+  };
+  await refused();
+  await refused();
+  assert.equal(await form.getByLabel("Model of the run").inputValue(), "nova.scheme");
+  assert.equal(await form.getByLabel("Stack of the run").inputValue(), "bf61");
+  // Also when the form was left for a while.
+  await form.getByLabel("batch", { exact: true }).fill("7");
+  await tab(form, "model");
+  await tab(form, "runs");
+  const again = form.getByRole("button", { name: "New run" });
+  if ((await again.getAttribute("aria-expanded")) === "false") await again.click();
+  const later = line.replace("--steps ten", "--steps ten --batch 7");
+  assert.equal(await form.locator("form .line code").textContent(), later);
+  await other.stop();
+  await form.context().close();
 });

@@ -31,6 +31,9 @@ class Runs {
   said = $state.raw<Said[]>([]);
   // What a button has started last, by what it is of: a run's folder, or "" for the present model and stack.
   asked = $state<Record<string, { what: string; since: number; job: string }>>({});
+  // What the form had when its Start was pressed, until that begins, and the folder of a run of which that is not known yet.
+  typed = $state.raw<{ values: Record<string, string>; name: string } | null>(null);
+  starting = $state("");
   refused = $state.raw<{ out: string; why: string } | null>(null); // a run that was started from the form and never began
   private refusals = $state.raw<string[]>([]); // jobs of such runs, which the list of jobs leaves out: the form has said why
   private known = new Map<string, Known>();
