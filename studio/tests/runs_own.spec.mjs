@@ -1,7 +1,7 @@
 // What the page asks about a run is about that run: its model, its step, its history, as its folder has them.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { close_all, open_page, program, start_browser, start_studio } from "./browser.mjs";
@@ -50,6 +50,8 @@ before(async () => {
   mkdirSync(at("functors"));
   writeFileSync(at("functors/gaterate.functor"), functor);
   browser = await start_browser();
+  page = await open_page(browser, studio.address);
+  await tab(page, "runs");
 });
 after(close_all);
 
@@ -59,8 +61,7 @@ test("a run is profiled and verified with its own model, vocabulary and step", a
   const peak = JSON.parse(said).peak_bytes.toLocaleString("en");
   // The text is another one by now, and no model at all.
   writeFileSync(at("my.scheme"), model.replace("axes layers=2 hidden=32", "axes layers=2 hidden=64"));
-  page = await open_page(browser, studio.address);
-  await tab(page, "runs");
+  await page.getByLabel("More about runs/own").waitFor({ timeout: 30_000 });
   const text = await answer("runs/own", "Profile", "profile");
   assert.match(text, new RegExp(`^peak bytes +${peak} +${peak} +0$`, "m"));
   assert.match(await page.locator(".head .line").textContent(), /--model runs\/own\/model.scheme .*--clip 0/);
@@ -81,4 +82,53 @@ test("a run whose functor and optimizer were files is asked with its folder's co
   assert.match(line, /runs\/files\/functors\/gaterate\.functor\(weight=0\.001\) \| checkpoint\(block\)/);
   assert.match(line, /--optimizer runs\/files\/run\.optimizer/);
   assert.match(await answer("runs/files", "Verify", "verify"), /functors\/gaterate.*' is approximating/);
+});
+const cell = (path, column) =>
+  page.evaluate(
+    ([p, c]) => {
+      const at = [...document.querySelectorAll(".last th")].findIndex((th) => th.textContent === c),
+        line = [...document.querySelectorAll(".last tbody tr")].find((tr) => tr.cells[0].textContent === p);
+      return line?.cells[at].textContent ?? null;
+    },
+    [path, column],
+  );
+const wait_cell = (path, column, wanted) =>
+  page
+    .waitForFunction(
+      ([p, c, w]) => {
+        const at = [...document.querySelectorAll(".last th")].findIndex((th) => th.textContent === c),
+          line = [...document.querySelectorAll(".last tbody tr")].find((tr) => tr.cells[0].textContent === p);
+        return line?.cells[at].textContent === w;
+      },
+      [path, column, wanted],
+      { timeout: 15_000 },
+    )
+    .catch(async () => assert.equal(await cell(path, column), wanted));
+test("a loss of nothing counted is no number, and an evaluation at a stop is not the best", async () => {
+  const talk = [
+    { role: "user", content: "the cat sat on a mat and ".repeat(3) },
+    { role: "assistant", content: "x" },
+  ];
+  writeFileSync(at("talks.jsonl"), `${JSON.stringify({ messages: talk })}\n`.repeat(200));
+  const flags = "--tokenizer byte --template chatml --log-every 1 --eval-every 1 --eval-batches 1 --threads 1";
+  const run = ["--model", "my.scheme", "--data", "talks.jsonl", "--batch", "2", "--steps", "5", ...flags.split(" ")];
+  adjoint("train", ...run, "--out", "runs/nulls");
+  const file = at("runs/nulls/metrics.jsonl"),
+    said = readFileSync(file, "utf8").trim().split("\n").map(JSON.parse);
+  assert.ok(
+    said.some((l) => l.loss === null),
+    "a batch of users alone",
+  );
+  // Nothing counted at the end, nor in one validation; and the lowest was evaluated at a stop.
+  Object.assign(said.at(-1), { loss: null });
+  Object.assign(said[1], { val_loss: null });
+  Object.assign(said[3], { val_loss: 1.25, at_stop: true });
+  writeFileSync(file, said.map((l) => `${JSON.stringify(l)}\n`).join(""));
+  await page.getByLabel("More about runs/nulls").waitFor({ timeout: 30_000 });
+  await page.locator(".runs label", { hasText: "runs/nulls" }).getByRole("checkbox").check();
+  const best = Math.min(...[0, 2, 4].map((i) => said[i].val_loss));
+  await wait_cell("runs/nulls", "best", best.toFixed(4));
+  assert.equal(await cell("runs/nulls", "loss"), said.findLast((l) => l.loss !== null).loss.toFixed(4));
+  assert.match(await page.locator("[role=img]").first().getAttribute("aria-label"), /^Loss over steps: runs\/nulls \d/);
+  assert.deepEqual(page.mistakes, []);
 });

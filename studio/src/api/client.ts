@@ -34,7 +34,7 @@ export interface JobEvent {
   kind: "out" | "err" | "metrics" | "state";
   text?: string;
   progress?: boolean;
-  line?: Record<string, number>;
+  line?: { step: number; [key: string]: unknown };
   state?: Job["state"];
   code?: number;
 }
@@ -144,7 +144,7 @@ export async function job_events(id: string, from: number): Promise<JobEvent[]> 
 export const stop_job = (id: string) => send<unknown>("POST", `api/jobs/${id}/stop`, {});
 export const list_runs = async () => (await get<{ runs: Run[] }>("api/runs")).runs;
 export const run_metrics = (path: string, from: number) =>
-  get<{ lines: Record<string, number>[]; from: number; next: number }>(
+  get<{ lines: { step: number; [key: string]: unknown }[]; from: number; next: number }>(
     `api/runs/metrics?path=${encodeURIComponent(path)}&from=${from}`,
   );
 

@@ -5,7 +5,11 @@ import { jobs } from "../../state/jobs.svelte";
 import { recall, remember } from "../../state/store";
 import type { About } from "./of_run";
 
-export type Line = Record<string, number>;
+// A line of metrics.jsonl: numbers, null where there is none, and what --norms adds.
+export interface Line {
+  step: number;
+  [key: string]: unknown;
+}
 interface Known {
   lines: Line[];
   next: number;

@@ -35,5 +35,18 @@ export function join(columns: { x: number[]; y: (number | null)[] }[]): (number 
 }
 export function column(lines: Line[], key: string, per_step: number): { x: number[]; y: (number | null)[] } {
   const own = lines.filter((l) => typeof l[key] === "number");
-  return { x: own.map((l) => l.step * per_step), y: own.map((l) => l[key]) };
+  return { x: own.map((l) => l.step * per_step), y: own.map((l) => l[key] as number) };
+}
+// The last value that is a number: a loss is null where nothing was counted.
+export function last_number(lines: Line[], key: string): number | undefined {
+  return lines.findLast((l) => typeof l[key] === "number")?.[key] as number | undefined;
+}
+// The best of what was evaluated by the schedule, as --keep-best has it.
+export function best_validation(lines: Line[]): number | undefined {
+  const all = column(
+    lines.filter((l) => l.at_stop !== true),
+    "val_loss",
+    1,
+  ).y as number[];
+  return all.length > 0 ? all.reduce((least, v) => Math.min(least, v)) : undefined;
 }
