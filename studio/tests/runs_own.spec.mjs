@@ -132,3 +132,24 @@ test("a loss of nothing counted is no number, and an evaluation at a stop is not
   assert.match(await page.locator("[role=img]").first().getAttribute("aria-label"), /^Loss over steps: runs\/nulls \d/);
   assert.deepEqual(page.mistakes, []);
 });
+test("a run that was resumed elsewhere to another step is shown with the steps that it has now", async () => {
+  await page.locator(".runs label", { hasText: "runs/own" }).getByRole("checkbox").check();
+  await more("runs/files");
+  const facts = (path, wanted) =>
+    page
+      .waitForFunction(
+        ([p, w]) =>
+          [...document.querySelectorAll(".runs li")].some(
+            (li) => li.querySelector("label")?.textContent === p && li.querySelector(".facts").textContent === w,
+          ),
+        [path, wanted],
+        { timeout: 15_000 },
+      )
+      .catch(async () => assert.equal(await row(path).locator(".facts").textContent(), wanted));
+  // One of them is drawn, of the other the options were read.
+  for (const path of ["runs/own", "runs/files"]) {
+    await facts(path, "2 of 2");
+    adjoint("train", "--resume", "--out", path, "--steps", "5", "--log-every", "1");
+    await facts(path, "5 of 5");
+  }
+});

@@ -91,6 +91,8 @@ class Runs {
             const first = lines[0].step;
             let all = kept.length > 0 && first <= (kept.at(-1)?.step ?? 0) ? kept.filter((l) => l.step < first) : kept;
             all = [...all, ...lines];
+            // A run may have been resumed with other options, which run.json has before the first of these lines.
+            await this.read_about(path);
             this.known.set(path, { lines: all, next });
             this.metrics = { ...this.metrics, [path]: all };
             if (next <= was.next) break;
@@ -102,6 +104,15 @@ class Runs {
         }
       }),
     );
+  }
+  // What the list of runs says of those whose run.json is known: where that changes, it is read again.
+  private listed = new Map<string, string>();
+  look_again() {
+    for (const { path, steps, modified } of jobs.runs) {
+      const now = `${steps} ${modified}`;
+      if (this.about[path] && this.listed.get(path) !== now) void this.read_about(path);
+      this.listed.set(path, now);
+    }
   }
   async read_about(path: string): Promise<About | undefined> {
     try {
