@@ -153,3 +153,48 @@ test("a run that was resumed elsewhere to another step is shown with the steps t
     await facts(path, "5 of 5");
   }
 });
+test("two runs are on one plot, and by tokens each step has those of its own batch", async () => {
+  // From step 5 on with another batch; the other has steps of 2 x 16 tokens throughout.
+  adjoint("train", "--resume", "--out", "runs/own", "--steps", "8", "--batch", "5", "--log-every", "1");
+  for (const path of ["runs/nulls", "runs/own", "runs/files"])
+    await page
+      .locator(".runs label", { hasText: path })
+      .getByRole("checkbox")
+      .setChecked(path !== "runs/nulls");
+  await wait_cell("runs/own", "step", "8");
+  const label = () => page.locator("[role=img]").first().getAttribute("aria-label");
+  assert.match(await label(), /^Loss over steps: runs\/own \S+ at 8 steps; runs\/files \S+ at 5 steps$/);
+  await page.getByRole("button", { name: "tokens", exact: true }).click();
+  const [own, files] = [(5 * 3 + 3 * 5) * 16, 5 * 2 * 16];
+  const wanted = `^Loss over tokens: runs/own \\S+ at ${own} tokens; runs/files \\S+ at ${files} tokens$`;
+  await page
+    .waitForFunction(
+      (w) => new RegExp(w).test(document.querySelector("[role=img]").getAttribute("aria-label")),
+      wanted,
+      { timeout: 15_000 },
+    )
+    .catch(async () => assert.match(await label(), new RegExp(wanted)));
+  await page.getByRole("button", { name: "steps", exact: true }).click();
+  // Both curves are drawn, each in its colour.
+  const colours = await page
+    .locator(".last tbody i")
+    .evaluateAll((all) => all.map((i) => getComputedStyle(i).backgroundColor));
+  assert.equal(new Set(colours).size, 2);
+  const drawn = await page
+    .locator(".canvas canvas")
+    .first()
+    .evaluate((c, wanted) => {
+      const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+      return wanted.map((colour) => {
+        const [r, g, b] = colour.match(/\d+/g).map(Number);
+        let n = 0;
+        for (let i = 0; i < d.length; i += 4)
+          if (d[i + 3] > 200 && Math.abs(d[i] - r) + Math.abs(d[i + 1] - g) + Math.abs(d[i + 2] - b) < 12) n++;
+        return n;
+      });
+    }, colours);
+  assert.ok(
+    drawn.every((n) => n > 40),
+    `${drawn} pixels of two curves`,
+  );
+});

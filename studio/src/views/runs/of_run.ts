@@ -20,6 +20,24 @@ export interface Options {
 export interface About {
   options: Options;
   preset?: string;
+  history?: { step: number; changed: Record<string, { was: any; is: any }> }[]; // of resumes with other options, the oldest first
+}
+
+// How many tokens a run has trained on after a step. Resumes may have changed the batch or its length; steps before are as they were.
+export function tokens_after({ options, history = [] }: About): (step: number) => number {
+  const per_step = (o: Partial<Options>) => (o.batch ?? 0) * (o.seq || o.context || 1);
+  const pieces: { from: number; per_step: number }[] = [];
+  let then: Partial<Options> = options;
+  for (const { step, changed } of [...history].reverse()) {
+    pieces.unshift({ from: step, per_step: per_step(then) });
+    then = { ...then, ...Object.fromEntries(Object.entries(changed).map(([name, { was }]) => [name, was])) };
+  }
+  pieces.unshift({ from: 0, per_step: per_step(then) });
+  return (step) =>
+    pieces.reduce((sum, p, i) => {
+      const until = Math.min(step, pieces[i + 1]?.from ?? step);
+      return sum + Math.max(0, until - p.from) * p.per_step;
+    }, 0);
 }
 
 // The run's stack and optimizer name the copies as its folder sees them.

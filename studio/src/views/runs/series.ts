@@ -33,9 +33,10 @@ export function join(columns: { x: number[]; y: (number | null)[] }[]): (number 
     }),
   ];
 }
-export function column(lines: Line[], key: string, per_step: number): { x: number[]; y: (number | null)[] } {
+// `place` is where a step lies on the x axis.
+export function column(lines: Line[], key: string, place: (step: number) => number): { x: number[]; y: number[] } {
   const own = lines.filter((l) => typeof l[key] === "number");
-  return { x: own.map((l) => l.step * per_step), y: own.map((l) => l[key] as number) };
+  return { x: own.map((l) => place(l.step)), y: own.map((l) => l[key] as number) };
 }
 // The last value that is a number: a loss is null where nothing was counted.
 export function last_number(lines: Line[], key: string): number | undefined {
@@ -43,10 +44,6 @@ export function last_number(lines: Line[], key: string): number | undefined {
 }
 // The best of what was evaluated by the schedule, as --keep-best has it.
 export function best_validation(lines: Line[]): number | undefined {
-  const all = column(
-    lines.filter((l) => l.at_stop !== true),
-    "val_loss",
-    1,
-  ).y as number[];
+  const all = lines.flatMap((l) => (typeof l.val_loss === "number" && l.at_stop !== true ? [l.val_loss] : []));
   return all.length > 0 ? all.reduce((least, v) => Math.min(least, v)) : undefined;
 }
