@@ -30,6 +30,7 @@ std::string Jobs::start(const json& request) {
   std::filesystem::path metrics;
   // Where it is absolute, the command itself refuses what is outside.
   if (trains && !std::filesystem::path(*out).is_absolute()) {
+    folder_.resolve(*out);  // what is refused is the folder, as it was said
     metrics = folder_.resolve(*out + "/metrics.jsonl");
   }
   // Before the command begins: what the file holds by now is another run's.

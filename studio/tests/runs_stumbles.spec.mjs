@@ -189,3 +189,11 @@ test("a start that is refused leaves the form as it was typed", async () => {
   await other.stop();
   await form.context().close();
 });
+test("a folder that a run may not have is named as it was typed", async () => {
+  await open_form();
+  await page.getByLabel("Folder of the run").fill("../evil");
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.locator("form [role=alert]").waitFor();
+  assert.equal(await page.locator("form [role=alert]").textContent(), "../evil: a path does not go up");
+  await page.getByLabel("Folder of the run").fill("");
+});
