@@ -566,6 +566,7 @@ void Trainer::begin_folder() {
   settings["data"] = data_print_;
   settings["params"] = num_parameters(run_->scheme());
   settings["trained_params"] = num_trained(run_->scheme());
+  settings["peak_bytes"] = run_->plan().arena.count;
   settings["made_by"] = made_by(run_->on_gpu());
   settings["made_of"] = made_of_;
   if (config_.resume) {

@@ -198,3 +198,14 @@ test("two runs are on one plot, and by tokens each step has those of its own bat
     `${drawn} pixels of two curves`,
   );
 });
+test("of a run that measures no memory what its plan needs is said", async () => {
+  // As on a GPU: lines without memory, and run.json with the bytes of the plan.
+  const file = at("runs/files/metrics.jsonl"),
+    said = readFileSync(file, "utf8").trim().split("\n").map(JSON.parse);
+  writeFileSync(file, said.map(({ memory_bytes: _, ...l }) => `${JSON.stringify(l)}\n`).join(""));
+  const run = JSON.parse(readFileSync(at("runs/files/run.json"), "utf8"));
+  writeFileSync(at("runs/files/run.json"), JSON.stringify({ ...run, peak_bytes: 3 * 1024 * 1024 }));
+  await page.reload();
+  await wait_cell("runs/files", "memory", "3.0 MiB");
+  assert.match(await cell("runs/own", "memory"), /MiB/);
+});

@@ -20,6 +20,7 @@ export interface Options {
 export interface About {
   options: Options;
   preset?: string;
+  peak_bytes?: number; // that the plan of its step needs
   history?: { step: number; changed: Record<string, { was: any; is: any }> }[]; // of resumes with other options, the oldest first
 }
 

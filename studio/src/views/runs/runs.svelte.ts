@@ -23,14 +23,12 @@ export interface Said {
 interface Remembered {
   picked: string[];
   job: string;
-  memory: Record<string, string>;
   refusals: string[];
 }
 class Runs {
   picked = $state<string[]>([]);
   metrics = $state.raw<Record<string, Line[]>>({});
   about = $state.raw<Record<string, About>>({}); // their run.json
-  memory = $state.raw<Record<string, string>>({}); // by run: what its console said was planned
   job = $state(""); // whose console is shown
   said = $state.raw<Said[]>([]);
   // What a button has started last, by what it is of: a run's folder, or "" for the present model and stack.
@@ -52,12 +50,11 @@ class Runs {
     const was = recall<Partial<Remembered>>("runs");
     this.picked = was?.picked ?? [];
     this.job = was?.job ?? "";
-    this.memory = was?.memory ?? {};
     this.refusals = was?.refusals ?? [];
   }
   private remember() {
-    const { picked, job, memory, refusals } = this;
-    remember("runs", { picked, job, memory, refusals } satisfies Remembered);
+    const { picked, job, refusals } = this;
+    remember("runs", { picked, job, refusals } satisfies Remembered);
   }
   // A server that was started anew counts its jobs from 1 again.
   private name_of = (job: api.Job) => `${job.id} of ${job.started}`;
@@ -216,7 +213,7 @@ class Runs {
     this.said = [];
     this.leave = jobs.listen(id, 0, (e) => {
       if (e.kind === "out" || e.kind === "err")
-        this.hear({ kind: e.kind, text: e.text ?? "", progress: e.progress === true }, id);
+        this.hear({ kind: e.kind, text: e.text ?? "", progress: e.progress === true });
       if (e.kind === "metrics") void this.read();
       if (e.kind === "state" && e.state !== "running") {
         void jobs.refresh();
@@ -224,16 +221,12 @@ class Runs {
       }
     });
   }
-  private hear(line: Said, id: string) {
+  private hear(line: Said) {
     const all =
       this.said.length > 0 && this.said.at(-1)!.progress && this.said.at(-1)!.kind === line.kind
         ? this.said.slice(0, -1)
         : this.said;
     this.said = [...all.slice(-1999), line];
-    const memory = /memory ([\d.]+ \w+)/.exec(line.text),
-      folder = jobs.jobs.find((j) => j.id === id)?.folder;
-    if (memory && folder) this.memory = { ...this.memory, [folder]: memory[1] };
-    if (memory && folder) this.remember();
   }
 }
 export const runs = new Runs();
