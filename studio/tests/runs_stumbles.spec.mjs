@@ -197,3 +197,19 @@ test("a folder that a run may not have is named as it was typed", async () => {
   assert.equal(await page.locator("form [role=alert]").textContent(), "../evil: a path does not go up");
   await page.getByLabel("Folder of the run").fill("");
 });
+test("a run that was refused is not drawn, and nobody asks for its metrics", async () => {
+  // It was running when the page was opened, and never began.
+  const job = { id: "99", args: ["train", "--out", "runs/ghost"], state: "running", started: 1, folder: "runs/ghost" };
+  await page.route("**/api/jobs", (route) => route.fulfill({ json: { jobs: [job] } }));
+  await page.evaluate(() => window.__studio.remember("runs", { picked: ["runs/small", "runs/ghost"] }));
+  await page.reload();
+  const picked = page.locator(".last td:first-child");
+  await picked.filter({ hasText: "runs/ghost" }).waitFor({ timeout: 30_000 });
+  await page.unroute("**/api/jobs");
+  await picked.filter({ hasText: "runs/ghost" }).waitFor({ state: "detached", timeout: 15_000 });
+  const asked = [];
+  page.on("request", (r) => void (/api\/runs\/metrics/.test(r.url()) && asked.push(decodeURIComponent(r.url()))));
+  await page.waitForRequest(/api\/runs\/metrics/, { timeout: 15_000 });
+  assert.ok(asked.length > 0 && asked.every((url) => /runs\/small/.test(url)), asked.join(" "));
+  assert.deepEqual(await picked.allTextContents(), ["runs/small"]);
+});

@@ -18,18 +18,25 @@ class Jobs {
   known = false; // whether the lists are the server's
   private ears = new Set<Ear>();
 
-  private asked = 0;
-  // Of several that are asked at once the one that was asked last counts, whichever is answered last.
-  async refresh() {
-    const mine = ++this.asked;
-    try {
-      const [jobs, runs] = await Promise.all([api.list_jobs(), api.list_runs()]);
-      if (mine !== this.asked) return;
-      [this.jobs, this.runs] = [jobs, runs];
-      this.known = true;
-    } catch {
-      /* said by the banner of a lost server */
-    }
+  // Of several that are asked at once the one that was asked last counts, whichever is answered last, and whoever asked before waits
+  // for it. Runs are listed after the jobs: a job that has ended has its run among them, if it became one.
+  private listing: Promise<void> | undefined;
+  refresh(): Promise<void> {
+    const mine: Promise<void> = this.list().then(
+      ([jobs, runs]) => {
+        if (this.listing !== mine) return this.listing;
+        [this.jobs, this.runs] = [jobs, runs];
+        this.known = true;
+      },
+      // Said by the banner of a lost server.
+      () => (this.listing === mine ? undefined : this.listing),
+    );
+    this.listing = mine;
+    return mine;
+  }
+  private async list(): Promise<[api.Job[], api.Run[]]> {
+    const jobs = await api.list_jobs();
+    return [jobs, await api.list_runs()];
   }
   // Everything that a job says from event N on; what it said before is read, and again after the stream was closed.
   listen(id: string, from: number, heard: (e: api.JobEvent) => void): () => void {

@@ -133,11 +133,12 @@ class Runs {
   async start(args: string[]): Promise<string> {
     const { id } = await api.start_job(args);
     const out = args[0] === "train" ? args[args.indexOf("--out") + 1] : undefined;
+    // Its job is in the list before it is picked: what is picked and in no list is dropped.
+    await jobs.refresh();
     if (out) {
       if (!args.includes("--resume")) this.forget(out);
       this.pick(out, true);
     }
-    await jobs.refresh();
     this.show(id);
     return id;
   }
@@ -186,7 +187,6 @@ class Runs {
       if (job) this.refusals = [...this.refusals.slice(-99), this.name_of(job)];
       this.remember();
     }
-    if (ended) this.drop_ghosts();
     return began;
   }
   // Runs that were picked and are not there: they never began, or their folder was removed.
