@@ -31,13 +31,14 @@ export const base = new Base();
 
 class Fit {
   budget = $state<number | null>(null); // bytes
+  typed = $state(""); // that budget as somebody has typed it
   approximate = $state(false);
   busy = $state(false);
   since = $state(0);
   found = $state.raw<{ key: string; budget: number; plan: Plan } | null>(null);
   refused = $state.raw<{ key: string; message: string } | null>(null);
   smallest = $state.raw<{ key: string; bytes: number } | null>(null); // that something fits, once that is known: the slider begins there
-  below = $state.raw<{ key: string; budget: number } | null>(null); // what was asked for and nothing fits: the smallest is shown instead
+  below = $state.raw<{ key: string; asked: string } | null>(null); // what was asked for and nothing fits: the smallest is shown instead
   private stopper: AbortController | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -61,15 +62,17 @@ class Fit {
   async run() {
     this.below = null;
     const refused = await this.try_budget(),
-      { smallest, budget } = this;
+      { smallest, budget, typed } = this;
     if (!refused || budget === null || smallest?.key !== this.key() || smallest.bytes <= budget) return;
-    this.below = { key: smallest.key, budget };
+    this.below = { key: smallest.key, asked: typed || bytes(budget) };
     this.budget = smallest.bytes;
+    this.typed = "";
     await this.try_budget();
   }
   private async try_budget(): Promise<boolean> {
     if (this.budget === null) return false;
     const key = this.key(),
+      { typed } = this,
       budget = Math.round(this.budget);
     this.stopper?.abort();
     const stopper = (this.stopper = new AbortController());
@@ -81,7 +84,7 @@ class Fit {
         ...settings.step_args(base.stack),
         ...results.device_args(),
         "--fit",
-        `${budget}`,
+        typed || `${budget}B`,
         ...(this.approximate ? ["--allow-approximating"] : []),
         "--json",
       ],
@@ -94,7 +97,7 @@ class Fit {
       this.refused = null;
     } else if (!answer.cancelled) {
       this.found = null;
-      this.refused = { key, message: in_words(answer.error.message, budget) };
+      this.refused = { key, message: in_words(answer.error.message, typed || bytes(budget)) };
       const smallest = /([\d,]+) bytes \(/.exec(answer.error.message);
       if (smallest && / smallest /.test(answer.error.message))
         this.smallest = { key, bytes: Number(smallest[1].replaceAll(",", "")) };
@@ -110,10 +113,10 @@ class Fit {
 }
 export const fit = new Fit();
 // A refusal speaks of the command's flag and of single bytes; here a slider was moved.
-function in_words(message: string, budget: number): string {
+function in_words(message: string, budget: string): string {
   return message
     .replace(/^adjoint: /, "")
-    .replace(/^--fit \d+: /, `Within ${bytes(budget)}: `)
+    .replace(/^--fit [^:]+: /, () => `Within ${budget}: `)
     .replace("that --fit can choose", "that can be chosen")
     .replace(/([\d,]+) bytes \([^)]*\)/, (_, n: string) => bytes(Number(n.replaceAll(",", ""))))
     .replace(/--fit/g, "the budget");
