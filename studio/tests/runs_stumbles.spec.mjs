@@ -72,10 +72,16 @@ test("the verdict on the present stack stands below Verify, and a job that is ch
   });
 });
 test("the form passes only what is said in it, and its placeholders are the command's defaults", async () => {
-  await set(page, { sets: small, batch: 3 });
+  await set(page, { sets: small, batch: 1 });
   await open_form();
   assert.equal(await page.getByLabel("batch", { exact: true }).inputValue(), "");
   assert.ok(!/--batch/.test(await page.locator("form .line code").textContent()));
+  await page.getByText("The numbers above are for batch 1, this run has 12.").waitFor();
+  // Who has changed the batch above means it.
+  await set(page, { sets: small, batch: 3 });
+  assert.equal(await page.getByLabel("batch", { exact: true }).inputValue(), "3");
+  assert.match(await page.locator("form .line code").textContent(), / --batch 3 /);
+  assert.equal(await page.getByText("The numbers above are for batch").count(), 0);
   const help = execFileSync(program, ["train", "--help"], { encoding: "utf8" });
   const default_of = (flag) => new RegExp(`${flag} [A-Z]+=(\\S+)`).exec(help)[1];
   for (const [label, flag] of [
@@ -116,6 +122,19 @@ test("a budget below the smallest becomes the smallest, whose stack can be taken
   assert.equal(await page.getByLabel("Budget", { exact: true }).inputValue(), "0");
   assert.deepEqual(await pictures(page, "budget"), []);
   assert.deepEqual(await complaints(page), []);
+});
+test("a budget is asked for as it was typed", async () => {
+  await tab(page, "stack");
+  const typed = page.getByLabel("Budget in bytes, such as 2GB");
+  await typed.fill("1KB");
+  await typed.press("Enter");
+  await page.waitForFunction(
+    () => /Nothing fits below .*; 1KB was asked for/s.test(document.querySelector(".answer")?.textContent ?? ""),
+    null,
+    { timeout: 60_000 },
+  );
+  await page.locator(".answer .facts").waitFor({ timeout: 60_000 });
+  assert.doesNotMatch(await page.locator(".answer").textContent(), /did you mean/);
 });
 test("before and after begins at a size that can be read, and says what it is for", async () => {
   await tab(page, "compare");
@@ -162,7 +181,7 @@ test("a start that is refused leaves the form as it was typed", async () => {
   writeFileSync(join(other.folder, "book.txt"), book());
   writeFileSync(join(other.folder, "nova.scheme"), await library_text(form, "char"));
   await form.waitForFunction(() => window.__studio?.results.functors.length > 0);
-  await set(form, { sets: { layers: "2" } });
+  await set(form, { sets: { layers: "2" }, batch: 1 });
   await tab(form, "runs");
   await form.getByLabel("Model of the run").selectOption("nova.scheme");
   await form.getByLabel("Stack of the run").fill("bf61");
@@ -190,6 +209,7 @@ test("a start that is refused leaves the form as it was typed", async () => {
   await form.context().close();
 });
 test("a folder that a run may not have is named as it was typed", async () => {
+  await tab(page, "runs");
   await open_form();
   await page.getByLabel("Folder of the run").fill("../evil");
   await page.getByRole("button", { name: "Start", exact: true }).click();
@@ -198,6 +218,7 @@ test("a folder that a run may not have is named as it was typed", async () => {
   await page.getByLabel("Folder of the run").fill("");
 });
 test("a run that was refused is not drawn, and nobody asks for its metrics", async () => {
+  await tab(page, "runs");
   // It was running when the page was opened, and never began.
   const job = { id: "99", args: ["train", "--out", "runs/ghost"], state: "running", started: 1, folder: "runs/ghost" };
   await page.route("**/api/jobs", (route) => route.fulfill({ json: { jobs: [job] } }));

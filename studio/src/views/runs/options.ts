@@ -15,7 +15,7 @@ export const fields: Field[] = [
     name: "batch",
     value: "12",
     number: true,
-    hint: "samples of a step; the batch in the bar above is what the other views show",
+    hint: "samples of a step; the batch of the bar above, once that is not 1",
   },
   { flag: "--lr", name: "learning rate", value: "0.001", number: true },
 ];
