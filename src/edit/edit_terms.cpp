@@ -70,6 +70,16 @@ Change without_statement(const WrittenText& text, const Statement& s) {
   return {begin, last.to, ""};
 }
 
+// `a, b = f(a, b)` takes a and b.
+bool takes_exactly(const Statement& s, const std::vector<std::string>& names) {
+  if (names.size() < 2 || s.names.size() != names.size() || s.values.size() != 1) return false;
+  const std::vector<Term>& args = s.values[0].args;
+  return std::equal(args.begin(), args.end(), names.begin(), names.end(),
+                    [](const Term& arg, const std::string& name) {
+                      return arg.kind == Term::Kind::kName && arg.word == name;
+                    });
+}
+
 std::vector<Change> delete_statement(const WrittenText& text, const Target& target,
                                      const Wish& wish) {
   const Box& box = *target.box;
@@ -82,9 +92,11 @@ std::vector<Change> delete_statement(const WrittenText& text, const Target& targ
   }
   const bool named = operand && operand->kind == Term::Kind::kName;
   if (target.statement + 1 == box.body.size()) {
+    // The box then gives what the statement before names, so that must be the operand, or all of
+    // the operands.
     const Statement& before = box.body[target.statement - 1];
     const bool same = named && before.names == std::vector<std::string>{operand->word};
-    if (!same && before.names != s.names) {
+    if (!same && !takes_exactly(s, before.names)) {
       fail("what the last statement of '", box.name,
            "' names is what the box gives; delete the call in it instead");
     }

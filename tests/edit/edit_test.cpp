@@ -106,6 +106,29 @@ TEST(Edit, DeletesAStatement) {
   EXPECT_EQ(refusal(kText, {{"kind", "delete"}, {"at", {{"box", "block"}, {"statement", 4}}}}),
             "what the last statement of 'block' names is what the box gives; delete the call in it "
             "instead");
+  // What the statement before names is the operand, or it would give something else.
+  const auto last = [](const std::string& body, const Json& operand) {
+    const auto lines = std::count(body.begin(), body.end(), '\n');
+    const Json place = {{"box", "f"}, {"statement", lines - 1}};
+    return std::pair("f t:\n" + body + "model t:\n  y = f(t)\n",
+                     Json{{"kind", "delete"}, {"at", place}, {"operand", operand}});
+  };
+  const std::string gives =
+      "what the last statement of 'f' names is what the box gives; delete the call in it instead";
+  for (const auto& [body, operand] :
+       {std::pair("  x = tanh(t)\n  y = gelu(x)\n  y = add2(y, x)\n", 1),
+        std::pair("  x = tanh(t)\n  y = gelu(x)\n  y = mix(x) + y*on\n", 0),
+        std::pair("  a, b = g(t)\n  a, b = g(b, a)\n", 0)}) {
+    const auto [text, edit] = last(body, operand);
+    EXPECT_EQ(refusal(text, edit), gives) << body;
+  }
+  for (const std::string body :
+       {"  x = tanh(t)\n  y = gelu(x)\n  y = add2(y, x)\n", "  y = gelu(t)\n  z = add2(y, t)\n",
+        "  a, b = g(t)\n  a, b = g(a, b)\n"}) {
+    const auto [text, edit] = last(body, 0);
+    const std::string line = body.substr(body.rfind('\n', body.size() - 2) + 1);
+    EXPECT_EQ(edited(text, edit), with(text, line, "")) << body;
+  }
   const std::string moved = "model x:\n  y = tanh(x)\n  x = x + 1\n  z = y + x\n";
   EXPECT_EQ(refusal(moved, {{"kind", "delete"}, {"at", {{"box", "model"}, {"statement", 0}}}}),
             "'x' is bound again before 'y' is read, so it cannot stand for it");
