@@ -13,12 +13,14 @@
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/step_flags.h"
+#include "device/parallel.h"
 #include "edit/document_json.h"
 #include "models/viete.h"
 #include "report/level_view.h"
 #include "report/memory_states.h"
 #include "report/scheme_json.h"
 #include "report/stack_table.h"
+#include "train/fit_budget.h"
 
 namespace adjoint {
 
@@ -28,6 +30,8 @@ struct ShowFlags {
   ModelFlags model;
   std::optional<std::string> stack;
   StepOptions options;
+  FitWish wish;  // the device and its costs
+  int64_t threads = 0;
   std::string level = "op", viete;
   bool text = false, step = false, diff = false, memory_states = false, json = false;
 
@@ -143,11 +147,14 @@ int show_stack(const ShowFlags& flags, const BoundModel& model, Level level) {
   return kDone;
 }
 
-// Threads change workspaces alone, which are left out.
+// The step and its plan are those of `adjoint plan` with the same flags. Workspaces are left out,
+// but the order of the calls is chosen by a peak that includes them, so threads and the device
+// count.
 int show_memory_states(const ShowFlags& flags, const BoundModel& model) {
   std::optional<Activity> activity(std::in_place, "planning");
   const Scheme forward = model.forward();
   const Stack stack = parse_stack(flags.stack.value_or(""));
+  const PlanOptions planned = plan_options(costs_for(flags.wish, model, num_threads()));
   StepOptions options = flags.options;
   options.stack = print(stack);
   const Scheme said = said_step(forward, stack, options);
@@ -156,11 +163,11 @@ int show_memory_states(const ShowFlags& flags, const BoundModel& model) {
     nlohmann::json out = head_of(flags, model, step);
     out.erase("level");
     out["stack"] = print(stack);
-    out.update(memory_states_json(said, step, PlanOptions{}));
+    out.update(memory_states_json(said, step, planned));
     activity.reset();
     return print_json(out);
   }
-  const std::string table = memory_states_table(said, step, PlanOptions{});
+  const std::string table = memory_states_table(said, step, planned);
   activity.reset();
   std::cout << table;
   return kDone;
@@ -220,7 +227,7 @@ int show_scheme(const ShowFlags& flags, const BoundModel& model, Level level) {
   return kDone;
 }
 
-int run(const ShowFlags& flags) {
+int run(ShowFlags flags) {
   if (flags.memory_states && (flags.diff || flags.step || flags.text)) {
     fail("--memory-states is a table of its own: leave --diff, --step and --text out");
   }
@@ -231,7 +238,12 @@ int run(const ShowFlags& flags) {
          " is a view of a scheme: leave --diff, --memory-states and --text out");
   }
   if (flags.text) return show_text(flags);
+  if (!(flags.options.clip >= 0)) fail("--clip: wanted 0 or more, found ", flags.options.clip);
+  use_threads(flags.threads);
   const BoundModel model = bound_model(flags.model);
+  if (flags.of_step() || flags.memory_states) {
+    flags.options.target = plan_options(costs_for(flags.wish, model, num_threads())).target;
+  }
   if (!flags.viete.empty()) return write_diagram(flags, model);
   if (flags.memory_states) return show_memory_states(flags, model);
   if (flags.diff) return show_difference(flags, model);
@@ -247,6 +259,7 @@ void add_show(CLI::App& app, Action& action) {
   auto flags = std::make_shared<ShowFlags>();
   flags->options.on_mesh = true;  // shards and collectives are shown
   flags->model.add_to(*command);
+  command->add_option("--vocab", flags->model.vocab, "tokens of the vocabulary; 0: the model's");
   command->add_flag("--text", flags->text, "the model as it was written");
   command
       ->add_option("--level", flags->level,
@@ -255,6 +268,10 @@ void add_show(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_flag("--step", flags->step, "the training step: gradients and updates too");
   command->add_option("--optimizer", flags->options.optimizer, run_help("optimizer"))
+      ->capture_default_str();
+  command
+      ->add_option("--clip", flags->options.clip,
+                   "0: no clipping, so each gradient dies in its update")
       ->capture_default_str();
   command->add_option("--stack", flags->stack,
                       "the step before and after these functors, with what they matched; '' shows "
@@ -265,6 +282,17 @@ void add_show(CLI::App& app, Action& action) {
   command->add_flag("--memory-states", flags->memory_states,
                     "what of the step's activations is alive after each block of the chain, or of "
                     "a pipeline after each slot, as a product with bytes");
+  command
+      ->add_option("--device", flags->wish.device,
+                   "the step is made for this, as `plan` makes it: a name, or a .device file")
+      ->capture_default_str();
+  command->add_option(
+      "--profile", flags->wish.profile,
+      "a folder of `adjoint profile` of this model: the step is made for the device "
+      "that was measured");
+  command->add_option("--threads", flags->threads,
+                      "CPU threads for which --memory-states plans; 0: as many as there are cores");
+  command->add_option("--ranks", flags->options.ranks, kRanksHelp);
   command->add_option("--viete", flags->viete,
                       "write the model into this .json file, as a diagram that Viete's editor "
                       "imports; with --stack also what the stack makes of it, linked by source");
@@ -277,7 +305,7 @@ void add_show(CLI::App& app, Action& action) {
       "  adjoint show --model gpt2 --set layers=2 --stack 'lora(rank=8)' --diff\n"
       "  adjoint show --model gpt2 --viete gpt2.json\n"
       "  adjoint show --model char --set layers=6 --stack 'checkpoint(every=3)' "
-      "--memory-states");
+      "--memory-states --threads 2");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -82,6 +82,7 @@ const std::map<std::string, ValueKind>& table() {
       {"tokenizer speed --tokenizer", file},
       {"--device", choice_of(known_targets())},
       {"plan --device", {.word = "DEVICE", .names = device_names, .paths = Paths::kFiles}},
+      {"show --device", {.word = "DEVICE", .names = device_names, .paths = Paths::kFiles}},
       {"--fit", bytes},
       {"--workspace", bytes},
       {"--shard", bytes},

@@ -65,6 +65,35 @@ TEST_F(Cli, PlansAPipelineAsAWhole) {
   EXPECT_EQ(pipeline["compare"]["step_s"], other["step_s"]);
 }
 
+// The rows of memory states are laid over the plan's timeline, so both plan one step, whose order
+// depends on the threads and the device.
+TEST_F(Cli, ShowsMemoryStatesOfTheStepThatIsPlanned) {
+  using nlohmann::json;
+  for (const char* more : {" --threads 1", " --threads 2", " --threads 2 --device rtx4090",
+                           " --threads 2 --clip 0 --stack 'bf16 | checkpoint(every=2)'"}) {
+    const std::string step = std::string(" --model char --batch 4 --json") + more;
+    const Outcome shown = run("show --memory-states" + step),
+                  planned = run("plan --timeline" + step);
+    ASSERT_EQ(shown.code, 0) << shown.text;
+    ASSERT_EQ(planned.code, 0) << planned.text;
+    const json timeline = json::parse(planned.text)["timeline"];
+    for (const json& row : json::parse(shown.text)["rows"]) {
+      const int64_t place = row["place"];
+      int64_t activations = 0, gradients = 0;  // alive between this call and the next
+      for (const json& owner : timeline["owners"]) {
+        if (owner["from"] > place || owner["to"] <= place) continue;
+        if (owner["category"] == "activations") activations += owner["bytes"].get<int64_t>();
+        if (owner["category"] == "gradients") gradients += owner["bytes"].get<int64_t>();
+      }
+      // Some of the gradients are parameters'.
+      EXPECT_GE(row["bytes"], activations) << more << " " << row;
+      EXPECT_LE(row["bytes"], activations + gradients) << more << " " << row;
+    }
+  }
+  EXPECT_NE(run("show --model char --memory-states --device 4090").text.find("rtx4090"),
+            std::string::npos);
+}
+
 // Ranks that are threads have the cores together, whatever the mesh is for.
 TEST_F(Cli, SharesCoresAmongRanksThatAreThreads) {
   const std::string sizes =

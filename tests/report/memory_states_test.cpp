@@ -281,7 +281,7 @@ TEST(MemoryStates, TheDocumentPrintsWhatIsPrinted) {
                             build_step(forward, parse_stack(stack), options).scheme, {});
     const std::string command = "$ adjoint show --model char --set layers=6 --batch 4 " +
                                 (stack.empty() ? "" : "--stack '" + stack + "' ") +
-                                "--memory-states\n";
+                                "--memory-states --threads 1\n";
     EXPECT_NE(text.find(command + table), std::string::npos) << "wanted\n" << command << table;
   }
 }
