@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "analysis/structure.h"
 #include "ops/op_def.h"
@@ -9,9 +10,7 @@
 
 namespace adjoint {
 
-// Of a step on a mesh: those of all ranks together.
-int64_t num_parameters(const Scheme& scheme) {
-  // Codes with scales count as the matrix that they stand for.
+std::vector<int64_t> parameters_by_object(const Scheme& scheme) {
   std::map<Value, int64_t> encoded;
   const std::vector<int> made_by = producers(scheme);
   for (const Morphism& m : scheme.morphisms) {
@@ -20,13 +19,18 @@ int64_t num_parameters(const Scheme& scheme) {
         whole_type(scheme[m.outputs[0]]).num_elements();
     encoded[before_moves(scheme, made_by, m.inputs[1])] = 0;
   }
-  int64_t count = 0;
+  std::vector<int64_t> counts(scheme.objects.size(), 0);
   for (const Value in : scheme.inputs) {
     if (scheme[in].role != Role::kParameter) continue;
     const auto found = encoded.find(in);
-    count += found == encoded.end() ? whole_type(scheme[in]).num_elements() : found->second;
+    counts[in] = found == encoded.end() ? whole_type(scheme[in]).num_elements() : found->second;
   }
-  return count;
+  return counts;
+}
+
+int64_t num_parameters(const Scheme& scheme) {
+  const std::vector<int64_t> counts = parameters_by_object(scheme);
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
 int64_t num_trained(const Scheme& scheme) {

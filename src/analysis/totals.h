@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "scheme/scheme.h"
 
@@ -12,7 +13,11 @@ inline bool is_bookkeeping(std::string_view attribute) {
   return attribute == "from" || attribute == "repeated";
 }
 
+// Of a step on a mesh: those of all ranks together. Codes with scales count as the matrix that they
+// stand for.
 int64_t num_parameters(const Scheme& scheme);
+// The same object by object: 0 for what is no input, no parameter, or the scales of codes.
+std::vector<int64_t> parameters_by_object(const Scheme& scheme);
 int64_t num_trained(const Scheme& scheme);  // those of them that no rule and no text has frozen
 // What a call computes for the sake of recomputation alone: all of a call that is one, and of a
 // recomputation that `fuse` joined to others what those would not have computed themselves.

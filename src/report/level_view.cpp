@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analysis/structure.h"
+#include "analysis/totals.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/op_def.h"
@@ -71,7 +72,8 @@ class Pieces {
       : scheme_(scheme),
         made_by_(producers(scheme)),
         read_by_(readers(scheme)),
-        from_data_(depends_on_data(scheme)) {
+        from_data_(depends_on_data(scheme)),
+        parameters_(parameters_by_object(scheme)) {
     piece_of_.assign(scheme.morphisms.size(), -1);
   }
 
@@ -157,7 +159,7 @@ class Pieces {
         const bool first = seen_.insert(in).second;
         if (o.role == Role::kParameter) {
           // What is made of a parameter, a cast or the updated one, is none more.
-          if (first && made_by_[in] < 0) piece.parameters += o.type.num_elements();
+          if (first) piece.parameters += parameters_[in];
         } else if (o.role != Role::kControl && o.role != Role::kState &&
                    (made_by_[in] < 0 || piece_of_[made_by_[in]] != p)) {
           if (read.insert(in).second) piece.inputs.push_back(in);
@@ -237,7 +239,8 @@ class Pieces {
   std::vector<int> made_by_;
   std::vector<std::vector<int>> read_by_;
   std::vector<bool> from_data_;
-  std::vector<int> piece_of_;  // per morphism
+  std::vector<int64_t> parameters_;  // per object, as they are counted
+  std::vector<int> piece_of_;        // per morphism
   std::vector<ChainPiece> pieces_;
   std::vector<std::map<int, std::vector<int>>> repetitions_;  // per piece
   std::set<Value> seen_;

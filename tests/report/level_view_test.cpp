@@ -117,8 +117,12 @@ TEST(LevelView, PiecesAreTheWholeScheme) {
   for (const char* preset : {"char", "llama-tiny"}) {
     const Scheme forward = elaborate_preset(preset, {{"layers", 3}, {"hidden", 32}, {"batch", 2}});
     for (const char* stack :
-         {"", "checkpoint(every=2)", "lora(2) | accumulate(2)", "bf16", "bf16_weights", "ema"}) {
-      const Scheme step = build_step(forward, parse_stack(stack), {}).scheme;
+         {"", "checkpoint(every=2)", "lora(2) | accumulate(2)", "bf16", "bf16_weights", "ema",
+          "qlora(2, group=16)", "qlora(2, group=16) | offload(parameters)",
+          "data_parallel(2) | zero(3)", "qlora(2, group=16) | data_parallel(2) | zero(3)",
+          "tensor_parallel(2)"}) {
+      const Scheme step =
+          build_step(forward, parse_stack(stack), {.stack = stack, .on_mesh = true}).scheme;
       for (const Scheme* scheme : {&forward, &step}) {
         int64_t parameters = 0;
         size_t morphisms = 0;
