@@ -151,10 +151,13 @@ std::string Asks::ask(const json& request, const std::function<bool()>& gone) {
   if (outcome.cancelled) return cancelled;
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (!outcome.trouble.empty() || outcome.code != 0) {
-    const json error = outcome.trouble.empty() ? error_of(outcome.err, outcome.code)
+    const json error = outcome.trouble.empty() ? error_of(outcome.err, outcome.code, outcome.out)
                                                : json{{"message", outcome.trouble}};
-    return replaced(
-        {{"ok", false}, {"code", outcome.code}, {"error", error}, {"seconds", seconds}});
+    json answer = {{"ok", false}, {"code", outcome.code}, {"error", error}, {"seconds", seconds}};
+    // A verdict that a law is broken says by which functor and by how much.
+    json verdict = json::parse(outcome.out, nullptr, false);
+    if (outcome.trouble.empty() && verdict.is_object()) answer["result"] = std::move(verdict);
+    return replaced(answer);
   }
   // The command's own text goes out as it is: a large answer is not built up and taken apart again.
   const bool is_json = json::accept(outcome.out);

@@ -71,6 +71,30 @@ void take_place(json& error) {
   }
 }
 
+std::string text_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Why `verify` says that a law is broken or a stack is refused; nothing where it says no such
+// thing.
+std::string reason_in(const std::string& standard_output) {
+  const json verdict = json::parse(standard_output, nullptr, false);
+  if (!verdict.is_object()) return "";
+  std::string reason = text_at(verdict, "reason");
+  const std::string smallest = text_at(verdict, "smallest_broken_stack");
+  if (!smallest.empty()) reason += "; the smallest stack that breaks it: " + smallest;
+  if (!reason.empty()) return reason;
+  for (const char* stacks : {"pairs", "stacks"}) {
+    for (const json& each : verdict.value(stacks, json::array())) {
+      const json broken = each.is_object() ? each.value("broken", json::array()) : json();
+      if (!broken.is_array() || broken.empty() || !broken[0].is_string()) continue;
+      return "'" + text_at(each, "stack") + "': " + broken[0].get<std::string>();
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<std::string> checked_arguments(const json& request, Asked asked) {
@@ -116,7 +140,7 @@ std::optional<std::string> option_of(const std::vector<std::string>& arguments,
   return std::nullopt;
 }
 
-json error_of(const std::string& standard_error, int code) {
+json error_of(const std::string& standard_error, int code, const std::string& standard_output) {
   std::string message;
   for (const std::string& line : lines_of(standard_error)) {
     if (note_in(line)) continue;
@@ -126,7 +150,9 @@ json error_of(const std::string& standard_error, int code) {
   if (code > kSignal && code < kSignal + 65) {
     message = std::string("the command was ended by a signal (") + ::strsignal(code - kSignal) +
               ")" + (message.empty() ? "" : ": " + message);
-  } else if (message.empty()) {
+  }
+  if (message.empty()) message = reason_in(standard_output);
+  if (message.empty()) {
     message = "the command ended with code " + std::to_string(code);
   }
   json error = {{"message", message}};

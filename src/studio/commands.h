@@ -22,8 +22,10 @@ std::optional<std::string> option_of(const std::vector<std::string>& arguments,
                                      const std::string& flag);
 
 // What a command that failed said on standard error: its sentence without "adjoint: ", and the
-// place if it begins with one ("my.scheme:3:7: ..."). Notes are left out.
-nlohmann::json error_of(const std::string& standard_error, int code);
+// place if it begins with one ("my.scheme:3:7: ..."). Notes are left out. A verdict of `verify` has
+// its reason on standard output (docs/json.md).
+nlohmann::json error_of(const std::string& standard_error, int code,
+                        const std::string& standard_output = "");
 // The texts of its notes and warnings.
 std::vector<std::string> notes_of(const std::string& standard_error);
 

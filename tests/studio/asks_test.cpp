@@ -75,6 +75,20 @@ TEST(Ask, NamesThePlaceOfAMistake) {
   EXPECT_EQ(studio.ask({{"args", {"plan", "--modle", "x"}}})["code"], 2);
 }
 
+// verify says why on standard output.
+TEST(Ask, GivesTheReasonOfAVerdict) {
+  const RunningStudio studio;
+  studio.write("tiny.scheme", kTiny);
+  const json answer =
+      studio.ask({{"args", {"verify", "--model", "tiny.scheme", "--stack", "zero(2)"}}});
+  EXPECT_EQ(answer["ok"], false);
+  EXPECT_EQ(answer["code"], 1);
+  const std::string message = answer["error"]["message"];
+  EXPECT_NE(message.find("there are no ranks of data to shard over"), std::string::npos) << answer;
+  EXPECT_EQ(answer["result"]["refused"], true) << answer;
+  EXPECT_EQ(answer["result"]["reason"], message) << answer;
+}
+
 TEST(Ask, ReadsNothingOutsideAndWritesNothing) {
   const RunningStudio studio;
   studio.write("tiny.scheme", kTiny);
@@ -206,6 +220,14 @@ TEST(Commands, TellTheSentenceOfAnError) {
   EXPECT_EQ(error_of("adjoint: a: b: c\n", 1), json({{"message", "a: b: c"}}));
   EXPECT_EQ(error_of("adjoint: one\nadjoint: two\n", 1), json({{"message", "one\ntwo"}}));
   EXPECT_EQ(error_of("", 3)["message"], "the command ended with code 3");
+  EXPECT_EQ(error_of("", 1, R"({"ok":false,"reason":"a.scheme:3:7: no"})"),
+            json({{"message", "no"}, {"file", "a.scheme"}, {"line", 3}, {"column", 7}}));
+  EXPECT_EQ(error_of("", 1, R"({"reason":"the loss differs","smallest_broken_stack":"a | b"})"),
+            json({{"message", "the loss differs; the smallest stack that breaks it: a | b"}}));
+  EXPECT_EQ(
+      error_of("", 1, R"({"pairs":[{"stack":"a","broken":[]},{"stack":"b","broken":["c"]}]})"),
+      json({{"message", "'b': c"}}));
+  EXPECT_EQ(error_of("", 1, "[1"), json({{"message", "the command ended with code 1"}}));
   EXPECT_NE(error_of("", 139)["message"].get<std::string>().find("Segmentation"),
             std::string::npos);
   EXPECT_EQ(notes_of("adjoint: note: slow\nx\nadjoint: warning: much\n"),
