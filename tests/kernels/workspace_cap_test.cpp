@@ -109,6 +109,25 @@ TEST(WorkspaceCap, AttentionTakesFewerThreads) {
   }
 }
 
+// oneDNN counts sides in 32 bits, and divides by one of 2^32 as by 0.
+TEST(WorkspaceCap, ProductsWithSidesThatOneDnnCannotCount) {
+  constexpr Bytes kCap{64 << 20};
+  for (const int64_t longest : {int64_t{1} << 31, int64_t{1} << 32, (int64_t{1} << 33) + 5}) {
+    const std::pair<const char*, Sample> calls[] = {
+        {"linear", {.inputs = {of({longest, 64}), of({96, 64}), of({96})}}},
+        {"linear", {.inputs = {of({5, 64}), of({longest, 64})}}},
+        {"contract", product({of({longest, 40}), of({longest, 33})}, "so,si->oi")},
+        {"contract", product({of({longest, 50, 20}), of({longest, 60, 20})}, "bid,bjd->bij")}};
+    for (const auto& [op, sample] : calls) {
+      for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16, Dtype::kF16}) {
+        const Scheme s = sample_scheme(op, sample, dtype);
+        const Plan plan = make_plan(s, {.threads = 2, .workspace_cap = kCap});
+        EXPECT_LE(largest_workspace(plan), kCap) << op << " " << longest << " " << name(dtype);
+      }
+    }
+  }
+}
+
 TEST(WorkspaceCap, NarrowTablesAreSummedRowsAtATime) {
   const Sample sample{.inputs = {of({300}, Dtype::kI32), of({300, 33})},
                       .attrs = {{"rows", int64_t{100}}, {"dtype", std::string("bf16")}},

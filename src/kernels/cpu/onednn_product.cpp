@@ -15,8 +15,28 @@ namespace adjoint {
 namespace {
 
 constexpr int64_t kLeastTile = 32;  // below this a product is mostly overhead
+// oneDNN's kernels count a side in 32 bits: a side of 2^32 is one of 0 to them, and they divide by
+// it.
+constexpr int64_t kLongestSide = int64_t{1} << 30;
 
-bool is_native(const Product& p) { return matmul_workspace(p).has_value(); }
+// What oneDNN may be asked for at once.
+Tile countable_tile(const Product& p) {
+  return {std::min(p.m, kLongestSide), std::min(p.n, kLongestSide), std::min(p.k, kLongestSide)};
+}
+
+bool is_whole(const Product& p, const Tile& tile) {
+  return tile.m == p.m && tile.n == p.n && tile.k == p.k;
+}
+
+bool is_native(const Product& p) {
+  const Tile tile = countable_tile(p);
+  // The sum over a longer side is one of several, which are added in float32.
+  if (tile.k < p.k && p.out_dtype != Dtype::kF32) return false;
+  Product asked = is_whole(p, tile) ? p : piece_of(p, tile, true);
+  // Which dtypes oneDNN multiplies does not depend on how many products there are.
+  for (int64_t& size : asked.batch) size = std::min(size, kLongestSide);
+  return matmul_workspace(asked).has_value();
+}
 
 Bytes tile_workspace(const Product& p, const Tile& tile, bool native) {
   return native ? most_workspace(p, tile) : widened_workspace(p, tile);
@@ -25,7 +45,7 @@ Bytes tile_workspace(const Product& p, const Tile& tile, bool native) {
 // The whole, or the longest side halved until the workspace is within the cap or nothing is left to
 // halve. Sums stay float32: along k only where the result, or its widened copy, is that.
 Tile tile_within(const Product& p, bool native) {
-  Tile tile{p.m, p.n, p.k};
+  Tile tile = countable_tile(p);
   while (tile_workspace(p, tile, native) > p.workspace_cap) {
     std::vector<int64_t*> sides = {&tile.m, &tile.n};
     if (!native || p.out_dtype == Dtype::kF32) sides.push_back(&tile.k);
@@ -39,7 +59,12 @@ Tile tile_within(const Product& p, bool native) {
 
 // Too large as a batch: one matrix after the other.
 std::optional<Product> unbatched(const Product& p, bool native) {
-  if (p.batch.empty() || tile_workspace(p, {p.m, p.n, p.k}, native) <= p.workspace_cap) {
+  if (p.batch.empty()) return std::nullopt;
+  double products = 1;
+  for (const int64_t size : p.batch) products *= static_cast<double>(size);
+  const bool countable =
+      is_whole(p, countable_tile(p)) && products <= static_cast<double>(kLongestSide);
+  if (countable && tile_workspace(p, {p.m, p.n, p.k}, native) <= p.workspace_cap) {
     return std::nullopt;
   }
   Product q = p;
