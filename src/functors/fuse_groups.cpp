@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/counts.h"
 #include "body/facts.h"
 #include "body/join.h"
 #include "ops/op_def.h"
@@ -43,15 +44,15 @@ JoinOperand operand_of(std::vector<Value>& inputs, Value in) {
 
 int64_t elements(const std::vector<Axis>& space) {
   int64_t n = 1;
-  for (const Axis& axis : space) n *= axis.size;
+  for (const Axis& axis : space) n = product_of({n, axis.size});
   return n;
 }
 
 int64_t flops_of(const Group& group) {
   const Body body = group.members.size() > 1 ? fold_exactly(group.body) : group.body;
-  return elements(group.space) *
-         std::count_if(body.nodes.begin(), body.nodes.end(),
-                       [](const ExprNode& n) { return facts(n.kind).arity > 0; });
+  const int64_t each = std::count_if(body.nodes.begin(), body.nodes.end(),
+                                     [](const ExprNode& n) { return facts(n.kind).arity > 0; });
+  return product_of({elements(group.space), each});
 }
 
 Groups::Groups(const Graph& graph, const FusionLimits& limits) : graph_(graph), limits_(limits) {

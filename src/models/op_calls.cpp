@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/counts.h"
 #include "base/text.h"
 #include "models/elaborator.h"
 #include "ops/words.h"
@@ -19,6 +20,9 @@ bool has_keyword(const Term& call, std::string_view name) {
   return std::any_of(call.keywords.begin(), call.keywords.end(),
                      [&](const auto& keyword) { return keyword.first == name; });
 }
+
+// Of one call: its gradients take up to two and a half times as many.
+constexpr int64_t kMostFlops = kMostCounted / 3;
 
 // Some params may be absent; the word that says so is their default.
 bool may_be_absent(const Param& param) {
@@ -166,6 +170,7 @@ Elaborator::Objects Elaborator::emit_infix(Scope& scope, const Term& term, std::
 Elaborator::Objects Elaborator::emit(const OpDef& op, SurfaceCall& call, Position at) {
   count_call(at);
   const Value first = static_cast<Value>(scheme_.objects.size());
+  const size_t first_call = scheme_.morphisms.size();
   builder_.at({call.path}, Phase::kForward, Role::kActivation);
   Objects made;
   try {
@@ -194,6 +199,11 @@ Elaborator::Objects Elaborator::emit(const OpDef& op, SurfaceCall& call, Positio
     fail_here(at, error.what());
   }
   accept_objects(first, op.name, at);
+  for (size_t m = first_call; m < scheme_.morphisms.size(); ++m) {
+    if (count_flops(call_of(scheme_, scheme_.morphisms[m])) > kMostFlops) {
+      fail_here(at, op.name, ": this call takes more operations than can be counted");
+    }
+  }
   return made;
 }
 

@@ -2,6 +2,7 @@
 // order of the ranks in float32 and rounded once, so no algorithm changes a bit. Small objects go
 // this way; large ones are reduced in pieces, of which each rank adds up one (reduce_scatter), and
 // then gathered.
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/axes.h"
 #include "ops/collective.h"
@@ -28,7 +29,7 @@ extern const OpDef op_all_reduce = {
         [](const OpCall& call) {
           int64_t elements = 0;
           for (const Type& operand : call.inputs) elements += operand.num_elements();
-          return elements * (ranks_of(call) - 1);
+          return product_of({elements, ranks_of(call) - 1});
         },
     .differentiable = false,
     .wants_dense = true,

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/cached_attention.h"
 #include "ops/surface.h"
@@ -110,7 +111,7 @@ extern const OpDef op_attention = {
           const AttentionShape s = AttentionOperands(call, call.inputs.size()).shape;
           const int64_t width = s.samples * s.kv_heads * s.group * (s.size + s.value_size);
           const double count = 2.0 * static_cast<double>(width) * s.pairs();
-          return static_cast<int64_t>(std::min(count, 9e18));
+          return static_cast<int64_t>(std::min(count, double{kMostCounted}));
         },
     .grad = grad,
     .effects =

@@ -2,6 +2,7 @@
 // gradient. The scores are computed again block by block; nothing of size length^2 exists.
 #include <algorithm>
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/attention.h"
 #include "ops/samples.h"
@@ -155,7 +156,7 @@ extern const OpDef op_attention_grad = {
           const AttentionShape s = AttentionOperands(call, attention_operands(call)).shape;
           const int64_t width = s.samples * s.kv_heads * s.group * (3 * s.size + 2 * s.value_size);
           const double count = 2.0 * static_cast<double>(width) * s.pairs();
-          return static_cast<int64_t>(std::min(count, 9e18));
+          return static_cast<int64_t>(std::min(count, double{kMostCounted}));
         },
     .differentiable = false,
     .effects =

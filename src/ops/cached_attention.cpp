@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/samples.h"
 
@@ -310,8 +311,8 @@ extern const OpDef op_cached_attention = {
           // How many keys a query sees is data; as many as there may be.
           const CachedAttentionOperands operands(call);
           const AttentionShape& s = operands.all.shape;
-          const int64_t width = s.samples * s.kv_heads * s.group * (s.size + s.value_size);
-          return 2 * width * operands.queries * (s.window ? s.window : s.length);
+          return product_of({2, s.samples, s.kv_heads, s.group, s.size + s.value_size,
+                             operands.queries, s.window ? s.window : s.length});
         },
     .differentiable = false,
     .one_dtype = true,

@@ -2,6 +2,7 @@
 // matrix of numbers is never made. For products that wait for memory, of few rows of x.
 #include "ops/code_linear.h"
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/builder.h"
 #include "ops/product_letters.h"
@@ -87,7 +88,7 @@ extern const OpDef op_code_linear = {
         },
     .flops =
         [](const OpCall& call) {
-          return 2 * call.inputs[0].num_elements() * call.inputs[1].dim(0);
+          return product_of({2, call.inputs[0].num_elements(), call.inputs[1].dim(0)});
         },
     .differentiable = false,
     .wants_dense = true,

@@ -4,6 +4,7 @@
 // overwritten by it: that is how a sum over parts grows in place.
 #include <map>
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/builder.h"
 #include "ops/product_letters.h"
@@ -69,9 +70,12 @@ std::vector<Type> infer(const OpCall& call) {
 int64_t flops(const OpCall& call) {
   const ProductLetters l = letters(call);
   int64_t product = 2;
-  for (size_t i = 0; i < l.a.size(); ++i) product *= call.inputs[0].dim(static_cast<int>(i));
+  for (size_t i = 0; i < l.a.size(); ++i) {
+    product = product_of({product, call.inputs[0].dim(static_cast<int>(i))});
+  }
   for (size_t i = 0; i < l.b.size(); ++i) {
-    if (l.a.find(l.b[i]) == std::string::npos) product *= call.inputs[1].dim(static_cast<int>(i));
+    if (l.a.find(l.b[i]) != std::string::npos) continue;
+    product = product_of({product, call.inputs[1].dim(static_cast<int>(i))});
   }
   return product;
 }

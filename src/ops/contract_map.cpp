@@ -2,6 +2,7 @@
 // operands of the product's type beside it. It comes of the gradient of an activation behind a
 // linear map: f(p, x) = p gelu'(x), p the product of the gradient that arrives and the weight. The
 // CPU runs the product and then f. A device with an epilogue for f does it in one launch.
+#include "base/counts.h"
 #include "base/error.h"
 #include "body/facts.h"
 #include "ops/builder.h"
@@ -118,7 +119,7 @@ extern const OpDef op_contract_map = {
         },
     .flops =
         [](const OpCall& call) {
-          return count_flops(product_call(call)) + count_flops(map_call(call));
+          return sum_of(count_flops(product_call(call)), count_flops(map_call(call)));
         },
     .grad = grad,
     .one_dtype = true,

@@ -3,6 +3,7 @@
 // take the logits' place. A GPU then reads the logits once; the CPU runs the two one after the
 // other.
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/builder.h"
 #include "ops/in_turn.h"
@@ -71,7 +72,7 @@ extern const OpDef op_cross_entropy_with_grad = {
         },
     .flops =
         [](const OpCall& call) {
-          return count_flops(loss_call(call)) + count_flops(gradient_call(call));
+          return sum_of(count_flops(loss_call(call)), count_flops(gradient_call(call)));
         },
     .differentiable = false,
     .output_names = {"count", "dlogits"},

@@ -8,6 +8,7 @@
 // is summed over them. Ids outside of the experts are read as the nearest, as embed reads them.
 #include "ops/expert_linear.h"
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/builder.h"
 #include "ops/samples.h"
@@ -189,7 +190,7 @@ extern const OpDef op_expert_linear = {
     .flops =
         [](const OpCall& call) {
           const ExpertLinearShape s = expert_linear_shape(call);
-          return 2 * s.count() * s.in * s.out;
+          return product_of({2, s.count(), s.in, s.out});
         },
     .grad = expert_linear_gradient,
     .constants = {2},

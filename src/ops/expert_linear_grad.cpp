@@ -1,6 +1,7 @@
 // dweight[e, p, q] = sum over the rows whose choice is e of a[row, p] * b[row, q]: the gradient of
 // expert_linear's weight. Experts that nobody chose get zeros. An addend of the result's type is
 // added to the sums, and may be overwritten by them: that is how a sum over parts grows in place.
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/builder.h"
 #include "ops/expert_linear.h"
@@ -96,7 +97,7 @@ extern const OpDef op_expert_linear_grad = {
     .flops =
         [](const OpCall& call) {
           const ExpertGradShape s = expert_grad_shape(call);
-          return 2 * s.count() * s.p * s.q;
+          return product_of({2, s.count(), s.p, s.q});
         },
     .differentiable = false,
     .one_dtype = true,

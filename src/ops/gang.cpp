@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "body/facts.h"
 #include "ops/builder.h"
@@ -100,7 +101,7 @@ IndexMap index_map(const OpCall& gang) {
 int64_t flops(const OpCall& gang) {
   const GangMembers m = gang_members(gang);
   int64_t sum = 0;
-  for (int64_t i = 0; i < m.calls; ++i) sum += count_flops(m.call(gang, i));
+  for (int64_t i = 0; i < m.calls; ++i) sum = sum_of(sum, count_flops(m.call(gang, i)));
   return sum;
 }
 

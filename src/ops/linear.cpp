@@ -1,4 +1,5 @@
 // y[..., o] = sum over i of x[..., i] * w[o, i] (+ b[o]): a linear map by a parameter.
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/builder.h"
 #include "ops/product_letters.h"
@@ -113,7 +114,7 @@ extern const OpDef op_linear = {
         },
     .flops =
         [](const OpCall& call) {
-          return 2 * call.inputs[0].num_elements() * call.inputs[1].dim(0);
+          return product_of({2, call.inputs[0].num_elements(), call.inputs[1].dim(0)});
         },
     .grad = grad,
     .one_dtype = true,

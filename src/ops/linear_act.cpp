@@ -1,6 +1,7 @@
 // y = f(linear(x, w, b)), and with keep=1 the linear map's own result beside it for the gradient.
 // f is an elementwise body of one operand, written as text. The CPU runs the product and then f,
 // both as they would run apart: the same bits. A device with epilogues does it in one launch.
+#include "base/counts.h"
 #include "base/error.h"
 #include "body/facts.h"
 #include "ops/builder.h"
@@ -113,7 +114,7 @@ extern const OpDef op_linear_act = {
         },
     .flops =
         [](const OpCall& call) {
-          return count_flops(linear_call(call)) + count_flops(act_call(call));
+          return sum_of(count_flops(linear_call(call)), count_flops(act_call(call)));
         },
     .grad = grad,
     .output_names = {"pre"},

@@ -1,6 +1,7 @@
 // The list of ops, and the readings of a body that stand in for fields an op leaves out.
 #include <map>
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "body/facts.h"
 #include "ops/body_facts.h"
@@ -123,9 +124,9 @@ int64_t count_flops(const OpCall& call) {
   if (!def.body) return 0;
   // One per arithmetic node and element, whatever the function.
   int64_t elements = 1, per_element = 0;
-  for (const Axis& axis : space_of(call)) elements *= axis.size;
+  for (const Axis& axis : space_of(call)) elements = product_of({elements, axis.size});
   for (const ExprNode& n : body_of(call).nodes) per_element += facts(n.kind).arity > 0;
-  return elements * per_element;
+  return product_of({elements, per_element});
 }
 
 bool is_linear_together(const OpCall& call) {

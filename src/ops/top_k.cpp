@@ -2,6 +2,7 @@
 // first, and what is not a number comes last, so that k different indices come out of any row. The
 // choice is discrete: no gradient passes through it, and a step makes it once (Effect::kChoosing).
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/samples.h"
 
@@ -45,7 +46,10 @@ extern const OpDef op_top_k = {
           const std::string rows = std::string("abcdefgh").substr(0, call.inputs[0].rank() - 1);
           return IndexMap{{rows + "x"}, {rows + "."}, "x"};
         },
-    .flops = [](const OpCall& call) { return call.inputs[0].num_elements() * call.integer("k"); },
+    .flops =
+        [](const OpCall& call) {
+          return product_of({call.inputs[0].num_elements(), call.integer("k")});
+        },
     .differentiable = false,
     .effect = Effect::kChoosing,
     .wants_dense = true,

@@ -284,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"my.scheme:3:7: linear: x must have an axis"}},
         Refusal{"model x f32:\n  y = layer_norm(x)\n", {"my.scheme:3:7: layer_norm: x must have"}},
         Refusal{"model x f32:\n  y = rms_norm(x)\n", {"my.scheme:3:7: rms_norm: x must have"}},
-        Refusal{"axes big=1024*1024*512\nmodel x f32[big, big]:\n  y = linear(x, big)\n"
+        Refusal{"axes big=1024*1024*512\nmodel x f32[big, big]:\n  y = (x + 1)*2\n"
                 "  z = split(y, 2)\n  s = softmax(x)\n",
                 {"my.scheme:5:7: split: ", "more bytes than can be counted"}},
         Refusal{"axes big=1024*1024*1024\nmodel x f32[big, big, big]:\n  y = x\n",
@@ -387,6 +387,8 @@ TEST(Refused, SettingsThatAreNotThere) {
   EXPECT_TRUE(has(with({{"seq", 2000}}), "embed: 2000 positions do not fit"));
   EXPECT_TRUE(has(with({{"dropout", 1}}), "dropout: the rate must be"));
   EXPECT_TRUE(has(with({{"hidden", 0x1p38}, {"vocab", 0x1p38}}), "more bytes than can be counted"));
+  // These bytes can be counted, and the operations on them cannot.
+  EXPECT_TRUE(has(with({{"batch", 0x1p34}}), "linear: this call takes more operations than can"));
 }
 
 TEST(Refused, PresetsThatAreNotThere) {
