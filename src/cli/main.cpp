@@ -100,6 +100,10 @@ int main(int argc, char** argv) {
     print_candidates(candidates(app, std::vector<std::string>(argv + 2, argv + argc)));
     return kDone;
   }
+  if (const std::string missing = missing_value(app, count, arguments.data()); !missing.empty()) {
+    std::cerr << visible(missing) << "\n";
+    return kUsage;
+  }
   try {
     app.parse(count, arguments.data());
   } catch (const CLI::ParseError& e) {

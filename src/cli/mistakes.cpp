@@ -132,6 +132,14 @@ std::string said_otherwise(const CLI::App& command, const std::string& flag,
 
 // One letter is an edit away from every other letter, so it means the one flag that begins with it.
 std::string nearest_flag(const CLI::App& command, const std::string& flag,
+// --resmue, and not a negative number, a rule of three dashes or a sentence.
+bool looks_like_flag(std::string_view word) {
+  if (word.size() < 3 || !word.starts_with("--") || word[2] < 'a' || word[2] > 'z') return false;
+  return std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  });
+}
+
                          const std::string& value) {
   const std::vector<std::string> names = names_of_flags(command);
   // What is written NAME=NUMBER only --set takes.
@@ -328,6 +336,30 @@ std::string explained(const CLI::App& app, const CLI::ParseError& error, int arg
     if (near.empty() && flag_named(*command, flag)) near = "; did you mean '" + flag + "'?";
     return full_name(*command) + ": there is no command '" + argv[i] + "'" +
            (near.empty() ? wanted : near);
+std::string missing_value(const CLI::App& app, int argc, const char* const* argv) {
+  const CLI::App* command = &app;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--") break;  // what follows is another command's, or no flag
+    if (const CLI::App* const sub = command_named(*command, word)) {
+      command = sub;
+      continue;
+    }
+    const CLI::Option* const known = flag_named(*command, word);
+    if (!known || !takes_a_word(*known) || i + 1 == argc) continue;
+    const std::string value = argv[++i], flag = value.substr(0, value.find('='));
+    const bool is_flag = flag_named(*command, flag) != nullptr;
+    if (!is_flag && !looks_like_flag(flag)) continue;
+    const std::string name = full_name(*command) + ": " + word + " wants a value, found ";
+    if (is_flag) return name + "the flag " + flag + "; see " + full_name(*command) + " --help";
+    const std::string named = known->get_lnames().empty() ? "" : "--" + known->get_lnames()[0];
+    return name + "'" + value + "'" +
+           (named.empty() ? "; see " + full_name(*command) + " --help"
+                          : "; a value that begins with -- is said as " + named + "=" + value);
+  }
+  return "";
+}
+
   }
   for (; i < argc; ++i) {
     const std::string word = argv[i], flag = word.substr(0, word.find('='));
