@@ -85,7 +85,8 @@ struct TrainConfig : OptionFields {
   std::string cache =
       text("cache", "",
            "the folder of data that were tokenized (default: tokens/ beside --out for more than "
-           "64 MiB of text, and otherwise memory)");
+           "64 MiB of text, and otherwise memory)",
+           {.only_watches = true});
   double epochs = number("epochs", 0, {0, 1e6},
                          "how many times the run goes through the data; 0: as --steps says");
 
@@ -153,20 +154,23 @@ struct TrainConfig : OptionFields {
   int64_t seed = whole("seed", 1, {0, 1e15}, "decides initial weights, batches and dropout");
   int64_t eval_every =
       whole("eval_every", 250, {0, 1e12}, "steps between evaluations; 0: only at the end",
-            {.past_the_end = "it is evaluated at the end alone",
+            {.only_watches = true,
+             .past_the_end = "it is evaluated at the end alone",
              .elsewhere = {"eval_interval", "eval_steps"}});
-  int64_t eval_batches =
-      whole("eval_batches", 20, {0, 1e9},
-            "batches per evaluation; 0: the whole validation part, once through");
+  int64_t eval_batches = whole("eval_batches", 20, {0, 1e9},
+                               "batches per evaluation; 0: the whole validation part, once through",
+                               {.only_watches = true});
   int64_t save_every =
       whole("save_every", 500, {0, 1e12}, "steps between saves; 0: only at the end",
-            {.past_the_end = "it is saved at the end alone",
+            {.only_watches = true,
+             .past_the_end = "it is saved at the end alone",
              .elsewhere = {"save_interval", "save_steps"}});
   int64_t keep = whole("keep", 0, {0, 1e6},
                        "of the last saves, also keep this many in folders of their own, OUT/step-N",
-                       {.elsewhere = {"save_total_limit"}});
+                       {.only_watches = true, .elsewhere = {"save_total_limit"}});
   bool keep_best =
-      flag("keep_best", "also keep the save with the lowest validation loss, in OUT/best");
+      flag("keep_best", "also keep the save with the lowest validation loss, in OUT/best",
+           {.only_watches = true});
   int64_t patience =
       whole("patience", 0, {0, 1e9},
             "evaluations without a lower validation loss before the run ends; 0: never");
@@ -180,12 +184,13 @@ struct TrainConfig : OptionFields {
       "at a spike write that batch to OUT/spike.json and: save and stop | leave everything as "
       "before that step and go on | go back to the last save and leave that batch out");
   int64_t log_every = whole("log_every", 10, {1, 1e12}, "steps between lines of metrics.jsonl",
-                            {.elsewhere = {"log_interval", "logging_steps"}});
+                            {.only_watches = true, .elsewhere = {"log_interval", "logging_steps"}});
   int64_t norms = whole("norms", 0, {0, 1e12},
                         "steps between norms of gradients and weights by role, in the metrics; 0: "
                         "none",
                         {.past_the_end = "no norms are taken"});
-  bool tensorboard = flag("tensorboard", "write the metrics for TensorBoard, too, into --out");
+  bool tensorboard = flag("tensorboard", "write the metrics for TensorBoard, too, into --out",
+                          {.only_watches = true});
   double val_fraction =
       number("val_fraction", 0.1, {0.0001, 0.9}, "the last part of the data, for validation");
   int64_t max_vocab = whole("max_vocab", 8192, {2, 1e7}, "the most words of the word tokenizer",
@@ -210,7 +215,7 @@ struct TrainConfig : OptionFields {
       whole("check_replicas", 0, {0, 1e12},
             "steps between comparisons of what several ranks hold, which must be the same bits; 0: "
             "never",
-            {.past_the_end = "nothing is compared"});
+            {.only_watches = true, .past_the_end = "nothing is compared"});
   std::string workspace =
       text("workspace", "",
            "no kernel takes more scratch memory than this, such as 64MiB, where it has another way "

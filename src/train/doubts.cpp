@@ -136,3 +136,49 @@ std::vector<ChangedOption> changed_options(const json& was, const json& is,
 }
 
 }  // namespace adjoint
+std::vector<ResumedDoubt> doubts_of_resuming(const std::vector<ChangedOption>& changed,
+                                             const TrainConfig& was, const TrainConfig& is,
+                                             int64_t steps_done) {
+  const RateSchedule before(was), now(is);
+  bool same_rates = true;
+  for (int64_t step = 0; step < steps_done && same_rates; ++step) {
+    same_rates = before.rate(step) == now.rate(step);
+  }
+  const auto is_length = [](const ChangedOption& c) {
+    return c.name == "steps" || c.name == "epochs";
+  };
+  const auto only_watches = [&](const ChangedOption& c) {
+    if (c.name.starts_with("set ")) return false;
+    // What a spike leads back to is the last save.
+    if (c.name == "save_every" && is.on_spike == "back") return false;
+    return option_named(train_options(), c.name).traits.only_watches;
+  };
+  std::vector<std::string> matter, length, watch;
+  bool longer_alone = true;
+  for (const ChangedOption& c : changed) {
+    const bool of_length = is_length(c);
+    if (only_watches(c)) {
+      watch.push_back(c.in_words());
+    } else if (of_length && same_rates) {
+      length.push_back(c.in_words());
+    } else {
+      matter.push_back(c.in_words());
+      longer_alone = longer_alone && of_length;
+    }
+  }
+  const std::string differ = "these settings differ from the resumed run's: ";
+  std::vector<ResumedDoubt> doubts;
+  if (!matter.empty()) {
+    doubts.push_back({differ + join(matter, ", ") +
+                      (longer_alone ? fmt::format("; by the schedule of this length steps 1 to {} "
+                                                  "would have had other rates",
+                                                  steps_done)
+                                    : "")});
+  }
+  if (!length.empty()) doubts.push_back({differ + join(length, ", "), false});
+  if (!watch.empty()) {
+    doubts.push_back({differ + join(watch, ", ") + "; no parameter depends on them", false});
+  }
+  return doubts;
+}
+

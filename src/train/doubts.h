@@ -35,4 +35,14 @@ struct ChangedOption {
 std::vector<ChangedOption> changed_options(const nlohmann::json& was, const nlohmann::json& is,
                                            const std::map<std::string, double>& own = {});
 
+// What is said of them, when a run goes on after so many steps. They matter where parameters depend
+// on them: steps and epochs do where the steps so far had other rates than the schedule now says.
+struct ResumedDoubt {
+  std::string sentence;
+  bool matters = true;
+};
+std::vector<ResumedDoubt> doubts_of_resuming(const std::vector<ChangedOption>& changed,
+                                             const TrainConfig& was, const TrainConfig& is,
+                                             int64_t steps_done);
+
 }  // namespace adjoint

@@ -19,8 +19,9 @@ struct OptionTraits {
   // The least that a run accepts that trains. A saved run that said less is read all the same: to
   // sample from it, or to go on with another value.
   double least_to_train = -1e300;
-  bool makes_model = false;  // a run that starts from another's parameters takes it from there
-  bool of_command = false;   // it speaks of one command: run.json keeps the default
+  bool makes_model = false;   // a run that starts from another's parameters takes it from there
+  bool of_command = false;    // it speaks of one command: run.json keeps the default
+  bool only_watches = false;  // saves, lines, evaluations: no parameter depends on it
   void (*check_flag)(const std::string&) = nullptr;  // refuses what only a file may say
   // The choice that a word stands for which people use for it: gpu is cuda. "": none.
   std::string_view (*meant)(std::string_view) = nullptr;

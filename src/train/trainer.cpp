@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "analysis/input_ranges.h"
@@ -580,14 +581,11 @@ void Trainer::begin_folder() {
                                        {"seq", static_cast<double>(model_->context())}}});
     const std::vector<ChangedOption> changed =
         changed_options(about.value("options", json::object()), settings["options"], own);
-    // A run that only gets longer is what --resume is for.
-    const bool longer = std::all_of(changed.begin(), changed.end(), [](const ChangedOption& c) {
-      return c.name == "steps" || c.name == "epochs";
-    });
-    std::vector<std::string> words;
-    for (const ChangedOption& option : changed) words.push_back(option.in_words());
-    const std::string what = "these settings differ from the resumed run's: " + join(words, ", ");
-    if (!changed.empty()) longer ? note_once(what) : warn_once(what);
+    for (const ResumedDoubt& doubt : doubts_of_resuming(
+             changed, make_config(std::array{about.value("options", json::object())}), config_,
+             first_step_)) {
+      doubt.matters ? warn_once(doubt.sentence) : note_once(doubt.sentence);
+    }
     settings["history"] = history_with(about, settings["options"], first_step_);
   }
   if (printed_with_ > 0) settings["printed_with"] = printed_with_;

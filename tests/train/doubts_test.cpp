@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace adjoint {
 namespace {
 
@@ -39,6 +41,37 @@ TEST(Doubts, OfParametersThatStayAsTheyBegan) {
   EXPECT_EQ(doubts_about_frozen(1000, 499),
             Words{"501 of 1,000 parameters stay at random initial values, because they are frozen; "
                   "did you mean --init FOLDER?"});
+}
+
+// Told as a warning is what parameters depend on, and as a note what they do not.
+TEST(ResumedDoubts, AreWarningsWhereParametersDependOnThem) {
+  const auto said = [](json was, const json& now, int64_t done) {
+    was["schedule"] = was.value("schedule", "wsd");
+    json is = was;
+    is.update(now);
+    Words words;
+    for (const ResumedDoubt& doubt :
+         doubts_of_resuming(changed_options(was, is), make_config(std::array{was}),
+                            make_config(std::array{is}), done)) {
+      words.push_back((doubt.matters ? "warning: " : "note: ") + doubt.sentence);
+    }
+    return words;
+  };
+  const std::string differ = "these settings differ from the resumed run's: ";
+  const json run = {{"steps", 4000}, {"save_every", 500}, {"lr", 0.001}, {"on_spike", "stop"}};
+  EXPECT_EQ(said(run, {{"save_every", 3}}, 4000),
+            Words{"note: " + differ + "save_every: 500 -> 3; no parameter depends on them"});
+  EXPECT_EQ(said(run, {{"steps", 8000}}, 2000), Words{"note: " + differ + "steps: 4000 -> 8000"})
+      << "before it cools down the rates are the same";
+  EXPECT_EQ(said(run, {{"steps", 8000}}, 4000),
+            Words{"warning: " + differ +
+                  "steps: 4000 -> 8000; by the schedule of this length steps 1 to 4000 would have "
+                  "had other rates"});
+  EXPECT_EQ(said(run, {{"steps", 8000}, {"lr", 0.002}, {"save_every", 3}}, 4000),
+            (Words{"warning: " + differ + "steps: 4000 -> 8000, lr: 0.001 -> 0.002",
+                   "note: " + differ + "save_every: 500 -> 3; no parameter depends on them"}));
+  EXPECT_EQ(said(run, {{"save_every", 3}, {"on_spike", "back"}}, 10),
+            Words{"warning: " + differ + "save_every: 500 -> 3, on_spike: stop -> back"});
 }
 
 }  // namespace
