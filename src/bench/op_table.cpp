@@ -1,6 +1,7 @@
 // Prints an OpBench as a table and as JSON.
 #include <fmt/format.h>
 
+#include "base/counts.h"
 #include "bench/op_bench.h"
 
 namespace adjoint {
@@ -84,7 +85,7 @@ std::string op_bench_table(const OpBench& b) {
       "measured peak: {:.1f} GFLOP/s{}, {:.1f} GB/s{}; a step takes {:.2f} ms\n\n"
       "{:<{}} {:>5} {:>9} {:>8} {:>7} {:>8} {:>9}{}\n",
       b.peak.flops / 1e9, gpu ? " in bf16" : "", b.peak.bytes_per_second / 1e9,
-      gpu ? "" : fmt::format(" with {} threads", b.peak.threads), 1e3 * b.step_seconds, "call",
+      gpu ? "" : " with " + counted(b.peak.threads, "thread"), 1e3 * b.step_seconds, "call",
       kNameWidth, "times", "ms", "GFLOP/s", "GB/s", "of floor", "alone ms",
       gpu ? "" : fmt::format(" {:>9} {:>8}", "bare ms", "of bare"));
   double sum = 0, floor = 0;

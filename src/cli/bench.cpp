@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/activity.h"
+#include "base/counts.h"
 #include "base/error.h"
 #include "bench/op_bench.h"
 #include "bench/step_bench.h"
@@ -56,7 +57,7 @@ BenchedStep described(const StepFlags& flags, const BoundModel& model) {
           .stack = flags.step.stack,
           .title = title + (flags.device.target() == Target::kCuda
                                 ? ", " + open_gpu().name
-                                : fmt::format(", {} threads", num_threads())),
+                                : ", " + counted(num_threads(), "thread")),
           .batch = model.batch(),
           .context = model.context(),
           .threads = num_threads()};

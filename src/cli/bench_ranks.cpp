@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "base/activity.h"
+#include "base/counts.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "bench/rank_bench.h"
@@ -75,8 +76,8 @@ RankedStep ranked_step(const RanksFlags& flags) {
   }
   ranked.step = {.model = model.name(),
                  .stack = flags.step.step.stack,
-                 .title = fmt::format("{}, {}, {} threads a rank", flags.step.describe(model),
-                                      flags.step.step.stack, num_threads()),
+                 .title = fmt::format("{}, {}, {} a rank", flags.step.describe(model),
+                                      flags.step.step.stack, counted(num_threads(), "thread")),
                  .batch = model.batch(),
                  .context = model.context(),
                  .threads = num_threads()};

@@ -11,8 +11,8 @@
 #include "cli/values.h"
 #include "functors/near_functor.h"
 #include "models/library.h"
-#include "scheme/document.h"
 #include "train/config.h"
+#include "train/settings_text.h"
 
 namespace adjoint {
 
@@ -51,30 +51,6 @@ const CLI::Option* flag_named(const CLI::App& command, const std::string& flag) 
 }
 
 bool takes_a_word(const CLI::Option& option) { return option.get_items_expected_min() > 0; }
-
-// The library's numbers, which --set says, by every name that one of its models or of the formats
-// of others has for them: layers, n_layer and num_hidden_layers are layers.
-std::map<std::string, std::string> names_of_settings() {
-  std::map<std::string, std::string> names;
-  for (const std::string& preset : known_presets()) {
-    const ModelText text = find_model(preset);
-    const Document document = parse_document(text.text, text.file);
-    for (const auto* settings : {&document.axes, &document.numbers}) {
-      for (const Setting& setting : *settings) names[setting.name] = setting.name;
-    }
-  }
-  const std::map<std::string, std::string> ours = names;
-  for (const std::string& preset : known_presets()) {
-    const ModelText text = find_model(preset);
-    for (const Format& format : parse_document(text.text, text.file).formats) {
-      for (const FormatField& field : format.fields) {
-        if (field.value.kind != Term::Kind::kName || ours.count(field.value.word) == 0) continue;
-        for (const std::string& path : field.paths) names.emplace(path, field.value.word);
-      }
-    }
-  }
-  return names;
-}
 
 // --n-layer 6 is --set layers=6; `exactly`: no name that is only near.
 std::string said_by_set(const CLI::App& command, std::string word, const std::string& value,
@@ -132,14 +108,6 @@ std::string said_otherwise(const CLI::App& command, const std::string& flag,
 
 // One letter is an edit away from every other letter, so it means the one flag that begins with it.
 std::string nearest_flag(const CLI::App& command, const std::string& flag,
-// --resmue, and not a negative number, a rule of three dashes or a sentence.
-bool looks_like_flag(std::string_view word) {
-  if (word.size() < 3 || !word.starts_with("--") || word[2] < 'a' || word[2] > 'z') return false;
-  return std::all_of(word.begin(), word.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-  });
-}
-
                          const std::string& value) {
   const std::vector<std::string> names = names_of_flags(command);
   // What is written NAME=NUMBER only --set takes.
@@ -162,6 +130,14 @@ std::optional<std::string> between_words(const CLI::App& command, const CLI::Opt
   if (kind && kind->word == "STACK") return " | ";
   if (kind && kind->word == "BYTES") return "";
   return std::nullopt;
+}
+
+// --resmue, and not a negative number, a rule of three dashes or a sentence.
+bool looks_like_flag(std::string_view word) {
+  if (word.size() < 3 || !word.starts_with("--") || word[2] < 'a' || word[2] > 'z') return false;
+  return std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  });
 }
 
 // What stands behind a command's name.
@@ -336,30 +312,6 @@ std::string explained(const CLI::App& app, const CLI::ParseError& error, int arg
     if (near.empty() && flag_named(*command, flag)) near = "; did you mean '" + flag + "'?";
     return full_name(*command) + ": there is no command '" + argv[i] + "'" +
            (near.empty() ? wanted : near);
-std::string missing_value(const CLI::App& app, int argc, const char* const* argv) {
-  const CLI::App* command = &app;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--") break;  // what follows is another command's, or no flag
-    if (const CLI::App* const sub = command_named(*command, word)) {
-      command = sub;
-      continue;
-    }
-    const CLI::Option* const known = flag_named(*command, word);
-    if (!known || !takes_a_word(*known) || i + 1 == argc) continue;
-    const std::string value = argv[++i], flag = value.substr(0, value.find('='));
-    const bool is_flag = flag_named(*command, flag) != nullptr;
-    if (!is_flag && !looks_like_flag(flag)) continue;
-    const std::string name = full_name(*command) + ": " + word + " wants a value, found ";
-    if (is_flag) return name + "the flag " + flag + "; see " + full_name(*command) + " --help";
-    const std::string named = known->get_lnames().empty() ? "" : "--" + known->get_lnames()[0];
-    return name + "'" + value + "'" +
-           (named.empty() ? "; see " + full_name(*command) + " --help"
-                          : "; a value that begins with -- is said as " + named + "=" + value);
-  }
-  return "";
-}
-
   }
   for (; i < argc; ++i) {
     const std::string word = argv[i], flag = word.substr(0, word.find('='));
@@ -382,6 +334,30 @@ std::string missing_value(const CLI::App& app, int argc, const char* const* argv
   }
   const std::string why = in_our_words(*command, error, argc, argv, first);
   return full_name(*command) + ": " + why + (why.ends_with('?') ? "" : see);
+}
+
+std::string missing_value(const CLI::App& app, int argc, const char* const* argv) {
+  const CLI::App* command = &app;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--") break;  // what follows is another command's, or no flag
+    if (const CLI::App* const sub = command_named(*command, word)) {
+      command = sub;
+      continue;
+    }
+    const CLI::Option* const known = flag_named(*command, word);
+    if (!known || !takes_a_word(*known) || i + 1 == argc) continue;
+    const std::string value = argv[++i], flag = value.substr(0, value.find('='));
+    const bool is_flag = flag_named(*command, flag) != nullptr;
+    if (!is_flag && !looks_like_flag(flag)) continue;
+    const std::string name = full_name(*command) + ": " + word + " wants a value, found ";
+    if (is_flag) return name + "the flag " + flag + "; see " + full_name(*command) + " --help";
+    const std::string named = known->get_lnames().empty() ? "" : "--" + known->get_lnames()[0];
+    return name + "'" + value + "'" +
+           (named.empty() ? "; see " + full_name(*command) + " --help"
+                          : "; a value that begins with -- is said as " + named + "=" + value);
+  }
+  return "";
 }
 
 }  // namespace adjoint

@@ -7,6 +7,7 @@
 
 #include "analysis/totals.h"
 #include "base/activity.h"
+#include "base/counts.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -116,7 +117,7 @@ PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
   step.fabric = costs.sheet.fabric;
   step.clock = costs.sheet.name;
   step.clock += timed_products(step.built.scheme, costs);
-  if (costs.sheet.per_core) step.clock += fmt::format(", {} threads", costs.threads);
+  if (costs.sheet.per_core) step.clock += ", " + counted(costs.threads, "thread");
   return step;
 }
 
@@ -135,7 +136,7 @@ void draw(const PlanFlags& flags, const std::string& title, const PlannedStep& f
     if (!flags.pictures.trace.empty()) fail("--trace: a pipeline is drawn with --chart alone yet");
     const std::string picture =
         at_work ? schedule_chart(*at_work, title,
-                                 fmt::format("{} threads a rank, one process", num_threads()))
+                                 counted(num_threads(), "thread") + " a rank, one process")
                 : schedule_chart(first.stages->schedule, first.stages->simulated, title,
                                  "ranks over one step, predicted for " + first.clock);
     write_file_atomically(flags.pictures.chart, picture);
@@ -220,7 +221,7 @@ FoundSchedule write_found_schedule(const PlanFlags& flags, const PlannedStep& st
       fmt::format(
           "# Zero bubble, searched for with the times of {}, batch {}, stack {},\n# {}.\n{}",
           flags.step.model.model, flags.step.model.batch, in_one_line(flags.step.step.stack),
-          at_work ? fmt::format("measured with {} threads a rank", num_threads())
+          at_work ? "measured with " + counted(num_threads(), "thread") + " a rank"
                   : "predicted for " + step.clock,
           print(found.schedule)));
   return found;

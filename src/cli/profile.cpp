@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/activity.h"
+#include "base/counts.h"
 #include "base/error.h"
 #include "cli/answer.h"
 #include "cli/command.h"
@@ -176,9 +177,10 @@ void profile(ProfileFlags flags, const Communicator* world) {
                                   {.title = profile.step.title + ", " + title,
                                    .seconds = profile.measured.call_seconds})}};
   if (staged) {
-    const std::string schedule = schedule_chart(
-        *run.at_work, profile.step.title,
-        fmt::format("{} threads a rank, {}", peak.threads, world ? "processes" : "one process"));
+    const std::string schedule =
+        schedule_chart(*run.at_work, profile.step.title,
+                       fmt::format("{} a rank, {}", counted(peak.threads, "thread"),
+                                   world ? "processes" : "one process"));
     pictures.insert(pictures.begin(), {"The schedule, measured and simulated", schedule});
     files.push_back({"schedule.svg", schedule});
   }

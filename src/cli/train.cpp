@@ -7,6 +7,7 @@
 
 #include "analysis/totals.h"
 #include "base/activity.h"
+#include "base/counts.h"
 #include "base/error.h"
 #include "base/note.h"
 #include "base/text.h"
@@ -62,12 +63,12 @@ int train(const TrainFlags& flags, Interrupts& interrupts, const ResolvedConfig&
     const Bytes copied = trainer.copied_to_save();
     std::cout << fmt::format(
         "{}: {}; {} tokens to train on, {} to validate, {} in the vocabulary\n"
-        "batch {} x {} tokens, {}{} threads, memory {} (predicted){}\n",
+        "batch {} x {} tokens, {}{}, memory {} (predicted){}\n",
         trainer.model().name(), words_for_parameters(step),
         with_commas(trainer.corpus().size(Split::kTrain)),
         with_commas(trainer.corpus().size(Split::kValidation)),
         with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),
-        world ? std::to_string(world->size()) + " ranks of " : "", num_threads(),
+        world ? std::to_string(world->size()) + " ranks of " : "", counted(num_threads(), "thread"),
         human(trainer.run().plan().arena),
         copied.count > 0 ? ", and " + human(copied) + " to copy what a save writes" : "");
     for (const std::string& rule : trainer.idle_rules()) std::cout << rule << "\n";

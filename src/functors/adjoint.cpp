@@ -2,6 +2,7 @@
 // Reverse mode on the scheme: gradients are morphisms, so everything that transforms a scheme
 // transforms them too. The sum of the loss is differentiated; one division by the count comes
 // later.
+#include "base/counts.h"
 #include "base/error.h"
 #include "functors/phases.h"
 #include "ops/builder.h"
@@ -14,7 +15,7 @@ Scheme apply_adjoint(const Scheme& forward) {
     fail(forward.name,
          ": a model that is trained ends in a loss, the pair (sum, count) of a "
          "cross_entropy; this one gives ",
-         forward.outputs.size(), " objects");
+         counted(static_cast<int64_t>(forward.outputs.size()), "object"));
   }
   Scheme step = forward;
   Builder builder(step);

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "functors/functor_parser.h"
 #include "ops/op_def.h"
+#include "ops/words.h"
 
 namespace adjoint {
 
@@ -238,6 +239,10 @@ void FunctorParser::morphism_rule(Position at) {
   const Position where = in_.position();
   rule.op = in_.take_name("an op");
   if (!find_op(rule.op)) {
+    if (find_word(rule.op)) {
+      in_.fail_at(where, "'" + rule.op + "' is a word of models that is made of other ops, so no " +
+                             "rule can match it; match those (adjoint show prints them)");
+    }
     std::vector<std::string> ops;
     for (const OpDef* op : all_ops()) ops.emplace_back(op->name);
     in_.fail_at(where, "there is no op '" + rule.op + "'" + did_you_mean(rule.op, ops));

@@ -7,6 +7,7 @@
 // in a list; losses are added up.
 #include <algorithm>
 
+#include "base/counts.h"
 #include "base/text.h"
 #include "models/elaborator.h"
 
@@ -52,7 +53,8 @@ Elaborator::Meaning Elaborator::call_box(Scope& scope, const Term& call, const B
   if (given.size() != box.formals.size()) {
     std::vector<std::string> names;
     for (const Formal& f : box.formals) names.push_back(f.name);
-    fail_here(call.at, box.name, ": wants ", box.formals.size(), " objects (", join(names, ", "),
+    fail_here(call.at, box.name, ": wants ",
+              counted(static_cast<int64_t>(box.formals.size()), "object"), " (", join(names, ", "),
               "), found ", given.size());
   }
   for (const auto& [word, value] : call.keywords) {
@@ -116,15 +118,16 @@ Elaborator::Meaning Elaborator::repeat_box(Scope& scope, const Term& call, const
     if (i == 0) losses.resize(all.losses.size());
     if (all.losses.size() != losses.size()) {
       fail_here(call.at, box.name, ": repetition ", i, " gives ", all.losses.size(),
-                " losses, those before it ", losses.size());
+                all.losses.size() == 1 ? " loss" : " losses", ", those before it ", losses.size());
     }
     for (size_t k = 0; k < losses.size(); ++k) {
       losses[k].insert(losses[k].end(), all.losses[k].begin(), all.losses[k].end());
     }
     const Objects* results = &all.objects;
     if (i > 0 && results->size() != given_back + gathered.size()) {
-      fail_here(call.at, box.name, ": repetition ", i, " gives ", results->size(),
-                " objects, those before it ", given_back + gathered.size());
+      fail_here(call.at, box.name, ": repetition ", i, " gives ",
+                counted(static_cast<int64_t>(results->size()), "object"), ", those before it ",
+                given_back + gathered.size());
     }
     given_back = std::min(carried, results->size());
     size_t next = 0;

@@ -2,6 +2,7 @@
 // or numbers; a number is an attribute with the operand's name.
 #include <cmath>
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "ops/samples.h"
 #include "ops/surface.h"
@@ -26,7 +27,7 @@ class Operands {
   }
   void done() const {
     if (next_ != static_cast<int>(call_.inputs.size())) {
-      fail(call_.op, ": wants ", next_, " objects, found ", call_.inputs.size());
+      fail(call_.op, ": wants ", counted(next_, "object"), ", found ", call_.inputs.size());
     }
     if (next_ == 0) fail(call_.op, ": wants an object among its operands, found numbers alone");
   }

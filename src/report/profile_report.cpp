@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/counts.h"
 #include "report/memory_table.h"
 #include "report/profile_folder.h"
 #include "report/rank_table.h"
@@ -170,7 +171,7 @@ std::string profile_table(const Profile& p) {
   work("model", flops.model, used.model);
   work("hardware", flops.hardware, used.hardware);
   const std::string how =
-      p.peak.target == Target::kCuda ? "bf16" : fmt::format("{} threads", p.peak.threads);
+      p.peak.target == Target::kCuda ? "bf16" : counted(p.peak.threads, "thread");
   out += fmt::format("{:<20} {:>16} {:>16.1f}  {}, {:.1f} GB/s\n\n", "measured peak", "",
                      p.peak.flops / 1e9, how, p.peak.bytes_per_second / 1e9);
   if (!p.scheme.mesh.empty()) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "base/text.h"
@@ -206,7 +207,7 @@ DeviceSheet measured_sheet(const MachinePeak& peak) {
   sheet.bandwidth = peak.bytes_per_second / cores;
   sheet.most_bandwidth = peak.bytes_per_second;
   sheet.name = "this machine";
-  sheet.summary = fmt::format("measured with {} threads", peak.threads);
+  sheet.summary = "measured with " + counted(peak.threads, "thread");
   return sheet;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/counts.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -182,8 +183,8 @@ std::map<Value, Value> shared_inputs(const Scheme& into, const Scheme& from) {
 
 Scheme compose(const Scheme& f, const Scheme& g) {
   if (g.inputs.size() < f.outputs.size()) {
-    fail("compose: ", f.name, " gives ", f.outputs.size(), " objects, ", g.name, " takes ",
-         g.inputs.size());
+    fail("compose: ", f.name, " gives ", counted(static_cast<int64_t>(f.outputs.size()), "object"),
+         ", ", g.name, " takes ", g.inputs.size());
   }
   Scheme result;
   const std::vector<Value> from_f = copy_into(result, f, {});

@@ -106,6 +106,9 @@ Term TermParser::product() {
     if (in_.looking_at("**")) {
       in_.fail_at(in_.position(), "wanted '*' once, found '**'; powers are pow(x, 2)");
     }
+    if (in_.looking_at("%")) {
+      in_.fail_at(in_.position(), "wanted 'mod', found '%': a remainder is said as in l mod 2");
+    }
     if (in_.accept("*")) {
       left = binary("*", std::move(left), factor());
     } else if (in_.accept("/")) {

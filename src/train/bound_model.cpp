@@ -58,7 +58,9 @@ BoundModel::BoundModel(ModelText text, const ModelSizes& sizes)
 const Format& BoundModel::format() const {
   constexpr std::string_view kKind = "huggingface";
   const Format* format = find_format(document_, kKind, text_.architecture);
-  if (!format) fail(text_.file, ": this model says nothing of the format ", kKind);
+  if (!format)
+    fail(text_.file, ": this model says nothing of the format ", kKind,
+         "; give its text a `format` section (adjoint help formats)");
   return *format;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/counts.h"
 #include "base/text.h"
 #include "device/limits.h"
 #include "functors/optimizer_text.h"
@@ -83,8 +84,9 @@ std::vector<std::string> doubts_about_threads(int64_t threads, int64_t ranks) {
   const int cores = available_processors();
   // More ranks than cores are how ranks are tried out.
   if (threads == 1 || threads * ranks <= cores) return {};
-  const std::string who = ranks > 1 ? fmt::format("{} ranks of {} threads", ranks, threads)
-                                    : fmt::format("{} threads", threads);
+  const std::string who = ranks > 1
+                              ? fmt::format("{} ranks of {}", ranks, counted(threads, "thread"))
+                              : counted(threads, "thread");
   return {fmt::format("{}: this machine has {} core{}, so threads wait for each other", who, cores,
                       cores == 1 ? "" : "s")};
 }
@@ -135,7 +137,6 @@ std::vector<ChangedOption> changed_options(const json& was, const json& is,
   return changed;
 }
 
-}  // namespace adjoint
 std::vector<ResumedDoubt> doubts_of_resuming(const std::vector<ChangedOption>& changed,
                                              const TrainConfig& was, const TrainConfig& is,
                                              int64_t steps_done) {
@@ -182,3 +183,4 @@ std::vector<ResumedDoubt> doubts_of_resuming(const std::vector<ChangedOption>& c
   return doubts;
 }
 
+}  // namespace adjoint

@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -21,8 +22,9 @@ using nlohmann::json;
 
 namespace {
 
-// "; did you mean 'model = "char"'?" of a line whose value is a word.
-std::string with_quotes(const std::string& text, int64_t number) {
+// "; did you mean 'model = "char"'?" of a line whose value is a word. The parser takes one that
+// begins as `nan` or `inf` does for a number.
+std::string with_quotes(const std::string& text, int64_t number, bool is_no_value) {
   std::istringstream lines(text);
   std::string line;
   for (int64_t i = 0; i < number && std::getline(lines, line);) ++i;
@@ -30,7 +32,21 @@ std::string with_quotes(const std::string& text, int64_t number) {
   if (name.size() + 1 >= line.size() || line.find('=') == line.npos) return "";
   const std::string value = trimmed(line.substr(line.find('=') + 1));
   if (value.empty() || value.find_first_of("\"'#{}[]") != value.npos) return "";
+  if (!is_no_value && !std::isalpha(static_cast<unsigned char>(value[0]))) return "";
   return "; a text is written in quotes: did you mean '" + name + " = \"" + value + "\"'?";
+}
+
+// A number of the model stands under [set].
+void check_is_option(const std::string& name) {
+  const auto options = train_options();
+  const bool known = std::any_of(options.begin(), options.end(),
+                                 [&](const OptionSpec& option) { return option.name == name; });
+  if (known || option_elsewhere(options, name)) return;
+  const std::map<std::string, std::string> settings = names_of_settings();
+  const auto setting = settings.find(name);
+  if (setting == settings.end()) return;
+  fail("there is no option '", name, "'; '", setting->second,
+       "' is a number of the model: say it under [set]");
 }
 
 [[noreturn]] void fail_section(const std::string& name) {
@@ -54,6 +70,7 @@ json read_toml(const std::filesystem::path& file) {
       if (name == "set") continue;
       try {
         if (value.is_table()) fail_section(name);
+        check_is_option(name);
         option_named(train_options(), name).check(values[name]);
       } catch (const Error& e) {
         fail(file.string(), ":", key.source().begin.line, ": ", e.what());
@@ -64,7 +81,7 @@ json read_toml(const std::filesystem::path& file) {
     const std::string why(e.description());
     const bool no_value = why.find("determine value type") != why.npos;
     fail(file.string(), ":", e.source().begin.line, ":", e.source().begin.column, ": ", why,
-         no_value ? with_quotes(text, e.source().begin.line) : "");
+         with_quotes(text, e.source().begin.line, no_value));
   }
 }
 
@@ -97,6 +114,28 @@ json parse_setting(std::string_view text) {
     fail("--set ", name, ": wanted a number, found '", value, "'");
   }
   return {{name, number}};
+}
+
+std::map<std::string, std::string> names_of_settings() {
+  std::map<std::string, std::string> names;
+  for (const std::string& preset : known_presets()) {
+    const ModelText text = find_model(preset);
+    const Document document = parse_document(text.text, text.file);
+    for (const auto* settings : {&document.axes, &document.numbers}) {
+      for (const Setting& setting : *settings) names[setting.name] = setting.name;
+    }
+  }
+  const std::map<std::string, std::string> ours = names;
+  for (const std::string& preset : known_presets()) {
+    const ModelText text = find_model(preset);
+    for (const Format& format : parse_document(text.text, text.file).formats) {
+      for (const FormatField& field : format.fields) {
+        if (field.value.kind != Term::Kind::kName || ours.count(field.value.word) == 0) continue;
+        for (const std::string& path : field.paths) names.emplace(path, field.value.word);
+      }
+    }
+  }
+  return names;
 }
 
 }  // namespace adjoint

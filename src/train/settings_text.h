@@ -1,7 +1,9 @@
 // Settings as people write them, as the JSON that options are read from.
 #pragma once
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 #include "models/library.h"
@@ -16,5 +18,9 @@ void check_settings(const std::filesystem::path& file, const ModelText& text);
 
 // "layers=2" -> {"layers": 2}.
 nlohmann::json parse_setting(std::string_view text);
+
+// The library's numbers, which --set says, by every name that one of its models or of the formats
+// of others has for them: layers, n_layer and num_hidden_layers are layers.
+std::map<std::string, std::string> names_of_settings();
 
 }  // namespace adjoint

@@ -359,7 +359,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"my.scheme:7:10: f: repetition 1 gives 0 losses, those before it 1"}},
         Refusal{"g x:\n  a, b = x, x\nf x:\n  y = g(x) when l == 0 else x\n  z = y\n"
                 "model x f32[batch]:\n  a, b = f^2(x)\n",
-                {"my.scheme:8:10: f: repetition 1 gives 1 objects, those before it 2"}},
+                {"my.scheme:8:10: f: repetition 1 gives 1 object, those before it 2"}},
         Refusal{"model x f32[batch]:\n  y = x when 2 in 3 else x\n",
                 {"my.scheme:3:19: in: wanted a list such as [0, 2], found 3"}},
         Refusal{"model x f32[batch]:\n  y = x in [0, 2]\n",

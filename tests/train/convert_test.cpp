@@ -147,5 +147,16 @@ TEST_F(RunOfFolder, WritesAdaptersThatMergeToTheSame) {
   EXPECT_LT(relative_error(logits_for(folder_ / "again", tokens, 2), merged), 1e-6);
 }
 
+TEST(Convert, SaysHowAModelOfOnesOwnGetsAFormat) {
+  const TempFolder folder;
+  write_file_atomically(folder / "own.scheme",
+                        "axes hidden=8 context=4 vocab=11\nmodel tokens[batch, seq]:\n"
+                        "  x = linear(embed(tokens, vocab, name=wte), vocab, name=out)\n");
+  const BoundModel model(find_model((folder / "own.scheme").string()), {.batch = 1});
+  EXPECT_TRUE(has(error_text([&] { model.format(); }),
+                  "this model says nothing of the format huggingface; give its text a `format` "
+                  "section (adjoint help formats)"));
+}
+
 }  // namespace
 }  // namespace adjoint
