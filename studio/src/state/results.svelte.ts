@@ -130,7 +130,9 @@ class Results {
   plain = new Lane<Plan>("plan-plain", () => this.of_plan("")); // the plan without the stack's named functors
   plan = new Lane<Plan>("plan", () => this.of_plan(settings.stack));
   timeline = new Lane<Plan>("timeline", () => this.of_plan(settings.stack, "--timeline"));
-  states = new Lane<MemoryStates>("states", () => this.of_texts(["show", ...settings.step_args(), "--memory-states"]));
+  states = new Lane<MemoryStates>("states", () =>
+    this.of_texts(["show", ...settings.step_args(), ...this.device_args(), "--memory-states"]),
+  );
   own = new Lane<unknown>("own", () => this.of_own()); // whether the open text can be read, where it is no model
   pending = $state(false); // something was changed of which not all is answered
   functors = $state.raw<FunctorInfo[]>([]);
@@ -217,7 +219,7 @@ class Results {
       .filter((s) => s)
       .join(" | ");
   }
-  // Flags of a plan; a step that is shown is the same for every device.
+  // Flags of a plan, and of what is alive in it; a step that is shown is the same for every device.
   device_args(): string[] {
     return settings.device ? ["--device", settings.device] : [];
   }
