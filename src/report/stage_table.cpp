@@ -230,6 +230,17 @@ nlohmann::json slots_json(const PlannedStages& stages, size_t rank, bool with_ca
   return out;
 }
 
+// What a rank does before its first slot and behind its last one: preparation and update.
+nlohmann::json outside_slots_json(const SimulatedRank& rank) {
+  nlohmann::json out = nlohmann::json::array();
+  const auto add = [&](const TimedWork& work) {
+    if (work.end > work.begin) out.push_back({{"begin_s", work.begin}, {"end_s", work.end}});
+  };
+  add(rank.before);
+  for (const TimedWork& work : rank.after) add(work);
+  return out;
+}
+
 }  // namespace
 
 nlohmann::json stages_json(const PlannedStages& stages, bool with_calls) {
@@ -249,6 +260,7 @@ nlohmann::json stages_json(const PlannedStages& stages, bool with_calls) {
                              {"in_flight", rank.in_flight},
                              {"sent_bytes", sent_bytes(stages.steps[i])},
                              {"busy_s", rank.busy},
+                             {"outside", outside_slots_json(rank)},
                              {"slots", slots_json(stages, i, with_calls)}});
   }
   return out;

@@ -16,6 +16,7 @@ export interface Stage {
   in_flight: number;
   params: number;
   sent_bytes: number;
+  outside: { begin_s: number; end_s: number }[]; // preparation before the first slot, update behind the last
   slots?: Slot[];
 }
 export interface Pipeline {
@@ -48,43 +49,23 @@ export function states_after(states: MemoryStates | null, stage: number, i: numb
     name = found && same(found.slot);
   return found && name && name[1] === letter_of(slot) && Number(name[2]) === slot.part ? found : undefined;
 }
-// The time before a slot that belongs to none, and what it was: before the first a stage prepares.
+// The time before a slot that belongs to none, and what it was: before the first a stage prepares, and may wait as well.
 export function before_slot(p: Pipeline, stage: number, i: number): { seconds: number; what: string } {
-  const slots = p.stages[stage]?.slots ?? [],
-    seconds = Math.max(0, (slots[i]?.begin_s ?? 0) - (i > 0 ? slots[i - 1].end_s : 0));
-  if (i > 0) return { seconds, what: "waiting" };
-  const { work, waits } = ends_of(p, p.stages[stage]);
-  return { seconds, what: work === 0 ? "waiting" : waits ? "preparation and waiting" : "preparation" };
+  const { slots = [], outside = [] } = p.stages[stage] ?? {},
+    from = i > 0 ? slots[i - 1].end_s : 0,
+    to = slots[i]?.begin_s ?? 0,
+    seconds = Math.max(0, to - from),
+    work = outside.reduce((n, w) => n + Math.max(0, Math.min(to, w.end_s) - Math.max(from, w.begin_s)), 0);
+  const close = 1e-6 * end_of(p);
+  return {
+    seconds,
+    what: work < close ? "waiting" : work < seconds - close ? "preparation and waiting" : "preparation",
+  };
 }
 export const end_of = (p: Pipeline) =>
   Math.max(1e-12, p.step_s ?? 0, p.seconds ?? 0, ...p.stages.flatMap((s) => (s.slots ?? []).map((t) => t.end_s)));
 
-// The ends of a stage's row, before its first slot and after its last: what it does there is to prepare and to update. The plan says how
-// long that takes, and not when: where it is less than the ends are long, the stage also waits in them.
-export interface Ends {
-  from_to: [number, number][];
-  length: number;
-  work: number;
-  waits: boolean;
-}
-export function ends_of(p: Pipeline, stage: Stage): Ends {
-  const slots = stage.slots ?? [],
-    end = end_of(p),
-    all: [number, number][] =
-      slots.length > 0
-        ? [
-            [0, slots[0].begin_s],
-            [slots[slots.length - 1].end_s, end],
-          ]
-        : [[0, end]],
-    from_to = all.filter(([from, to]) => to > from),
-    length = from_to.reduce((n, [from, to]) => n + to - from, 0),
-    work = Math.max(0, stage.busy_s - slots.reduce((n, s) => n + s.end_s - s.begin_s, 0)),
-    close = 1e-6 * end;
-  return work > close
-    ? { from_to, length, work, waits: work < length - close }
-    : { from_to: [], length, work: 0, waits: true };
-}
+export const outside_of = (stage: Stage) => stage.outside.reduce((n, w) => n + w.end_s - w.begin_s, 0);
 
 // t_8 t_9 t_10 as t^3, for a grid in which there is little room: factors of one letter are equal in bytes.
 export function in_powers(factors: Factor[]): Factor[] {
