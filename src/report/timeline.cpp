@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cost/collective.h"
+#include "ops/op_def.h"
 #include "plan/lanes.h"
 
 namespace adjoint {
@@ -238,7 +239,7 @@ void add_blocks(const Scheme& scheme, const Plan& plan, const std::vector<Moment
   std::set<std::pair<std::string, bool>> seen;
   for (int i = phase.first; i <= phase.last; ++i) {
     const Morphism& m = scheme.morphisms[plan.calls[moments[i].place].morphism];
-    if (m.phase == Phase::kUpdate) continue;
+    if (m.phase == Phase::kUpdate || op_named(m.op).to_one_rank) continue;
     const std::string block = block_of(m.source);
     if (block.empty()) continue;  // calls after the last block belong to no block
     const bool entered = seen.emplace(block, m.epoch > 0).second;
@@ -267,6 +268,20 @@ std::vector<Stretch> slots_of(const Scheme& scheme, const Plan& plan,
     slot = here;
   }
   return slots;
+}
+
+// A message belongs to the calls among which it stands, and not to the pass that it serves: what a
+// backward slot wants is often asked for in a forward one.
+void settle_messages(const Scheme& scheme, const Plan& plan, const std::vector<Moment>& moments,
+                     const Stretch& slot, std::vector<Kind>& kind) {
+  const auto is_message = [&](int i) {
+    return op_named(scheme.morphisms[plan.calls[moments[i].place].morphism].op).to_one_rank;
+  };
+  int last = slot.last;  // that is none
+  while (last > slot.first && is_message(last)) --last;
+  for (int i = slot.last; i >= slot.first; --i) {
+    if (is_message(i)) kind[i] = kind[i > last ? last : i + 1];
+  }
 }
 
 // Which of the known axes of the mesh a call speaks along; a new one is added to them. -1: none.
@@ -313,6 +328,7 @@ Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOpt
   t.sections = sections_of(plan, scheme.parts, t.body_once ? 1 : scheme.parts);
   for (const Stretch& section : t.sections) {
     for (const Stretch& slot : slots_of(scheme, plan, t.moments, section)) {
+      settle_messages(scheme, plan, t.moments, slot, kind);
       std::vector<Stretch> phases;
       add_phases(kind, slot.first, slot.last + 1, phases);
       for (const Stretch& phase : phases) {

@@ -163,17 +163,18 @@ test("two runs are on one plot, and by tokens each step has those of its own bat
       .setChecked(path !== "runs/nulls");
   await wait_cell("runs/own", "step", "8");
   const label = () => page.locator("[role=img]").first().getAttribute("aria-label");
-  assert.match(await label(), /^Loss over steps: runs\/own \S+ at 8 steps; runs\/files \S+ at 5 steps$/);
+  const says = (wanted) =>
+    page
+      .waitForFunction(
+        (w) => new RegExp(w).test(document.querySelector("[role=img]").getAttribute("aria-label")),
+        wanted,
+        { timeout: 15_000 },
+      )
+      .catch(async () => assert.match(await label(), new RegExp(wanted)));
+  await says("^Loss over steps: runs/own \\S+ at 8 steps; runs/files \\S+ at 5 steps$");
   await page.getByRole("button", { name: "tokens", exact: true }).click();
   const [own, files] = [(5 * 3 + 3 * 5) * 16, 5 * 2 * 16];
-  const wanted = `^Loss over tokens: runs/own \\S+ at ${own} tokens; runs/files \\S+ at ${files} tokens$`;
-  await page
-    .waitForFunction(
-      (w) => new RegExp(w).test(document.querySelector("[role=img]").getAttribute("aria-label")),
-      wanted,
-      { timeout: 15_000 },
-    )
-    .catch(async () => assert.match(await label(), new RegExp(wanted)));
+  await says(`^Loss over tokens: runs/own \\S+ at ${own} tokens; runs/files \\S+ at ${files} tokens$`);
   await page.getByRole("button", { name: "steps", exact: true }).click();
   // Both curves are drawn, each in its colour.
   const colours = await page

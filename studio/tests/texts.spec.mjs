@@ -129,7 +129,8 @@ test("while a newer drawing is arranged, a menu is of what is seen", async () =>
     await page.getByRole("menuitem", { name: /Insert an op behind/ }).click();
     await page.keyboard.type("tanh");
     await page.keyboard.press("Enter");
-    await wait_text(page, ".banner", "This is no longer in the drawing.");
+    await wait_text(page, "[role=alert]", "This is no longer in the drawing.");
+    await page.keyboard.press("Escape");
   } finally {
     assert.ok(await page.evaluate(() => window.__arrange()), "the newer drawing waited until now");
   }
