@@ -404,6 +404,19 @@ describe("functors and the stack", () => {
     await page.waitForSelector(".arrow.lit");
     assert.equal(await page.locator(".arrow.lit").getAttribute("data-item"), "block^");
   });
+  test("an arrow within a text of a rule is none of the rule's", async () => {
+    await page
+      .locator(".palette .name", { hasText: /^\s*~?\s*dora$/ })
+      .first()
+      .click();
+    const rule = page.locator(".rule", { hasText: "or,ri->oi" });
+    await rule.locator("svg").first().waitFor();
+    const drawn = await rule.locator("svg").allTextContents();
+    assert.ok(
+      drawn.some((t) => t.includes("sqrt")),
+      drawn.join("; "),
+    );
+  });
   test("before and after, functor by functor, and who said so", async () => {
     await page.evaluate(() => {
       window.__studio.settings.set_stack("bf16 | checkpoint(block)");

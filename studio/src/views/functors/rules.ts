@@ -17,7 +17,8 @@ export function rules_of(text: string): Rule[] {
     if (!head) continue;
     let all = lines[i].trim();
     while (i + 1 < lines.length && /^\s{4,}\S/.test(lines[i + 1])) all += `\n${lines[++i].trim()}`;
-    const arrow = all.indexOf("->"),
+    // One in a text is none: contract(a, b, "or,ri->oi").
+    const arrow = all.replace(/"[^"]*"/g, (text) => "_".repeat(text.length)).indexOf("->"),
       left = (arrow < 0 ? all : all.slice(0, arrow)).trim(),
       right = arrow < 0 ? "" : all.slice(arrow + 2).trim();
     rules.push(
