@@ -152,6 +152,8 @@ std::vector<ResumedDoubt> doubts_of_resuming(const std::vector<ChangedOption>& c
     if (c.name.starts_with("set ")) return false;
     // What a spike leads back to is the last save.
     if (c.name == "save_every" && is.on_spike == "back") return false;
+    // By what evaluations say a run with patience ends.
+    if (c.name.starts_with("eval_") && is.patience > 0) return false;
     return option_named(train_options(), c.name).traits.only_watches;
   };
   std::vector<std::string> matter, length, watch;

@@ -70,6 +70,10 @@ TEST(ResumedDoubts, AreWarningsWhereParametersDependOnThem) {
   EXPECT_EQ(said(run, {{"steps", 8000}, {"lr", 0.002}, {"save_every", 3}}, 4000),
             (Words{"warning: " + differ + "steps: 4000 -> 8000, lr: 0.001 -> 0.002",
                    "note: " + differ + "save_every: 500 -> 3; no parameter depends on them"}));
+  const json patient = {{"steps", 4000}, {"eval_every", 250}, {"patience", 2}};
+  EXPECT_EQ(said(patient, {{"eval_every", 3}}, 10),
+            Words{"warning: " + differ + "eval_every: 250 -> 3"})
+      << "what is found out sooner ends the run sooner";
   EXPECT_EQ(said(run, {{"save_every", 3}, {"on_spike", "back"}}, 10),
             Words{"warning: " + differ + "save_every: 500 -> 3, on_spike: stop -> back"});
 }

@@ -219,7 +219,7 @@ class Results {
       .filter((s) => s)
       .join(" | ");
   }
-  // Flags of a plan, and of what is alive in it; a step that is shown is the same for every device.
+  // Flags of a plan, and of what is alive in it; the step that is drawn is a processor's.
   device_args(): string[] {
     return settings.device ? ["--device", settings.device] : [];
   }
