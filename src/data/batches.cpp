@@ -22,6 +22,8 @@ constexpr int64_t kMaxBatchTokens = int64_t{1} << 40;
 // block; so how many samples of a source came before is known without counting.
 constexpr int64_t kBlock = int64_t{1} << 16;
 
+constexpr int64_t kBytesPerNumber = 4;  // of a batch's fields, int32 or float32
+
 class FieldCrops : public Samples {
  public:
   FieldCrops(std::vector<Field> fields, int64_t tokens, int64_t context)
@@ -134,21 +136,79 @@ size_t Batches::bytes_per_sample(size_t field) const {
   return static_cast<size_t>(context_ * fields_[field].bytes_per_token());
 }
 
-Batches Batches::piece(int64_t first, int64_t rows, std::map<std::string, int64_t> padding) const {
+Batches::Row Batches::whole_row(int64_t row) const {
+  Row whole{.row = row};
+  for (size_t field = 0; field < fields_.size(); ++field) {
+    const auto bytes = static_cast<int64_t>(bytes_per_sample(field));
+    whole.pieces.push_back({field, 0, row * bytes, bytes});
+  }
+  return whole;
+}
+
+Batches Batches::shared(std::span<const DrawnPiece> pieces) const {
+  CHECK(pieces.size() == fields_.size(), "a piece of every field");
+  Share share;
+  std::map<int64_t, Row> rows;
+  for (size_t field = 0; field < pieces.size(); ++field) {
+    share.sizes.push_back(pieces[field].size * kBytesPerNumber);
+    const int64_t row_size = context_ * fields_[field].width;
+    for (const DrawnPiece::Run& run : pieces[field].runs) {
+      CHECK(run.whole >= 0 && run.whole + run.count <= batch_ * row_size, "a run of the batch");
+      CHECK(run.local >= 0 && run.local + run.count <= pieces[field].size, "a run of the piece");
+      for (int64_t at = run.whole; at < run.whole + run.count;) {
+        const int64_t row = at / row_size;
+        const int64_t end = std::min((row + 1) * row_size, run.whole + run.count);
+        rows[row].pieces.push_back({field, (at - row * row_size) * kBytesPerNumber,
+                                    (run.local + at - run.whole) * kBytesPerNumber,
+                                    (end - at) * kBytesPerNumber});
+        at = end;
+      }
+    }
+  }
+  for (auto& [row, drawn] : rows) {
+    drawn.row = row;
+    share.rows.push_back(std::move(drawn));
+  }
   Batches mine = *this;
-  mine.first_ = first;
-  mine.rows_ = rows;
-  mine.padding_ = std::move(padding);
+  mine.share_ = std::make_shared<const Share>(std::move(share));
   return mine;
 }
 
-void Batches::fill(int64_t step, std::span<void* const> to) const noexcept {
-  fill_samples(step, first_, std::min(rows_, batch_ - first_), to);
+Batches Batches::whole() const {
+  Batches all = *this;
+  all.share_.reset();
+  return all;
 }
 
-void Batches::fill_samples(int64_t step, int64_t first, int64_t num,
-                           std::span<void* const> to) const noexcept {
-  for (int64_t row = 0; row < num; ++row) fill_row(origin(step, first + row), row, to);
+int64_t Batches::bytes_of_piece(size_t field) const {
+  return share_ ? share_->sizes[field] : batch_ * static_cast<int64_t>(bytes_per_sample(field));
+}
+
+std::optional<int32_t> Batches::padding_of(size_t field) const noexcept {
+  const auto padding = padding_.find(fields_[field].name);
+  if (padding == padding_.end() || is_floating(fields_[field].element)) return std::nullopt;
+  return static_cast<int32_t>(padding->second);
+}
+
+template <typename FillRow>
+void Batches::for_each_row(const FillRow& fill_row) const noexcept {
+  // A row that is needed in pieces, or not of every field, is drawn here and copied from here.
+  size_t bytes = 0;
+  for (size_t field = 0; share_ && field < fields_.size(); ++field) {
+    bytes += bytes_per_sample(field);
+  }
+  std::vector<std::byte> scratch(bytes);
+  if (share_) {
+    for (const Row& row : share_->rows) fill_row(row, scratch);
+  } else {
+    for (int64_t row = 0; row < batch_; ++row) fill_row(whole_row(row), scratch);
+  }
+}
+
+void Batches::fill(int64_t step, std::span<void* const> to) const noexcept {
+  for_each_row([&](const Row& row, std::span<std::byte> scratch) {
+    fill_row(origin(step, row.row), row, scratch, to);
+  });
 }
 
 Batches::Origin Batches::origin(int64_t step, int64_t row) const noexcept {
@@ -188,15 +248,40 @@ Samples::Tokens Batches::tokens_of(const Origin& from) const {
   return sources_[from.source].samples->tokens_of(from.sample);
 }
 
-void Batches::fill_row(const Origin& from, int64_t row, std::span<void* const> to) const noexcept {
+void Batches::fill_row(const Origin& from, const Row& row, std::span<std::byte> scratch,
+                       std::span<void* const> to) const noexcept {
   constexpr size_t kFew = 16;
   std::byte* few[kFew];
   std::vector<std::byte*> many(fields_.size() > kFew ? fields_.size() : 0);
   std::byte** const rows = many.empty() ? few : many.data();
-  for (size_t i = 0; i < fields_.size(); ++i) {
-    rows[i] = static_cast<std::byte*>(to[i]) + row * bytes_per_sample(i);
+  size_t used = 0;
+  for (size_t field = 0; field < fields_.size(); ++field) {
+    rows[field] = scratch.data() + used;
+    if (share_) used += bytes_per_sample(field);
+  }
+  const auto is_whole = [&](const RowPiece& piece) {
+    return piece.count == static_cast<int64_t>(bytes_per_sample(piece.field));
+  };
+  const auto place = [&](const RowPiece& piece) {
+    return static_cast<std::byte*>(to[piece.field]) + piece.in_piece;
+  };
+  for (const RowPiece& piece : row.pieces) {
+    if (is_whole(piece)) rows[piece.field] = place(piece);
   }
   sources_[from.source].samples->fill(from.sample, {rows, fields_.size()});
+  for (const RowPiece& piece : row.pieces) {
+    if (is_whole(piece)) continue;
+    std::memcpy(place(piece), rows[piece.field] + piece.in_row, static_cast<size_t>(piece.count));
+  }
+}
+
+void Batches::pad_row(const Row& row, std::span<void* const> to) const noexcept {
+  for (const RowPiece& piece : row.pieces) {
+    const std::optional<int32_t> padding = padding_of(piece.field);
+    if (!padding) continue;
+    auto* const bytes = static_cast<std::byte*>(to[piece.field]) + piece.in_piece;
+    std::fill_n(reinterpret_cast<int32_t*>(bytes), piece.count / kBytesPerNumber, *padding);
+  }
 }
 
 int64_t Batches::count_in_order() const {
@@ -205,12 +290,21 @@ int64_t Batches::count_in_order() const {
   return count;
 }
 
-void Batches::fill_in_order(int64_t n, int64_t row, std::span<void* const> to) const noexcept {
+Batches::Origin Batches::origin_in_order(int64_t n) const noexcept {
   size_t source = 0;
   while (n >= sources_[source].samples->count_in_order()) {
     n -= sources_[source++].samples->count_in_order();
   }
-  fill_row({source, sources_[source].samples->nth_in_order(n)}, row, to);
+  return {source, sources_[source].samples->nth_in_order(n)};
+}
+
+void Batches::fill_in_order(int64_t first, std::span<void* const> to) const noexcept {
+  const int64_t count = count_in_order();
+  for_each_row([&](const Row& row, std::span<std::byte> scratch) {
+    const int64_t n = first + row.row;
+    fill_row(origin_in_order(std::min(n, count - 1)), row, scratch, to);
+    if (n >= count) pad_row(row, to);
+  });
 }
 
 double Batches::epoch(int64_t step) const {
@@ -225,14 +319,12 @@ double Batches::epoch(int64_t step) const {
 }
 
 Batch::Batch(const Batches& batches) {
-  for (size_t i = 0; i < batches.fields().size(); ++i) {
-    fields.emplace_back(static_cast<size_t>(batches.rows()) * batches.bytes_per_sample(i));
-    const auto padding = batches.padding_.find(batches.fields()[i].name);
-    if (padding == batches.padding_.end() || is_floating(batches.fields()[i].element)) continue;
-    const auto value = static_cast<int32_t>(padding->second);
-    for (size_t at = 0; at < fields.back().size(); at += sizeof value) {
-      std::memcpy(fields.back().data() + at, &value, sizeof value);
-    }
+  for (size_t field = 0; field < batches.fields().size(); ++field) {
+    fields.emplace_back(static_cast<size_t>(batches.bytes_of_piece(field)));
+    const std::optional<int32_t> padding = batches.padding_of(field);
+    if (!padding) continue;
+    std::fill_n(reinterpret_cast<int32_t*>(fields.back().data()),
+                fields.back().size() / sizeof(int32_t), *padding);
   }
   for (std::vector<std::byte>& field : fields) to.push_back(field.data());
 }

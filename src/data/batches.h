@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,6 +69,17 @@ constexpr std::string_view advice_on_length(bool training) {
                   : "; say a shorter --seq or a larger --val-fraction, or give it more --data";
 }
 
+// Elements of a field's [batch, context, ...] that one of several ranks draws. A run lies one
+// element behind the other both in the whole and in the rank's piece; what no run covers is
+// padding.
+struct DrawnPiece {
+  struct Run {
+    int64_t whole = 0, local = 0, count = 0;
+  };
+  int64_t size = 0;
+  std::vector<Run> runs = {};  // in order
+};
+
 class Batches {
  public:
   enum class Draw : uint8_t { kAtRandom, kShuffled };
@@ -80,32 +92,29 @@ class Batches {
   Batches(std::vector<Field> fields, std::vector<WeightedSamples> sources, Draw draw, int64_t batch,
           int64_t context, uint64_t seed, std::string_view split);
 
-  // The same with `rows` rows of every batch alone, from `first` on, as one of several ranks takes
-  // them. Rows past the end of the batch hold `padding`, by field; 0 where nothing is said.
-  Batches piece(int64_t first, int64_t rows, std::map<std::string, int64_t> padding) const;
-  Batches whole() const { return piece(0, batch_, {}); }
+  // The same with a piece of every field alone, as one of several ranks draws them.
+  Batches shared(std::span<const DrawnPiece> pieces) const;
+  Batches whole() const;
+  // Padding holds these numbers, by field; 0 where nothing is said.
+  void pad_with(std::map<std::string, int64_t> padding) { padding_ = std::move(padding); }
 
   int64_t batch() const { return batch_; }  // of all ranks together
-  int64_t first_row() const { return first_; }
-  int64_t rows() const { return rows_; }
   int64_t context() const { return context_; }
   const std::vector<Field>& fields() const { return fields_; }
   size_t bytes_per_sample(size_t field) const;
 
-  // Per field [rows, context], and a row's numbers where a token has a row of them. Padding is left
-  // as it is: a Batch has it from the beginning.
+  // Per field its piece of [batch, context, ...]. Padding is left as it is: a Batch has it from the
+  // beginning.
   void fill(int64_t step, std::span<void* const> to) const noexcept;
-  // The same for the samples from `first` on, counted in the whole batch: [num, context].
-  void fill_samples(int64_t step, int64_t first, int64_t num,
-                    std::span<void* const> to) const noexcept;
 
   // From now on steps read what this says.
   void set_position(DataPosition position) { position_ = std::move(position); }
   const DataPosition& position() const { return position_; }
 
-  // The data once through: row `row` becomes sample n of so many.
+  // The data once through: samples `first`, `first` + 1, ... as a batch. Rows behind the last
+  // sample are padding, and the last sample again in fields that have none.
   int64_t count_in_order() const;
-  void fill_in_order(int64_t n, int64_t row, std::span<void* const> to) const noexcept;
+  void fill_in_order(int64_t first, std::span<void* const> to) const noexcept;
   // How many times the data were gone through before this step; of sources with weights, the one
   // that repeats most often.
   double epoch(int64_t step) const;
@@ -119,15 +128,37 @@ class Batches {
   Samples::Tokens tokens_of(const Origin& from) const;
 
  private:
+  // Bytes of one row of the batch that lie one behind the other in a field's piece.
+  struct RowPiece {
+    size_t field = 0;
+    int64_t in_row = 0, in_piece = 0, count = 0;
+  };
+  struct Row {
+    int64_t row = 0;
+    std::vector<RowPiece> pieces = {};
+  };
+  struct Share {
+    std::vector<int64_t> sizes = {};  // bytes of each field's piece
+    std::vector<Row> rows = {};       // those of which it has something
+  };
+
   void check_sizes() const;
-  void fill_row(const Origin& from, int64_t row, std::span<void* const> to) const noexcept;
+  Row whole_row(int64_t row) const;
+  int64_t bytes_of_piece(size_t field) const;
+  Origin origin_in_order(int64_t n) const noexcept;
+  void fill_row(const Origin& from, const Row& row, std::span<std::byte> scratch,
+                std::span<void* const> to) const noexcept;
+  void pad_row(const Row& row, std::span<void* const> to) const noexcept;
+  template <typename FillRow>
+  void for_each_row(const FillRow& fill_row) const noexcept;
+  std::optional<int32_t> padding_of(size_t field) const noexcept;
 
   std::vector<Field> fields_;
   std::vector<WeightedSamples> sources_;
   std::vector<int64_t> slots_;  // of a block of samples, those up to and with this source's
   Draw draw_ = Draw::kAtRandom;
   int64_t batch_, context_;
-  int64_t first_ = 0, rows_ = batch_;
+  std::shared_ptr<const Share> share_ = {};  // nothing: everything
   std::map<std::string, int64_t> padding_ = {};
   uint64_t key_;
   DataPosition position_;

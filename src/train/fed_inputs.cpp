@@ -74,6 +74,20 @@ std::string field_not_finite(const Batches& batches, const Batch& batch) {
   return "";
 }
 
+Batches drawn_by(const Batches& batches, const Scheme& whole, const Coordinates& at) {
+  std::vector<DrawnPiece> pieces;
+  for (const Field& field : batches.fields()) {
+    const Value in = input_named(whole, field.name);
+    CHECK(in >= 0, "a step has the model's inputs");
+    const Object& object = whole[in];
+    DrawnPiece& piece = pieces.emplace_back(DrawnPiece{.size = object.type.num_elements()});
+    for (const ShardRun& run : shard_runs(object, whole.mesh, at)) {
+      piece.runs.push_back({run.whole, run.local, run.count});
+    }
+  }
+  return batches.shared(pieces);
+}
+
 void feed(Run& run, const Batches& batches, const Batch& batch) {
   for (size_t i = 0; i < batch.fields.size(); ++i) {
     const Value in = input_named(run.scheme(), batches.fields()[i].name);

@@ -3,6 +3,7 @@
 #include "data/batches.h"
 #include "data/corpus.h"
 #include "run/run.h"
+#include "scheme/shards.h"
 
 namespace adjoint {
 
@@ -14,6 +15,10 @@ std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& f
 // body reads them, float32, and NaN. Reads such fields of a file once; takes no memory.
 void check_entries(const Corpus& corpus, const std::vector<FieldWish>& wishes,
                    const Scheme& forward);
+
+// What a rank draws of batches: of every field what it holds of the input of its name, in the whole
+// scheme of a mesh.
+Batches drawn_by(const Batches& batches, const Scheme& whole, const Coordinates& at);
 
 // Writes a batch's fields to the run's inputs of their names.
 void feed(Run& run, const Batches& batches, const Batch& batch);

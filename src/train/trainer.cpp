@@ -162,17 +162,20 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   const bool apart = config_.documents == "apart";
   if (apart) forward = with_segments(std::move(forward));
   const std::vector<FieldWish> wishes = wished_fields(forward, model_->text().file);
-  ignored_ = ignored_values(forward);
+  const std::map<std::string, int64_t> ignored_by_input = ignored_values(forward);
   Sampling sampling{.batch = config_.batch,
                     .context = model_->context(),
                     .seed = static_cast<uint64_t>(config_.seed),
                     .packing = data.packing,
                     .apart = apart};
-  if (const auto ignored = ignored_.find("targets"); ignored != ignored_.end()) {
+  if (const auto ignored = ignored_by_input.find("targets"); ignored != ignored_by_input.end()) {
     sampling.ignored = static_cast<int32_t>(ignored->second);
   }
   batches_ = std::make_unique<Batches>(corpus_->batches(wishes, Split::kTrain, sampling));
   val_batches_ = std::make_unique<Batches>(corpus_->batches(wishes, Split::kValidation, sampling));
+  for (Batches* batches : {batches_.get(), val_batches_.get()}) {
+    batches->pad_with(ignored_by_input);
+  }
   check_entries(*corpus_, wishes, forward);
   if (config_.resume) set_position(*corpus_, wishes, sampling);
   if (config_.epochs > 0) {
@@ -233,13 +236,17 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   check_mesh(built.scheme.mesh, world_ ? world_->size() : 1);
   if (world_) seat_ = std::make_unique<Seat>(*world_, built.scheme.mesh);
   const bool staged = !built.scheme.schedule.empty();
-  share_batches(built.scheme);
   const auto here = [&](const Scheme& whole) {
     return staged ? step_of_stage(whole, seat_->coordinates().at(kStageAxis)) : whole;
   };
   const Scheme step = here(built.scheme);
   const Plan plan = make_plan(step, planned);
-  const Scheme evaluation = here(evaluation_beside(built.scheme, forward, stack, config_.step));
+  const Scheme whole_evaluation = evaluation_beside(built.scheme, forward, stack, config_.step);
+  const Scheme evaluation = here(whole_evaluation);
+  if (seat_) {
+    *batches_ = drawn_by(*batches_, built.scheme, seat_->coordinates());
+    *val_batches_ = drawn_by(*val_batches_, whole_evaluation, seat_->coordinates());
+  }
   for (const Value in : evaluation.inputs) {
     const auto held = step.find(evaluation[in].source);
     if (!seat_ || evaluation[in].role != Role::kParameter || !held) continue;
@@ -356,21 +363,6 @@ bool Trainer::agreed(bool mine) const {
   std::byte said{mine};
   world_->broadcast(0, {&said, 1}).wait();
   return said != std::byte{0};
-}
-
-// A rank draws its own samples alone.
-void Trainer::share_batches(const Scheme& step) {
-  if (!seat_) return;
-  const Object& tokens = step[input_named(step, "tokens")];
-  const Placement* cut = nullptr;
-  for (const Placement& p : tokens.attributes.placement) {
-    if (p.spread == Spread::kSharded && p.axis == 0) cut = &p;
-  }
-  if (!cut) return;
-  const int64_t rows = tokens.type.dim(0), first = rows * seat_->coordinates().at(cut->mesh_axis);
-  for (std::unique_ptr<Batches>* batches : {&batches_, &val_batches_}) {
-    **batches = (*batches)->piece(first, rows, ignored_);
-  }
 }
 
 // A resumed run holds the folder's lock from its first read. A new run takes the lock when it

@@ -65,7 +65,6 @@ class Trainer {
   bool writes() const { return !world_ || world_->rank() == 0; }
   // What the first rank says, so that all ranks take the same way.
   bool agreed(bool mine) const;
-  void share_batches(const Scheme& step);
   void follow(Run& run);
   void fit_stack(const Scheme& forward);  // sets the config's stack
   void check_folder();
@@ -108,7 +107,6 @@ class Trainer {
   std::unique_ptr<Corpus> corpus_;
   std::unique_ptr<BoundModel> model_;
   std::unique_ptr<Batches> batches_, val_batches_;
-  std::map<std::string, int64_t> ignored_;  // by input: the value of rows that count for nothing
   decltype(RunData::documents) documents_;  // null: of fields nobody knows
   std::unique_ptr<Run> run_, eval_;
   std::unique_ptr<Run> weights_;  // sums of their squares by role; null: nobody asks

@@ -83,22 +83,11 @@ std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   }
   // Once through, window by window; what does not fill a window is left out, and rows of the last
   // batch that have no window count for nothing.
-  const int64_t batch = config_.batch, context = model_->context();
+  const int64_t batch = config_.batch;
   const int64_t windows = val_batches_->count_in_order();
   for (int64_t first = 0; first < windows; first += batch) {
     if (stop) return std::nullopt;
-    for (int64_t row = 0; row < val_batches_->rows(); ++row) {
-      const int64_t of_batch = val_batches_->first_row() + row;
-      const int64_t window = std::min(first + of_batch, windows - 1);
-      val_batches_->fill_in_order(window, row, data.to);
-      if (first + of_batch < windows && of_batch < batch) continue;
-      for (size_t i = 0; i < data.to.size(); ++i) {
-        const auto ignored = ignored_.find(val_batches_->fields()[i].name);
-        if (ignored == ignored_.end()) continue;
-        auto* ids = static_cast<int32_t*>(data.to[i]);
-        std::fill_n(ids + row * context, context, static_cast<int32_t>(ignored->second));
-      }
-    }
+    val_batches_->fill_in_order(first, data.to);
     add();
     activity.at(first / batch + 1, (windows + batch - 1) / batch);
   }

@@ -45,6 +45,16 @@ Filled fill(const Batches& batches, int64_t step) {
   return filled;
 }
 
+// Some rows of every field, one behind the other.
+Batches rows_of(const Batches& batches, int64_t first, int64_t num) {
+  std::vector<DrawnPiece> pieces;
+  for (const Field& field : batches.fields()) {
+    const int64_t row = batches.context() * field.width;
+    pieces.push_back({.size = num * row, .runs = {{first * row, 0, num * row}}});
+  }
+  return batches.shared(pieces);
+}
+
 std::vector<int32_t> ids_of(const Batch& batch, size_t field) {
   const auto* ids = reinterpret_cast<const int32_t*>(batch.fields[field].data());
   return {ids, ids + batch.fields[field].size() / sizeof(int32_t)};
@@ -86,7 +96,7 @@ TEST(Batches, SamplesAreTheSameUnderAnySplitOfTheBatch) {
     for (int64_t first = 0; first < kBatch; first += part) {
       void* const to[] = {parts.tokens.data() + first * kContext,
                           parts.targets.data() + first * kContext};
-      batches.fill_samples(7, first, part, to);
+      rows_of(batches, first, part).fill(7, to);
     }
     EXPECT_EQ(parts, whole) << part;
   }
@@ -95,6 +105,52 @@ TEST(Batches, SamplesAreTheSameUnderAnySplitOfTheBatch) {
   larger.tokens.resize(kBatch * kContext);
   larger.targets.resize(kBatch * kContext);
   EXPECT_EQ(larger, whole);
+}
+
+// A rank may hold any elements of a field, and others of the next: here positions 1 to 2 of rows 0,
+// 3 and 4 of the one, and rows 4 and 5 of the other with a row of padding behind them.
+TEST(Batches, APieceOfAFieldIsWhatItsRunsSay) {
+  const auto data = count_to(100'000);
+  Batches batches = batches_of(data, kBatch, kContext, 1, "train");
+  batches.pad_with({{"targets", -100}});
+  const DrawnPiece columns{.size = 6,
+                           .runs = {{1, 0, 2}, {3 * kContext + 1, 2, 2}, {4 * kContext + 1, 4, 2}}};
+  const DrawnPiece rows{.size = 3 * kContext, .runs = {{4 * kContext, 0, 2 * kContext}}};
+  const Batches piece = batches.shared(std::array{columns, rows});
+  const Filled whole = fill(batches, 7);
+  Batch drawn(piece);
+  piece.fill(7, drawn.to);
+  std::vector<int32_t> tokens, targets(whole.targets.begin() + 4 * kContext, whole.targets.end());
+  for (const int64_t row : {0, 3, 4}) {
+    for (const int64_t at : {1, 2}) tokens.push_back(whole.tokens[row * kContext + at]);
+  }
+  targets.resize(3 * kContext, -100);
+  EXPECT_EQ(ids_of(drawn, 0), tokens);
+  EXPECT_EQ(ids_of(drawn, 1), targets);
+  EXPECT_EQ(fill(piece.whole(), 7), whole);
+}
+
+// Rows behind the last window count for nothing, whoever draws them.
+TEST(Batches, WindowsInOrderArePaddedBehindTheLast) {
+  const auto data = count_to(8 * kContext + 1);
+  Batches batches = batches_of(data, kBatch, kContext, 1, "validation");
+  batches.pad_with({{"targets", -100}});
+  ASSERT_EQ(batches.count_in_order(), 8);
+  Batch all(batches);
+  batches.fill_in_order(kBatch, all.to);
+  const std::vector<int32_t> tokens = ids_of(all, 0), targets = ids_of(all, 1);
+  for (int64_t i = 0; i < kBatch * kContext; ++i) {
+    const int64_t at = kBatch * kContext + i;
+    EXPECT_EQ(targets[i], at < 8 * kContext ? at + 1 : -100);
+    if (at < 8 * kContext) {
+      EXPECT_EQ(tokens[i], at);
+    }
+  }
+  const Batches last = rows_of(batches, 1, 3);
+  Batch some(last);
+  last.fill_in_order(kBatch, some.to);
+  EXPECT_EQ(ids_of(some, 1),
+            std::vector(targets.begin() + kContext, targets.begin() + 4 * kContext));
 }
 
 TEST(Batches, EveryStartIsTakenAboutEquallyOften) {
@@ -165,7 +221,7 @@ TEST(Batches, EveryFieldHasTheSameCrop) {
       for (size_t f = 0; f < whole.fields.size(); ++f) {
         to.push_back(parts.fields[f].data() + first * batches.bytes_per_sample(f));
       }
-      batches.fill_samples(step, first, 2, to);
+      rows_of(batches, first, 2).fill(step, to);
     }
     EXPECT_EQ(whole.fields, parts.fields);
     const auto tokens = ids_of(whole, 0), segments = ids_of(whole, 2);

@@ -46,7 +46,7 @@ std::vector<int32_t> once_through(const Corpus& corpus, const std::string& field
   std::vector<int32_t> all, row(sampling.context);
   for (int64_t n = 0; n < batches.count_in_order(); ++n) {
     void* const to[] = {row.data()};
-    batches.fill_in_order(n, 0, to);
+    batches.fill_in_order(n, to);
     all.insert(all.end(), row.begin(), row.end());
   }
   return all;

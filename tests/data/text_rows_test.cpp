@@ -269,7 +269,7 @@ TEST(Shuffling, IsAFunctionOfTheStepAndTheRow) {
     for (int64_t row = 0; row < 6; ++row) {
       int32_t one = -1;
       void* const to[] = {&one};
-      second.fill_samples(step, row, 1, to);
+      second.shared(std::array{DrawnPiece{.size = 1, .runs = {{row, 0, 1}}}}).fill(step, to);
       EXPECT_EQ(one, whole[row]);
     }
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 #include <sstream>
 
 #include "comm/threads.h"
@@ -272,6 +273,84 @@ TEST_F(RankFolder, AMeshOfTwoAxesSavesWhatOneAxisSaves) {
   EXPECT_EQ(train_on(4, ranked("again", stack)).loss, four.loss);
   expect_same_save("again", "four");
   expect_same_save("four/step-7", "four");
+}
+
+// A functor of a user's own that lays the inputs over an axis of its own.
+std::string laid(const fs::path& folder, const std::string& axis, const std::string& along, int n) {
+  const fs::path file = folder / (axis + ".functor");
+  write_file_atomically(file, "functor " + axis + "(n):\n  law reassociating\n  mesh " + axis +
+                                  " = n\n  object input -> sharded along " + along + " over " +
+                                  axis + "\n");
+  return file.string() + "(" + std::to_string(n) + ")";
+}
+
+// Whatever lies where, each rank trains on its own share of what one rank trains on.
+TEST_F(RankFolder, RanksTrainOnTheirShareOfEveryInput) {
+  const json three = {{"steps", 3}, {"batch", 8}, {"lr", 0.01}, {"warmup", 0}, {"eval_batches", 0}};
+  const TrainResult one = train(ranked("one", "", three));
+  const std::string samples = laid(out(""), "replica", "samples", 2),
+                    positions = laid(out(""), "slices", "positions", 2);
+  const std::pair<int, std::string> stacks[] = {{2, samples},
+                                                {4, "data_parallel(2) | " + samples},
+                                                {2, positions},
+                                                {4, samples + " | " + positions},
+                                                {4, "data_parallel(2) | " + positions},
+                                                {4, "pipeline(2, parts=2) | " + samples}};
+  for (const auto& [ranks, stack] : stacks) {
+    json flags = ranked("many", stack, three);
+    flags["overwrite"] = true;
+    const TrainResult many = train_on(ranks, flags);
+    EXPECT_NEAR(*many.loss, *one.loss, 2e-5) << stack;
+    EXPECT_NEAR(*many.val_loss, *one.val_loss, 2e-5) << stack;
+  }
+}
+
+// Random meshes of users' functors beside ours, uneven shares and parts among them: each is refused
+// before anything is written, or trains what one rank trains.
+TEST_F(RankFolder, RandomMeshesOfUsersTrainWhatOneRankTrains) {
+  std::mt19937 random(33);
+  const auto below = [&](size_t n) { return static_cast<int>(random() % n); };
+  int trained = 0;
+  for (int draw = 0; draw < 12; ++draw) {
+    const json sizes = {{"batch", 5 + below(4)},
+                        {"context", 12 + 4 * below(2)},
+                        {"steps", 3},
+                        {"lr", 0.01},
+                        {"warmup", 0},
+                        {"eval_batches", 0},
+                        {"overwrite", true}};
+    std::vector<std::string> items;
+    int ranks = 1;
+    const auto add = [&](int n, const std::string& item) {
+      if (ranks * n > 8) return;
+      ranks *= n;
+      items.push_back(item);
+    };
+    for (const char* axis : {"replica", "second"}) {
+      if (below(3) == 0) continue;
+      const int n = 2 + below(2);
+      add(n, laid(out(""), axis, below(3) > 0 ? "samples" : "positions", n));
+    }
+    if (below(2) == 0) add(2, "data_parallel(2)");
+    if (items.empty()) add(2, "data_parallel(2)");
+    if (below(3) == 0) add(2, "tensor_parallel(2)");
+    if (items.back() == "data_parallel(2)")
+      items.push_back("zero(" + std::to_string(1 + below(3)) + ")");
+    if (below(3) == 0) items.emplace_back("accumulate(2)");
+    std::string stack;
+    for (const std::string& item : items) stack += (stack.empty() ? "" : " | ") + item;
+    const TrainResult one = train(ranked("one", "", sizes));
+    try {
+      const TrainResult many = train_on(ranks, ranked("many", stack, sizes));
+      EXPECT_NEAR(*many.loss, *one.loss, 5e-5) << stack << sizes;
+      EXPECT_NEAR(*many.val_loss, *one.val_loss, 5e-5) << stack << sizes;
+      ++trained;
+    } catch (const Error& e) {
+      EXPECT_FALSE(fs::exists(out("many"))) << stack << ": " << e.what();
+    }
+    fs::remove_all(out("many"));
+  }
+  EXPECT_GE(trained, 8);
 }
 
 // Dropout is on: masks, batches and initial weights are those of any mesh.
