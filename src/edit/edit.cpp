@@ -8,6 +8,7 @@
 #include "edit/document_json.h"
 #include "edit/format_modules.h"
 #include "edit/functor_json.h"
+#include "edit/kept_names.h"
 #include "edit/same_scheme.h"
 #include "edit/written.h"
 #include "models/library.h"
@@ -42,7 +43,10 @@ Edited edit_scheme(const std::string& text, const std::string& file, const Wish&
     const WrittenText before(text, file);
     Edited edited = changed(text, kind.edit(before, wish));
     const Document after = parsed(edited.text, file);
-    if (!kind.keeps_meaning) return edited;
+    if (!kind.keeps_meaning) {
+      const bool of_setting = wish.has("axis") || wish.has("number") || wish.has("preset");
+      return of_setting ? edited : keep_names(before, std::move(edited));
+    }
     Comparisons compared = check_same_meaning(before.document(), after, file);
     if (follow_paths(before, after, compared.paths, edited.changes)) {
       edited = changed(text, std::move(edited.changes));
@@ -76,6 +80,7 @@ Edited changed(std::string_view text, std::vector<Change> changes) {
     edited.changes.push_back(std::move(change));
   }
   edited.text += text.substr(at);
+  edited.made = {edited.from, edited.to};
   return edited;
 }
 
@@ -113,7 +118,9 @@ nlohmann::json answer_edit(const nlohmann::json& request) {
   }
   nlohmann::json answer = {{"text", edited.text},
                            {"span", {{"from", edited.from}, {"to", edited.to}}},
+                           {"made", {{"from", edited.made.from}, {"to", edited.made.to}}},
                            {"changes", changes}};
+  if (!edited.breaks.empty()) answer["breaks"] = edited.breaks;
   if (!edited.notes.empty()) answer["notes"] = edited.notes;
   if (!wants_read) return answer;
   if (is_functor(file)) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "scheme/lines.h"
+
 namespace adjoint {
 
 // Bytes `from` up to `to` of the text before become `text`.
@@ -20,6 +22,9 @@ struct Edited {
   std::string text;
   std::vector<Change> changes = {};  // in the order of the text, apart from each other
   size_t from = 0, to = 0;           // what changed, in the new text
+  TextRange made = {};               // of that what was asked for, without names that follow it
+  // Sentences: what the edit takes a meaning from that others know by its name.
+  std::vector<std::string> breaks = {};
   // Of an edit that must not change what the model computes: where that could not be looked at.
   std::vector<std::string> notes = {};
 };
@@ -32,9 +37,10 @@ Edited edit_text(const std::string& text, const std::string& file, const nlohman
 // Applies changes, which must lie apart from each other.
 Edited changed(std::string_view text, std::vector<Change> changes);
 
-// {"file", "text", "edit"} -> {"text", "span": {"from", "to"}, "changes": [{"from", "to",
-// "insert"}]}; with "read": true also "document" or "functor", of the new text (document_json.h).
-// Without "text" the file is read; without "edit" the text stays as it is.
+// {"file", "text", "edit"} -> {"text", "span": {"from", "to"}, "made": {"from", "to"}, "changes":
+// [{"from", "to", "insert"}], "breaks": [...], "notes": [...]}; with "read": true also "document"
+// or "functor", of the new text (document_json.h). Without "text" the file is read; without "edit"
+// the text stays as it is.
 nlohmann::json answer_edit(const nlohmann::json& request);
 
 }  // namespace adjoint

@@ -264,7 +264,26 @@ class Unfolding {
         rename(ranges[i], name_for({static_cast<int>(s), i}));
       }
     }
+    // Numbers that calls say are those of this box.
+    for (const TermSlot& slot : text_.slots()) {
+      if (slot.box != &box_ || slot.term->kind != Term::Kind::kCall) continue;
+      if (const auto change = without_numbered_name(*slot.term)) {
+        renamed.push_back({change->from - lines.from, change->to - lines.from, ""});
+      }
+    }
     return indented(ended(text_, changed(text_.slice(lines), renamed).text));
+  }
+
+  // From the end of the argument before the name to the name's end.
+  std::optional<TextRange> without_numbered_name(const Term& call) const {
+    const Term* before = call.args.empty() ? nullptr : &call.args.back();
+    for (const auto& [word, value] : call.keywords) {
+      if (word == "name" && value.kind == Term::Kind::kText && before) {
+        return TextRange{text_.range(before->whole, "").to, text_.range(value.whole, "").to};
+      }
+      before = &value;
+    }
+    return std::nullopt;
   }
 
   // Lines with the caller's indent instead of the box's. What goes on over lines keeps its shape.

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "edit/document_json.h"
 #include "edit/written.h"
+#include "models/call_names.h"
 
 namespace adjoint {
 
@@ -116,6 +117,12 @@ std::vector<Change> rename_box(const WrittenText& text, const Box& box, const st
   for (const TermSlot& slot : text.slots()) {
     if (slot.term->kind == Term::Kind::kCall && slot.term->word == box.name) {
       names.name_at(slot.term->span.from, "a call of '" + box.name + "'");
+      for (const auto& [word, value] : slot.term->keywords) {
+        if (word != "name" || !is_numbered_name(value.word, box.name, true)) continue;
+        Position inside = value.span.from;
+        ++inside.column;  // behind the quote
+        names.name_at(inside, "a call of '" + box.name + "'");
+      }
     }
   }
   // A call without a name is called like its box.

@@ -18,6 +18,18 @@ Change replaced(const WrittenText& text, const TermSlot& slot, const std::string
           text.for_slot(slot, with, term)};
 }
 
+// What stands around `stays` in the place of a term; the bytes of `stays` are left as they are.
+std::vector<Change> around(const WrittenText& text, const TermSlot& slot, const Term& stays,
+                           const std::string& before, const std::string& behind,
+                           const Term& whole) {
+  const TextRange all = text.range(slot.term->whole, "this term");
+  const TextRange inner = text.range(stays.span, "this term");
+  const std::string said = before + std::string(text.slice(inner)) + behind;
+  const bool brackets = text.for_slot(slot, said, whole).size() != said.size();
+  return {{all.from, inner.from, (brackets ? "(" : "") + before},
+          {inner.to, all.to, behind + (brackets ? ")" : "")}};
+}
+
 const Term& operand_of(const Term& term, const Wish& wish) {
   if (wish.has("operand") && wish["operand"].is_string()) {
     const std::string wanted = wish.text("operand");
@@ -196,6 +208,12 @@ std::vector<Change> insert_call(const WrittenText& text, const Wish& wish) {
     fillings.push_back({hole.from, hole.to, text.moved(place, *slot.term)});
   }
   if (fillings.empty()) fail("the edit's 'call' has no '_' for what was there");
+  if (fillings.size() == 1) {
+    const auto [from, to, filling] = fillings[0];
+    const bool brackets = filling.size() != text.slice(text.range(slot.term->span, "")).size();
+    return around(text, slot, *slot.term, inner.text.substr(0, from) + (brackets ? "(" : ""),
+                  (brackets ? ")" : "") + inner.text.substr(to), inner.term);
+  }
   return {replaced(text, slot, changed(inner.text, fillings).text, inner.term)};
 }
 
@@ -204,8 +222,7 @@ std::vector<Change> delete_piece(const WrittenText& text, const Wish& wish) {
   if (const auto target = statement_at(text, at)) return delete_statement(text, *target, wish);
   const TermSlot& slot = text.slot(at);
   const Term& stays = operand_of(*slot.term, wish);
-  const TextRange range = text.range(stays.span, "this term");
-  return {replaced(text, slot, std::string(text.slice(range)), stays)};
+  return around(text, slot, stays, "", "", stays);
 }
 
 std::vector<Change> set_value(const WrittenText& text, const Wish& wish) {
@@ -232,16 +249,7 @@ std::vector<Change> set_value(const WrittenText& text, const Wish& wish) {
   for (const auto& [word, value] : slot.term->keywords) {
     if (word == keyword) return {replaced(text, slot_of(text, value), to.text, to.term)};
   }
-  // Behind the last argument, on its line.
-  const TextRange call = text.range(slot.term->span, "this call");
-  const bool first = slot.term->args.empty() && slot.term->keywords.empty();
-  size_t at = call.to - 1;
-  if (!first) {
-    const Term& last =
-        slot.term->keywords.empty() ? slot.term->args.back() : slot.term->keywords.back().second;
-    at = text.range(last.whole, "").to;
-  }
-  return {{at, at, (first ? "" : ", ") + keyword + "=" + to.text}};
+  return {added_keyword(text, *slot.term, keyword, to.text)};
 }
 
 std::vector<Change> connect(const WrittenText& text, const Wish& wish) {

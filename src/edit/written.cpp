@@ -236,6 +236,18 @@ std::string WrittenText::moved(const TermSlot& to, const Term& term) const {
   return for_slot(to, std::string(slice(range(term.span, "this term"))), term);
 }
 
+// Behind the last argument, on its line.
+Change added_keyword(const WrittenText& text, const Term& call, const std::string& keyword,
+                     const std::string& value) {
+  const bool first = call.args.empty() && call.keywords.empty();
+  size_t at = text.range(call.span, "this call").to - 1;
+  if (!first) {
+    const Term& last = call.keywords.empty() ? call.args.back() : call.keywords.back().second;
+    at = text.range(last.whole, "").to;
+  }
+  return {at, at, (first ? "" : ", ") + keyword + "=" + value};
+}
+
 void check_new_box(const Document& document, const std::string& name) {
   for (const std::string_view word : {"axes", "numbers", "preset", "format", "use"}) {
     if (name == word) fail("'", name, "' begins a section, so no box can be called so");

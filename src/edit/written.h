@@ -92,6 +92,10 @@ class WrittenText {
   std::vector<TermSlot> slots_;
 };
 
+// An argument by name that a call does not have yet.
+Change added_keyword(const WrittenText& text, const Term& call, const std::string& keyword,
+                     const std::string& value);
+
 // Whether no box, op, word or section can be confused with a box of this name; an Error says what.
 void check_new_box(const Document& document, const std::string& name);
 // Whether the box has no use for this name yet.

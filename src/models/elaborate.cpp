@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "models/call_names.h"
 #include "models/elaborator.h"
 #include "ops/words.h"
 
@@ -217,6 +218,19 @@ Elaborator::Meaning Elaborator::call(Scope& scope, const Term& call) {
 
 std::string Elaborator::call_path(Scope& scope, const Term& call, std::string_view kind,
                                   bool is_box) {
+  const std::set<std::string>& numbered = numbered_in(scope.box);
+  for (const auto& [word, value] : call.keywords) {
+    if (word != "name" || value.kind != Term::Kind::kText) continue;
+    // One that says its number does not count: it was put here, or others were taken away.
+    if (!is_numbered_name(value.word, kind, is_box)) {
+      fail_here(value.at, kind, ": a name in quotes is the number of such a call, \"", kind,
+                "#2\", found ", print(value));
+    }
+    if (!scope.taken.insert(value.word).second) {
+      fail_here(value.at, kind, ": the name '", value.word, "' is taken in ", scope.box.name);
+    }
+    return join_path(scope.path, value.word);
+  }
   // Named calls count too, so that a name given later does not renumber the others.
   auto count = scope.calls.find(kind);
   if (count == scope.calls.end()) count = scope.calls.emplace(kind, 0).first;
@@ -233,10 +247,16 @@ std::string Elaborator::call_path(Scope& scope, const Term& call, std::string_vi
   }
   std::string component(kind);
   if (!is_box || n > 1) component += "#" + std::to_string(n);
-  while (!scope.taken.insert(component).second) {
+  while (numbered.count(component) || !scope.taken.insert(component).second) {
     component = std::string(kind) + "#" + std::to_string(++n);
   }
   return join_path(scope.path, component);
+}
+
+const std::set<std::string>& Elaborator::numbered_in(const Box& box) {
+  const auto found = numbered_.find(&box);
+  return found != numbered_.end() ? found->second
+                                  : numbered_.emplace(&box, numbered_names(box)).first->second;
 }
 
 void Elaborator::count_call(Position at) {

@@ -70,6 +70,8 @@ class Elaborator {
   std::string describe(const Meaning& meaning) const;
   // The path of a call: its name, or a number among the calls of its kind in this box.
   std::string call_path(Scope& scope, const Term& call, std::string_view kind, bool is_box);
+  // Names that calls of a box say in quotes.
+  const std::set<std::string>& numbered_in(const Box& box);
   void count_call(Position at);
   void accept_objects(Value first, std::string_view maker, Position at);
 
@@ -143,7 +145,8 @@ class Elaborator {
   std::vector<const Box*> open_boxes_;
   std::unordered_map<std::string, Value> parameters_;  // by path
   std::set<std::string> owners_;                       // paths of calls that have weights
-  std::set<Value> truths_;                             // objects of ones and zeros
+  std::map<const Box*, std::set<std::string>> numbered_;
+  std::set<Value> truths_;  // objects of ones and zeros
   std::optional<Value> position_;
   int64_t calls_ = 0, bytes_ = 0;
   Written written_;

@@ -36,6 +36,13 @@ model tokens[batch, seq], targets[batch, seq]:
   loss = cross_entropy(logits, targets)
 )";
 
+std::string library_text(std::string_view name) {
+  for (const LibraryText& model : library_texts()) {
+    if (model.name.starts_with(name)) return std::string(model.text);
+  }
+  return "";
+}
+
 TEST(Edit, WithoutAnEditTheTextStays) {
   const Json answer = answer_edit({{"file", "my.scheme"}, {"text", kText}});
   EXPECT_EQ(answer["text"], kText);
@@ -90,11 +97,63 @@ TEST(Edit, DeletesACall) {
             "'gelu(n)' has operands 0 to 0, found 3");
 }
 
+// GPT-2's format calls the second layer norm of a block ln_2 by the name layer_norm#2.
+TEST(Edit, NamesOfWeightsSurviveWhatComesAndGoes) {
+  const std::string gpt2(library_text("gpt2"));
+  const std::string first = "linear(layer_norm(x, eps=eps), 3*hidden, name=qkv)";
+  const std::string second = "linear(layer_norm(x, eps=eps), ffn, name=up)";
+  const Json deleted = ask(
+      gpt2, {{"kind", "delete"}, {"at", {{"box", "block"}, {"statement", 0}, {"path", {0, 0}}}}});
+  EXPECT_EQ(deleted["text"],
+            with(with(gpt2, first, "linear(x, 3*hidden, name=qkv)"), second,
+                 "linear(layer_norm(x, eps=eps, name=\"layer_norm#2\"), ffn, name=up)"));
+  EXPECT_EQ(deleted["breaks"],
+            Json::array({"module \"block[{l}].layer_norm#1\" of format huggingface names nothing "
+                         "any more, so convert would refuse this model"}));
+  // What is behind an inserted call keeps its number, and the new one has the next.
+  const Json inserted = ask(gpt2, {{"kind", "insert"},
+                                   {"at", {{"box", "block"}, {"statement", 0}, {"path", {0, 0}}}},
+                                   {"call", "layer_norm(_)"}});
+  EXPECT_EQ(inserted["text"],
+            with(gpt2, first,
+                 "linear(layer_norm(layer_norm(x, eps=eps), name=\"layer_norm#3\"), 3*hidden, "
+                 "name=qkv)"));
+  EXPECT_EQ(inserted["breaks"],
+            Json::array({"no module of format huggingface names 'block[0].layer_norm#3.weight' and "
+                         "23 more, so convert would refuse this model"}));
+  // A call without weights is no name that anybody knows.
+  const Json plain = ask(gpt2, {{"kind", "insert"},
+                                {"at", {{"box", "block"}, {"statement", 0}, {"path", {0, 0}}}},
+                                {"call", "gelu(_)"}});
+  EXPECT_EQ(plain["text"].get<std::string>().find('"' + std::string("gelu#")), std::string::npos);
+  EXPECT_FALSE(plain.contains("breaks"));
+}
+
+TEST(Edit, NumbersThatCallsSayFollowTheirBox) {
+  const std::string text = R"(axes hidden=8 vocab=11
+norm x:
+  y = rms_norm(x, name="rms_norm#2")
+model tokens[batch, seq], targets[batch, seq]:
+  x = embed(tokens, vocab)
+  x = norm(norm(x, name="norm#3"))
+  logits = linear(x, vocab, name=readout)
+  loss = cross_entropy(logits, targets)
+)";
+  EXPECT_EQ(edited(text, {{"kind", "rename"}, {"box", "norm"}, {"to", "scaled"}}),
+            with(with(text, "norm x:", "scaled x:"), "norm(norm(x, name=\"norm#3\"))",
+                 "scaled(scaled(x, name=\"scaled#3\"))"));
+  // In another box it is another number.
+  EXPECT_EQ(
+      edited(text, {{"kind", "unfold"}, {"at", at(text, "norm(x, name=\"norm#3\")")}}),
+      with(text, "  x = norm(norm(x, name=\"norm#3\"))\n", "  y = rms_norm(x)\n  x = norm(y)\n"));
+}
+
 TEST(Edit, DeletesAStatement) {
-  // Its one operand stands for it below; the comment behind it stays.
+  // Its one operand stands for it below; the comment behind it stays, and the other norm's name.
   EXPECT_EQ(edited(kText, {{"kind", "delete"}, {"at", {{"box", "block"}, {"statement", 0}}}}),
-            with(with(kText, "n = rms_norm(x, eps)    # before", "# before"),
-                 "attention(linear(n, 3", "attention(linear(x, 3"));
+            with(with(with(kText, "n = rms_norm(x, eps)    # before", "# before"),
+                      "attention(linear(n, 3", "attention(linear(x, 3"),
+                 "n = rms_norm(x, eps)\n", "n = rms_norm(x, eps, name=\"rms_norm#2\")\n"));
   // What it rebinds is again what it was.
   EXPECT_EQ(edited(kText, {{"kind", "delete"}, {"at", {{"box", "block"}, {"statement", 2}}}}),
             with(kText, "  x = x + linear(a, hidden, name=proj)   \n", ""));

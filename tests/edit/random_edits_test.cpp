@@ -2,12 +2,14 @@
 // random edits through the request's own interface everything outside of the edit is as it was.
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "edit/document_json.h"
 #include "edit/edited.h"
 #include "edit/functor_json.h"
 #include "edit/same_scheme.h"
 #include "functors/functor.h"
+#include "models/call_names.h"
 #include "models/elaborate.h"
 #include "models/library.h"
 
@@ -250,9 +252,7 @@ TEST(RandomEdits, FiveHundredLeaveTheRestOfTheTextAlone) {
       }
       if (edit["kind"] == "insert") {
         // What was inserted is taken out again, and the text is the one before.
-        const size_t from = answer["changes"][0]["from"];
-        const size_t length = answer["changes"][0]["insert"].get<std::string>().size();
-        Json take = {{"kind", "delete"}, {"at", {{"from", from}, {"to", from + length}}}};
+        Json take = {{"kind", "delete"}, {"at", answer["made"]}};
         if (edit["call"] == "1 - _") take["operand"] = 1;
         EXPECT_EQ(edited(after, take, file), text);
       }
@@ -265,6 +265,96 @@ TEST(RandomEdits, FiveHundredLeaveTheRestOfTheTextAlone) {
     EXPECT_GE(made[kind], 3) << kind << " was refused " << refused[kind] << " times";
   }
   EXPECT_GT(compared, 50);
+}
+
+// Calls of a text that are written within bytes, by name.
+std::set<std::string> names_within(const Document& document, const TextLines& lines, size_t from,
+                                   size_t to) {
+  std::set<std::string> names;
+  for (const Box& box : document.boxes) {
+    for (const CallName& call : call_names(document, box)) {
+      const auto range = lines.range(call.call->span);
+      const auto name = call.name();
+      if (range && from <= range->from && range->to <= to && name) names.insert(*name);
+    }
+  }
+  return names;
+}
+
+// Whether one of these calls is on the way to a parameter.
+bool is_below(const std::string& path, const std::set<std::string>& names) {
+  for (size_t from = 0; from <= path.size();) {
+    const size_t end = std::min(path.find('.', from), path.size());
+    const std::string part = path.substr(from, end - from);
+    if (names.count(part.substr(0, part.find('[')))) return true;
+    from = end + 1;
+  }
+  return false;
+}
+
+std::set<std::string> parameter_paths(const Scheme& scheme) {
+  std::set<std::string> paths;
+  for (const Value v : scheme.inputs) {
+    if (scheme[v].role == Role::kParameter) paths.insert(scheme[v].source.path);
+  }
+  return paths;
+}
+
+// Formats and saves know weights by their paths, so an edit changes no path but of what it takes
+// away.
+TEST(RandomEdits, WeightsOfOtherCallsKeepTheirPaths) {
+  RandomEdits random(33);
+  int inserted = 0, deleted = 0, said = 0;
+  for (const LibraryText& model : library_texts()) {
+    const std::string file(model.name);
+    for (int i = 0; i < 16; ++i) {
+      const std::string text(model.text);
+      const Document document = parse_document(text, file);
+      const TextLines lines(text);
+      const Box& box = random.one_of(document.boxes);
+      const std::vector<CallName> calls = call_names(document, box);
+      if (calls.empty()) continue;
+      const Term& call = *random.one_of(calls).call;
+      const TextRange range = *lines.range(call.span);
+      const Json at = {{"from", range.from}, {"to", range.to}};
+      const bool insert = i % 2 == 0;
+      Json edit = {{"kind", insert ? "insert" : "delete"}, {"at", at}};
+      if (insert) {
+        edit["call"] = random.word({"rms_norm(_)", "layer_norm(_)", "linear(_, hidden)",
+                                    "rms_norm(_, name=mine)", "gelu(_)"});
+      }
+      SCOPED_TRACE(file + " " + edit.dump());
+      Json answer;
+      try {
+        answer = ask(text, edit, file);
+      } catch (const Error&) {
+        continue;
+      }
+      const std::string after = answer["text"];
+      expect_only_changed_there(text, answer);
+      const auto was = small(text, file, "dropout"), is = small(after, file, "dropout");
+      if (!was || !is) continue;
+      said += after.find("=\"") != after.npos;
+      const auto before = parameter_paths(*was), now = parameter_paths(*is);
+      std::set<std::string> gone;
+      if (!insert) {
+        const TextRange stays = *lines.range(call.args[0].span);
+        gone = names_within(document, lines, range.from, range.to);
+        for (const auto& name : names_within(document, lines, stays.from, stays.to)) {
+          gone.erase(name);
+        }
+        for (const std::string& path : now) EXPECT_TRUE(before.count(path)) << path;
+      }
+      for (const std::string& path : before) {
+        EXPECT_TRUE(now.count(path) || is_below(path, gone)) << path << " in\n" << after;
+      }
+      ++(insert ? inserted : deleted);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+  EXPECT_GT(inserted, 50);
+  EXPECT_GT(deleted, 20);
+  EXPECT_GT(said, 20);
 }
 
 // An edit of a functor that somebody might ask for.

@@ -164,6 +164,32 @@ TEST(Elaborate, NamesDoNotRenumberOtherCalls) {
   EXPECT_EQ(paths_of(elaborate_text(text(", name=first")), Role::kParameter)[2], "linear#2.weight");
 }
 
+// A call that says its number does not count, and no other has it, wherever it stands.
+TEST(Elaborate, ACallMaySayItsNumber) {
+  const auto paths = [](const std::string& first, const std::string& second,
+                        const std::string& third) {
+    return paths_of(elaborate_text(with_axes("model x f32[batch, hidden]:\n"
+                                             "  x = rms_norm(x" +
+                                             first +
+                                             ")\n"
+                                             "  x = rms_norm(x" +
+                                             second +
+                                             ")\n"
+                                             "  x = rms_norm(x" +
+                                             third + ")\n")),
+                    Role::kParameter);
+  };
+  const auto norms = [](int a, int b, int c) {
+    Strings all;
+    for (const int n : {a, b, c}) all.push_back("rms_norm#" + std::to_string(n) + ".weight");
+    return all;
+  };
+  EXPECT_EQ(paths("", "", ""), norms(1, 2, 3));
+  EXPECT_EQ(paths(", name=\"rms_norm#3\"", "", ""), norms(3, 1, 2));
+  EXPECT_EQ(paths("", ", name=\"rms_norm#7\"", ""), norms(1, 7, 2));
+  EXPECT_EQ(paths("", "", ", name=\"rms_norm#2\""), norms(1, 3, 2));
+}
+
 TEST(Elaborate, InnerCallsComeFirst) {
   const Scheme scheme = elaborate_text(
       with_axes("model x f32[batch, hidden]:\n"

@@ -7,6 +7,7 @@
 #include "base/error_text.h"
 #include "base/file.h"
 #include "base/temp_folder.h"
+#include "models/call_names.h"
 #include "models/small_models.h"
 
 namespace adjoint {
@@ -95,6 +96,17 @@ TEST(Library, EveryTextIsWhatStandsInTheFolder) {
     EXPECT_EQ(text.text, read_file(std::string(SOURCE_DIR "/models/") + std::string(text.name)));
   }
   EXPECT_GE(library_texts().size(), 2u);
+}
+
+TEST(Library, EveryModuleOfAFormatMayBeACall) {
+  for (const LibraryText& text : library_texts()) {
+    const Document document = parse_document(text.text, text.name);
+    for (const Format& format : document.formats) {
+      for (const FormatModule* module : impossible_modules(document, format)) {
+        ADD_FAILURE() << text.name << ": " << module->ours;
+      }
+    }
+  }
 }
 
 TEST(Library, EveryTextPrintsAndParsesBack) {

@@ -220,6 +220,11 @@ INSTANTIATE_TEST_SUITE_P(
                 {"my.scheme:3:20: relu: ", "the name 'x' is taken"}},
         Refusal{"model x f32[batch, hidden]:\n  y = relu(x, name=3)\n",
                 {"my.scheme:3:20: relu: ", "plain name, found 3"}},
+        Refusal{"model x f32[batch, hidden]:\n  y = relu(x, name=\"gelu#2\")\n",
+                {"my.scheme:3:20: relu: ", "\"relu#2\", found \"gelu#2\""}},
+        Refusal{"model x f32[batch, hidden]:\n  x = relu(x, name=\"relu#2\")\n"
+                "  y = relu(x, name=\"relu#2\")\n",
+                {"my.scheme:4:20: relu: ", "the name 'relu#2' is taken in model"}},
         Refusal{"model x f32[batch, hidden]:\n  y = relu^2(x)\n",
                 {"my.scheme:3:7: relu: ", "only a box can be repeated"}},
         Refusal{"model x f32[batch, hidden]:\n  y = dropout(x, 1.5)\n",
