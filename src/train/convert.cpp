@@ -15,6 +15,7 @@
 #include "data/tokenizer.h"
 #include "device/parallel.h"
 #include "functors/pipeline.h"
+#include "models/call_names.h"
 #include "models/format_config.h"
 #include "scheme/elements.h"
 #include "train/merge.h"
@@ -254,6 +255,18 @@ OrderedJson config_of(const Converted& converted, Dtype dtype) {
 
 bool is_folder_of_format(const fs::path& in) { return is_there(in / "config.json"); }
 
+// A module that no call of the text can be was one before somebody changed the text: what reads the
+// format would miss its weights, or have those of another call.
+void check_modules_are_there(const BoundModel& model) {
+  const Format& format = model.format();
+  const auto missing = impossible_modules(model.document(), format);
+  if (missing.empty()) return;
+  fail(model.text().file, ": module \"", missing[0]->ours, "\"",
+       missing.size() > 1 ? join_parts(", and ", missing.size() - 1, " more,") : std::string(),
+       " of its format ", format.kind, " names no call of this text, so it is no ",
+       format.architectures[0]);
+}
+
 void check_empty(const fs::path& out) {
   std::error_code ignored;
   if (!fs::exists(out, ignored) || (fs::is_directory(out, ignored) && fs::is_empty(out, ignored))) {
@@ -311,6 +324,7 @@ ConvertResult convert(const fs::path& in, const fs::path& out, const ConvertOpti
     for (ParameterValues& p : converted.parameters) p = adapter.merged(std::move(p));
     adapter.check_all_used();
   }
+  check_modules_are_there(converted.model);
   const Dtype dtype = options.dtype.value_or(converted.parameters[0].dtype);
   const OrderedJson config = config_of(converted, dtype);
   make_folders(out);

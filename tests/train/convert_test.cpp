@@ -3,6 +3,7 @@
 
 #include "base/error_text.h"
 #include "base/file.h"
+#include "models/library.h"
 #include "train/huggingface_folders.h"
 #include "train/trainer.h"
 
@@ -104,6 +105,39 @@ TEST_F(RunOfFolder, IsConverted) {
   more["resume"] = true;
   more["steps"] = 5;
   train(more);
+}
+
+// A text in which a layer norm was deleted by hand: the other is layer_norm#1 now, which the format
+// calls ln_1.
+TEST_F(RunOfFolder, OfAChangedTextIsNotConverted) {
+  std::string text;
+  for (const LibraryText& model : library_texts()) {
+    if (model.name.starts_with("gpt2")) text = model.text;
+  }
+  const auto change = [&](const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    ASSERT_NE(at, text.npos);
+    text.replace(at, from.size(), to);
+  };
+  change("preset gpt2:",
+         "preset tiny: layers=2 hidden=16 heads=2 context=16 vocab=41\npreset gpt2:");
+  const fs::path file = folder_ / "my.scheme";
+  write_file_atomically(file, text);
+  nlohmann::json flags = options("llama", "");
+  flags["model"] = file.string() + ":tiny";
+  train(flags);
+  convert(folder_ / "run", folder_ / "whole", {});
+  EXPECT_TRUE(fs::exists(folder_ / "whole" / "config.json"));
+  change("linear(layer_norm(x, eps=eps), 3*hidden", "linear(x, 3*hidden");
+  write_file_atomically(file, text);
+  flags["out"] = (folder_ / "other").string();
+  train(flags);
+  const std::string why = error_text([&] { convert(folder_ / "other", folder_ / "less", {}); });
+  EXPECT_NE(why.find("module \"block[{l}].layer_norm#2\" of its format huggingface names no call "
+                     "of this text, so it is no GPT2LMHeadModel"),
+            std::string::npos)
+      << why;
+  EXPECT_FALSE(fs::exists(folder_ / "less"));
 }
 
 // A run that begins with PEFT's adapter, and does not move, is what PEFT computes.
