@@ -141,6 +141,7 @@ int run_pareto(const ParetoFlags& pareto, const FitFlags& flags, const StepFlags
   }
   if (draws) AtomicFile{file};  // refused before anything is computed
   const BoundModel model = step.bound();
+  share_cores(step.threads, num_ranks(step.built(model).scheme.mesh));
   FitOptions options = fit_options(flags.wish, model, step.step, num_threads());
   std::vector<FitPoint> curve;
   Bytes everything_kept{0};

@@ -90,17 +90,21 @@ std::string timed_products(const Scheme& scheme, const Costs& costs) {
   return known ? fmt::format(" ({} of {} products as they were timed)", known, all) : "";
 }
 
-PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model,
-                         const std::string& stack) {
+// Ranks share the cores of a machine, as those of a run do; `cores` are all that there are. Leaves
+// as many threads as one rank has.
+PlannedStep planned_step(const PlanFlags& flags, const BoundModel& model, const std::string& stack,
+                         int cores) {
   StepOptions options = flags.step.step;
   options.stack = stack;
-  const Costs costs = costs_for(flags.fit.wish, model, num_threads());
-  const PlanOptions planned = plan_options(costs);
-  options.target = planned.target;
+  use_threads(cores);
+  options.target = plan_options(costs_for(flags.fit.wish, model, cores)).target;
   const Activity activity("planning");
   PlannedStep step{.title = stack_title(stack),
                    .built = build_step(model.forward(), parse_stack(stack), options)};
   StepFlags::warn_of(step.built);
+  share_cores(flags.step.threads, num_ranks(step.built.scheme.mesh));
+  const Costs costs = costs_for(flags.fit.wish, model, num_threads());
+  const PlanOptions planned = plan_options(costs);
   if (step.built.scheme.schedule.empty()) {
     step.plan = make_plan(step.built.scheme, planned);
     step.time = predict_time(step.built.scheme, step.plan, costs);
@@ -268,13 +272,14 @@ int run(const PlanFlags& flags) {
     return run_pareto(flags.pareto, flags.fit, flags.step, flags.json);
   }
   const BoundModel model = flags.step.bound();
+  const int cores = num_threads();
   std::optional<Chosen> chosen;
-  if (flags.measure && flags.step.threads == 0) {
-    share_cores(0, num_ranks(flags.step.built(model).scheme.mesh));
+  if (flags.fit.wanted()) {
+    share_cores(flags.step.threads, num_ranks(flags.step.built(model).scheme.mesh));
+    chosen = flags.fit.choose(model, flags.step.step);
   }
-  if (flags.fit.wanted()) chosen = flags.fit.choose(model, flags.step.step);
   const std::string stack = chosen ? chosen->point.stack : flags.step.step.stack;
-  const PlannedStep first = planned_step(flags, model, stack);
+  const PlannedStep first = planned_step(flags, model, stack, cores);
   if (!first.stages && !flags.write_schedule.empty()) {
     fail("--write-schedule: '", stack, "' has no pipeline");
   }
@@ -283,7 +288,8 @@ int run(const PlanFlags& flags) {
         "the plan that is shown is the one that was chosen");
   std::optional<PlannedStep> second;
   if (flags.pictures.compare) {
-    second = planned_step(flags, model, *flags.pictures.compare);
+    second = planned_step(flags, model, *flags.pictures.compare, cores);
+    use_threads(first.costs.threads);
   }
   const Scheme& step = first.built.scheme;
   const Plan& plan = first.plan;
@@ -362,7 +368,10 @@ int run(const PlanFlags& flags) {
     out["law"] = name(law_of(applied));
     out["applied"] = applied_json(first.built.applied, applied);
     if (flags.timeline) {
-      out["timeline"] = timeline_json(step, plan, first.time.seconds, first.costs.sheet.overlaps);
+      const StepClock clock =
+          first.stages ? clock_of_stage(*first.stages, first.stages->largest()) : StepClock{};
+      out["timeline"] =
+          timeline_json(step, plan, first.time.seconds, first.costs.sheet.overlaps, clock);
     }
     out["device"] = first.clock;
     out["step_s"] = first.seconds();

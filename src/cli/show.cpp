@@ -154,11 +154,12 @@ int show_memory_states(const ShowFlags& flags, const BoundModel& model) {
   std::optional<Activity> activity(std::in_place, "planning");
   const Scheme forward = model.forward();
   const Stack stack = parse_stack(flags.stack.value_or(""));
-  const PlanOptions planned = plan_options(costs_for(flags.wish, model, num_threads()));
   StepOptions options = flags.options;
   options.stack = print(stack);
   const Scheme said = said_step(forward, stack, options);
   const Scheme step = build_step(forward, stack, options).scheme;
+  share_cores(flags.threads, num_ranks(step.mesh));
+  const PlanOptions planned = plan_options(costs_for(flags.wish, model, num_threads()));
   if (flags.json) {
     nlohmann::json out = head_of(flags, model, step);
     out.erase("level");

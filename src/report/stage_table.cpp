@@ -118,6 +118,26 @@ void time_stages(PlannedStages& stages, const Costs& costs) {
   stages.simulated = simulate(stages.schedule, stages.slots);
 }
 
+StepClock clock_of_stage(const PlannedStages& stages, size_t stage) {
+  const Scheme& step = stages.steps[stage];
+  const Plan& plan = stages.plans[stage];
+  const SimulatedRank& rank = stages.simulated.ranks[stage];
+  StepClock clock{.begins = {}, .length = stages.simulated.seconds};
+  std::map<std::pair<Section, size_t>, double> until;  // of what stands in one slot
+  for (size_t at = 0; at < plan.calls.size(); ++at) {
+    const Morphism& m = step.morphisms[plan.calls[at].morphism];
+    const PlaceInStep place = place_in_step(m);
+    const double begin = place.section == Section::kPrologue ? rank.before.begin
+                         : place.section == Section::kBody
+                             ? stages.simulated.slots[stage][place.number].begin
+                             : rank.after[place.number].begin;
+    double& now = until.try_emplace({place.section, place.number}, begin).first->second;
+    clock.begins.push_back(now);
+    if (!op_named(m.op).to_one_rank) now += stages.times[stage].seconds[at];
+  }
+  return clock;
+}
+
 SlotTimes slot_times(const PlannedStages& stages, const std::vector<StageSeconds>& seconds,
                      const Fabric& fabric) {
   const Schedule& schedule = stages.schedule;

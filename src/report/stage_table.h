@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/timing.h"
+#include "report/timeline.h"
 #include "run/profile.h"
 #include "schedules/simulate.h"
 
@@ -26,6 +27,9 @@ struct PlannedStages {
 // Of a finished step with an axis `stage`.
 PlannedStages plan_stages(const Scheme& whole, const PlanOptions& options, const Costs& costs);
 void time_stages(PlannedStages& stages, const Costs& costs);  // anew, by other costs
+
+// When the calls of a stage begin in the simulated step.
+StepClock clock_of_stage(const PlannedStages& stages, size_t stage);
 
 // What the simulator goes by: seconds of every stage, and those of messages by this fabric.
 SlotTimes slot_times(const PlannedStages& stages, const std::vector<StageSeconds>& seconds,

@@ -190,6 +190,20 @@ std::vector<Moment> moments_of(const Scheme& scheme, const Plan& plan,
   return moments;
 }
 
+// Moments on the clock of a step in which this rank waits for others.
+void set_clock(const TimelineOptions& options, std::vector<Moment>& moments) {
+  const StepClock& clock = options.clock_of_step;
+  double now = 0;
+  for (Moment& m : moments) {
+    now = std::max(now, clock.begins[m.place]);
+    m.begins = m.from = now;
+    m.to = m.from + options.seconds[m.place];
+  }
+  for (size_t i = 0; i < moments.size(); ++i) {
+    moments[i].ends = i + 1 < moments.size() ? moments[i + 1].begins : std::max(now, clock.length);
+  }
+}
+
 // Sections, in moments. The timeline shows `shown` of the body's `parts`.
 std::vector<Stretch> sections_of(const Plan& plan, int parts, int shown) {
   const int calls = static_cast<int>(plan.calls.size()), body = plan.body_end - plan.body_begin;
@@ -317,6 +331,7 @@ Timeline make_timeline(const Scheme& scheme, const Plan& plan, const TimelineOpt
   t.in_seconds = !options.seconds.empty();
   t.clock = options.clock;
   t.moments = moments_of(scheme, plan, options, t);
+  if (!options.clock_of_step.begins.empty()) set_clock(options, t.moments);
   for (const PlannedCall& call : plan.calls) {
     const Morphism& m = scheme.morphisms[call.morphism];
     t.kinds.push_back(kind_of(m));

@@ -77,6 +77,12 @@ struct Timeline {
   int peak_moment() const;  // the first moment at the peak; -1: there are no calls
 };
 
+// When the calls of one rank begin in a step that several work on together, which it waits for.
+struct StepClock {
+  std::vector<double> begins = {};  // per planned call; none: one begins as the last one ends
+  double length = 0;                // of the whole step
+};
+
 struct TimelineOptions {
   Tier tier = Tier::kDevice;
   std::vector<double> seconds = {};  // per planned call (StepTime::seconds); none: equally wide
@@ -84,6 +90,7 @@ struct TimelineOptions {
   int most_parts = 3;                // a body of more parts is shown once
   // What runs concurrently with the arithmetic (plan/lanes.h), as the predicted step has it.
   bool copies_overlap = false, collectives_overlap = false;
+  StepClock clock_of_step = {};
 };
 // Whether copies between tiers of this plan run concurrently with the arithmetic.
 bool copies_overlap(const Plan& plan);

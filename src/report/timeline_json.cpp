@@ -112,11 +112,12 @@ constexpr int kMostParts = 8;
 }  // namespace
 
 json timeline_json(const Scheme& scheme, const Plan& plan, const std::vector<double>& seconds,
-                   bool copies_overlap) {
+                   bool copies_overlap, const StepClock& clock) {
   TimelineOptions options{.seconds = seconds,
                           .most_parts = kMostParts,
                           .copies_overlap = copies_overlap,
-                          .collectives_overlap = true};
+                          .collectives_overlap = true,
+                          .clock_of_step = clock};
   json out = tier_json(scheme, plan, make_timeline(scheme, plan, options));
   if (plan.host.size.count > 0) {
     options.tier = Tier::kHost;

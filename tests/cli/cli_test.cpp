@@ -94,7 +94,8 @@ TEST_F(Cli, ShowsMemoryStatesOfTheStepThatIsPlanned) {
             std::string::npos);
 }
 
-// Ranks that are threads have the cores together, whatever the mesh is for.
+// Ranks that are threads have the cores together, whatever the mesh is for, in what is planned as
+// in what is run.
 TEST_F(Cli, SharesCoresAmongRanksThatAreThreads) {
   const std::string sizes =
       " --model char --batch 4 --context 16 --set layers=2 hidden=32 heads=2 --stack ";
@@ -106,8 +107,21 @@ TEST_F(Cli, SharesCoresAmongRanksThatAreThreads) {
   };
   for (const std::string& stack :
        {std::string("'data_parallel(2)'"), std::string("'pipeline(2, parts=2)'")}) {
-    EXPECT_EQ(threads(stack + " --measure"), std::max(1, threads(stack) / 2)) << stack;
+    const int each = std::max(1, threads("''") / 2);
+    EXPECT_EQ(threads(stack), each) << stack;
+    EXPECT_EQ(threads(stack + " --measure"), each) << stack;
+    EXPECT_EQ(threads(stack + " --compare ''"), each) << stack;
+    EXPECT_EQ(threads(stack + " --fit 1GB"), each) << stack;
+    EXPECT_EQ(threads(stack + " --threads 2"), 2) << stack;
   }
+  // Each step beside another has the threads of its own ranks.
+  const auto seconds = [&](const std::string& flags, const char* whose) {
+    const auto out = nlohmann::json::parse(run("plan --json" + sizes + flags).text);
+    return (*whose ? out[whose] : out)["step_s"].get<double>();
+  };
+  EXPECT_EQ(seconds("'' --compare 'data_parallel(2)'", "compare"),
+            seconds("'data_parallel(2)'", ""));
+  EXPECT_EQ(seconds("'data_parallel(2)' --compare ''", "compare"), seconds("''", ""));
 }
 
 // A pipeline that is measured on threads: its tables, its pictures, and a schedule that is searched

@@ -13,6 +13,7 @@
 #include "report/schedule_chart.h"
 #include "report/schedule_search.h"
 #include "report/stage_table.h"
+#include "report/timeline_json.h"
 #include "report/xml.h"
 
 namespace adjoint {
@@ -125,6 +126,29 @@ TEST(StageProfile, SlotsAreInOrderAndAgreeWithTheStep) {
     const nlohmann::json out = measured_stages_json(work);
     EXPECT_EQ(out["stages"][1]["slots"].size(), stages.schedule.lists[1].size());
     EXPECT_TRUE(has(measured_stage_table(work), "ratio"));
+  }
+}
+
+// The memory of a stage runs along the step's own clock, with the time in which it waits.
+TEST(StageProfile, TheClockOfAStageIsTheSteps) {
+  for (const char* stack :
+       {"pipeline(2, parts=4)", "pipeline(2, schedule=zb_2p, parts=4) | bf16"}) {
+    const PlannedStages stages = plan_stages(staged(stack), kPlanned, costs());
+    for (size_t i = 0; i < stages.steps.size(); ++i) {
+      const StepClock clock = clock_of_stage(stages, i);
+      const nlohmann::json t =
+          timeline_json(stages.steps[i], stages.plans[i], stages.times[i].seconds, false, clock);
+      EXPECT_DOUBLE_EQ(t["length"], stages.simulated.seconds) << stack;
+      EXPECT_DOUBLE_EQ(t["step_s"], stages.simulated.seconds) << stack;
+      for (const auto& call : t["calls"]) {
+        const Morphism& m =
+            stages.steps[i].morphisms[stages.plans[i].calls[call["place"].get<size_t>()].morphism];
+        if (m.section != Section::kBody) continue;
+        const TimedSlot& slot = stages.simulated.slots[i][m.slot - 1];
+        EXPECT_GE(call["begins"].get<double>(), slot.begin - 1e-12) << call["source"];
+        EXPECT_LE(call["begins"].get<double>(), slot.end + 1e-12) << call["source"];
+      }
+    }
   }
 }
 
