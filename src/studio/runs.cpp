@@ -1,6 +1,12 @@
 #include "studio/runs.h"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -33,7 +39,32 @@ void take_last_numbers(const fs::path& file, json& run) {
   }
 }
 
-json about_run(const Folder& folder, const ListedFile& file) {
+// Files that some process has locked, as "device:inode". Whoever writes to a run holds its lock; to
+// try the lock here would keep a run from it that begins just now.
+std::set<std::string> locked_files() {
+  std::set<std::string> found;
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    unsigned major = 0, minor = 0;
+    unsigned long long inode = 0;
+    // "1: FLOCK  ADVISORY  WRITE 3481 08:01:1835026 0 EOF"; one who waits has "->" behind the
+    // number.
+    if (std::sscanf(line.c_str(), "%*d: FLOCK %*s %*s %*d %x:%x:%llu", &major, &minor, &inode) ==
+        3) {
+      found.insert(join_parts(major, ":", minor, ":", inode));
+    }
+  }
+  return found;
+}
+
+bool is_locked(const fs::path& file, const std::set<std::string>& locked) {
+  struct stat about = {};
+  return ::stat(file.c_str(), &about) == 0 &&
+         locked.count(
+             join_parts(major(about.st_dev), ":", minor(about.st_dev), ":", about.st_ino)) > 0;
+}
+
+json about_run(const Folder& folder, const ListedFile& file, const std::set<std::string>& locked) {
   const fs::path about = folder.resolve(file.path + "/run.json");
   const fs::path metrics = folder.resolve(file.path + "/metrics.jsonl");
   std::error_code error;
@@ -47,6 +78,7 @@ json about_run(const Folder& folder, const ListedFile& file) {
     for (const char* name : {"model", "steps", "stack"}) run[name] = options.value(name, json());
   }
   take_last_numbers(metrics, run);
+  run["live"] = is_locked(folder.resolve(file.path) / ".lock", locked);
   const auto when = fs::last_write_time(metrics, error);
   const auto system = std::chrono::file_clock::to_sys(when).time_since_epoch();
   run["modified"] = error ? static_cast<double>(file.modified) * 1e-9
@@ -58,10 +90,11 @@ json about_run(const Folder& folder, const ListedFile& file) {
 
 json list_runs(const Folder& folder) {
   json runs = json::array();
+  const std::set<std::string> locked = locked_files();
   for (const ListedFile& file : folder.list()) {
     if (file.kind != "run") continue;
     try {
-      runs.push_back(about_run(folder, file));
+      runs.push_back(about_run(folder, file, locked));
     } catch (const Error&) {  // a link that leads outside, or a file that went meanwhile
     }
   }

@@ -3,6 +3,7 @@ import { mount } from "svelte";
 import App from "./App.svelte";
 import { hello } from "./api/client";
 import { open_model } from "./state/actions";
+import { asked } from "./state/asked";
 import { project } from "./state/project.svelte";
 import { results } from "./state/results.svelte";
 import { settings } from "./state/settings.svelte";
@@ -26,6 +27,7 @@ window.__studio = {
   open_model,
   recall,
   remember,
+  asked,
 }; // what tests read
 
 // Whatever is remembered is of a folder, and nothing can be drawn without the server: the page begins when it has answered.

@@ -5,7 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { close_all, open_page, program, start_browser, start_studio } from "./browser.mjs";
-import { book, complaints, hold, library_text, pictures, set, tab } from "./look.mjs";
+import { book, complaints, hold, library_text, pictures, set, settled, tab } from "./look.mjs";
 
 let studio, browser, page;
 const small = { layers: "2", hidden: "64" };
@@ -147,6 +147,17 @@ test("before and after begins at a size that can be read, and says what it is fo
       ),
     );
   assert.ok(readable.length > 10 && Math.min(...readable) >= 8.9, `${Math.min(...readable)} of ${readable.length}`);
+  // Of what is below enough is seen to know that it is there.
+  for (const [width, height] of [
+    [1440, 900],
+    [1280, 800],
+  ]) {
+    await page.setViewportSize({ width, height });
+    await settled(page);
+    const seen = await page.locator('.compare [data-item^="B|"].arrow').first().boundingBox(),
+      room = await page.locator(".compare .both").boundingBox();
+    assert.ok(seen.y + seen.height <= room.y + room.height, `after is seen at ${width}: ${seen.y} of ${room.height}`);
+  }
   assert.deepEqual(await pictures(page, "compared"), []);
   await set(page, { stack: "" });
   assert.match(await page.locator(".fate").textContent(), /Put a functor into the stack to see what it changes/);

@@ -1,6 +1,9 @@
 // Jobs: a small model is trained, watched, stopped and resumed.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
@@ -103,6 +106,20 @@ TEST(Job, TellsItsMetricsAndItsEnd) {
   const std::string rest =
       "api/runs/metrics?path=runs/a&from=" + std::to_string(metrics["next"].get<int64_t>());
   EXPECT_EQ(studio.client.get(rest).json()["lines"].size(), 0);
+}
+
+// Whoever trains into a folder holds its lock, the studio's job or a command line.
+TEST(Runs, SayWhetherSomebodyWrites) {
+  const RunningStudio studio;
+  studio.write("runs/a/run.json", R"({"options": {"model": "tiny.scheme", "steps": 5}})");
+  studio.write("runs/a/.lock", "");
+  const auto live = [&] { return studio.client.get("api/runs").json()["runs"][0]["live"]; };
+  EXPECT_EQ(live(), false);
+  const int file = ::open((studio / "runs/a/.lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(file, LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(live(), true);
+  ::close(file);
+  EXPECT_EQ(live(), false);
 }
 
 TEST(Job, IsStoppedAndResumed) {

@@ -47,6 +47,7 @@ export interface Run {
   val_loss?: number | null;
   stack?: string;
   modified?: number;
+  live?: boolean; // some process writes to it
 }
 
 // A request that the server did not answer as it promised.

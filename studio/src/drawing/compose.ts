@@ -103,6 +103,7 @@ async function compose_box(tree: Tree, box: BoxNode, options: Options, frame: st
         n > 1
           ? [`${n} × ${short_type(object, options.axis_names)}`, bytes(n * object.bytes)]
           : point_lines(tree, o, options.axis_names).slice(name ? 0 : 1),
+      said = `forward /scheme/objects/${o}/bytes`,
       { w, h } = point_size(name, lines);
     units.push({
       w,
@@ -128,6 +129,7 @@ async function compose_box(tree: Tree, box: BoxNode, options: Options, frame: st
         role: object.role,
         name,
         lines,
+        json: lines.map((_, i) => (i < lines.length - 1 ? undefined : n > 1 ? `${n} * [${said}]` : said)),
         frame,
         mark:
           object.residence === "recomputed"
@@ -423,6 +425,7 @@ function body_unit(tree: Tree, c: OpNode, text: string[], frame: string): Unit {
       source: c.key,
       name: label.name,
       note,
+      json: label.op || !m.flops ? undefined : `forward /scheme/morphisms/${c.morphism}/flops`,
       text,
       frame,
       morphism: c.morphism,

@@ -12,6 +12,7 @@ export interface Point {
   role: string;
   name: string;
   lines: string[];
+  json?: (string | undefined)[]; // of each line: where the program says its number (state/asked.ts)
   mark?: "hatched" | "host" | "mesh";
   frame: string;
 }
@@ -47,6 +48,7 @@ export interface Frame {
   name: string;
   power?: number;
   note: string;
+  json?: string; // where the program says the note's number
   text?: string[];
   frame: string;
   morphism?: number;
@@ -64,6 +66,7 @@ export interface Words {
   anchor?: "start" | "middle" | "end";
   frame: string;
   colour?: string;
+  json?: string; // where the program says its number
 }
 export type Item = Point | Arrow | Frame | Words;
 export interface Line {

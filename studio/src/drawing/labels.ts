@@ -7,6 +7,7 @@ export interface Wish {
   text: string;
   points: [number, number][]; // of its line; a label stands beside a part of it that goes down
   side: "left" | "right"; // where it rather stands
+  json?: string; // where the program says its number
   free: number; // how far from the line: half as much as it is thick
 }
 interface Box {
@@ -79,6 +80,7 @@ export function place_labels(d: Drawing, wishes: Wish[], columns: number[] = [])
       w,
       h: high,
       text: wish.text,
+      json: wish.json,
       face: "sub",
       anchor,
       frame: "",

@@ -8,7 +8,7 @@ import { results } from "../state/results.svelte";
 import { settings } from "../state/settings.svelte";
 import { ended } from "../state/timings";
 import { view } from "../state/view.svelte";
-import { locate_box, operand_of, taken_off } from "./operands";
+import { locate_box, operand_of, taken_off, type TakenOff } from "./operands";
 import {
   all_terms,
   statements,
@@ -90,7 +90,15 @@ interface Present {
   document: WrittenDocument;
   scheme: SchemeJson;
 }
-type Wanted = object | string | null; // an edit, a sentence why there is none, or that the call is not written as one
+// An edit, a sentence why there is none, that the call is not written as one, or a question.
+type Wanted = object | Question | string | null;
+class Question {
+  constructor(
+    readonly asks: string,
+    readonly edits: Record<string, object>,
+  ) {}
+}
+const anyway = "Change it all the same";
 const no_call = "This is not written in the text as one call, so it cannot be changed here.";
 
 // `after` is told where the text says what was made, in bytes.
@@ -121,18 +129,31 @@ async function make_edit(make: (present: Present) => Wanted, after?: After): Pro
     const document = scheme && open.text === text ? await document_of(file, sent) : null;
     if (open.text !== text) continue;
     if (!scheme || !document) return project.message?.text ?? no_call;
-    const wanted = make({ document, scheme });
+    let wanted = make({ document, scheme });
+    if (wanted instanceof Question) {
+      const { asks, edits } = wanted,
+        choice = await project.choose(asks, Object.keys(edits));
+      if (choice === null) return null;
+      if (open.text !== text) continue;
+      wanted = edits[choice];
+    }
     if (wanted === null || typeof wanted === "string") return refuse(wanted ?? no_call);
-    const answer = await ask<{ text: string; span: Place }>(["edit"], {
+    const answer = await ask<{ text: string; made: Place; breaks?: string[] }>(["edit"], {
       stdin: JSON.stringify({ file, text: sent, edit: wanted }),
       drafts: project.drafts(),
     });
     if (open.text !== text) continue;
     if (!answer.ok) return refuse(answer.error.message);
+    const { breaks } = answer.result;
+    if (breaks) {
+      const choice = await project.choose(`After this edit ${breaks.join("; ")}.`, [anyway]);
+      if (choice === null) return null;
+      if (open.text !== text) continue;
+    }
     const now = without_returns(answer.result.text).text,
       place = (byte: number) => place_of_byte(now, byte, open.crlf);
-    change_text(file, now, { from: place(answer.result.span.from), to: place(answer.result.span.to) });
-    void after?.(answer.result.span);
+    change_text(file, now, { from: place(answer.result.made.from), to: place(answer.result.made.to) });
+    void after?.(answer.result.made);
     return null;
   }
   return refuse("The text changes faster than the drawing can change it: try again.");
@@ -187,11 +208,21 @@ export const insert_before = (call: Call, object: string, op: string) =>
     const at = operand_at(p, call, object);
     return typeof at === "string" ? at : at && { kind: "insert", at, call: with_hole(op) };
   }, select_inserted(call.source));
+// Of several objects that a call reads somebody says which one takes its place.
+function deletion(off: TakenOff | string | null): Wanted {
+  if (off === null || typeof off === "string") return off;
+  const edit = (operand: number | string) => ({ kind: "delete", at: off.at, operand }),
+    [first, ...more] = off.operands;
+  if (more.length === 0) return edit(first.as);
+  const edits = Object.fromEntries(off.operands.map((o) => [`${short(o.text)} stays`, edit(o.as)]));
+  return new Question(`What stays in the place of ${short(off.text)}?`, edits);
+}
+const short = (text: string) => (text.length > 48 ? `${text.slice(0, 47)}…` : text);
 export const delete_call = (call: Call) =>
   edit((p) => {
     const found = term_of(p, call);
     if (!found) return is_gone(p, call) ? gone : null;
-    return taken_off(p.document, p.scheme, found.term, { found, morphism: morphism_of(p.scheme, call) });
+    return deletion(taken_off(p.document, p.scheme, found.term, { found, morphism: morphism_of(p.scheme, call) }));
   });
 // What is done to the call of a box: where it is written, and which box it calls.
 const edit_box = (key: string, make: (at: { from: number; to: number }, box: string) => object, after?: After) =>
@@ -207,7 +238,7 @@ export const delete_box = (key: string) =>
   edit(({ document, scheme }) => {
     const found = locate_box(document, key);
     if (found === null || typeof found === "string") return found;
-    return taken_off(document, scheme, found.call, found.around);
+    return deletion(taken_off(document, scheme, found.call, found.around));
   });
 // Instead of one object a call reads the value of a name.
 export const connect_to = (call: Call, object: string, value: string) =>
@@ -219,11 +250,17 @@ export const connect_to = (call: Call, object: string, value: string) =>
 export const set_size = (name: string, to: string) =>
   edit(({ document: d }) => {
     const preset = settings.model.split(":")[1],
-      own = d.presets.find((p) => p.name === preset);
-    if (own && own.settings.some((s) => s.name === name)) return { kind: "set", preset, setting: name, to };
-    if (d.axes.some((a) => a.name === name)) return { kind: "set", axis: name, to };
-    if (d.numbers.some((a) => a.name === name)) return { kind: "set", number: name, to };
-    return `There is no axis or number '${name}' in this text.`;
+      axis = d.axes.find((a) => a.name === name),
+      number = axis ? undefined : d.numbers.find((a) => a.name === name),
+      written = axis ?? number;
+    if (!written) return `There is no axis or number '${name}' in this text.`;
+    // What one looks at is changed: the preset, and not the others, which go by what the text says.
+    if (d.presets.some((p) => p.name === preset)) return { kind: "set", preset, setting: name, to };
+    const edit = axis ? { kind: "set", axis: name, to } : { kind: "set", number: name, to },
+      others = d.presets.filter((p) => !p.settings.some((s) => s.name === name)).map((p) => p.name);
+    if (written.value.kind === "number" && others.length === 0) return edit;
+    const of = others.length > 0 ? `, for the presets ${others.join(", ")} too` : "";
+    return new Question(`${name} is ${written.value.text} here${of}.`, { [`Write ${name}=${to}`]: edit });
   });
 export const repeat_box = (key: string, times: string) =>
   edit_box(key, (at) => ({

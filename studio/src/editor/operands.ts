@@ -16,7 +16,10 @@ function* calls_in(t: WrittenTerm, chosen = false): Generator<MadeCall> {
   if (t.kind === "call") yield { term: t, chosen };
 }
 const calls_of = (box: WrittenBox) => statements(box).flatMap((s) => s.values.flatMap((v) => [...calls_in(v)]));
-const name_of = (t: WrittenTerm) => t.keywords?.find((k) => k.name === "name")?.value.text;
+const said_name = (t: WrittenTerm) => t.keywords?.find((k) => k.name === "name")?.value;
+const name_of = (t: WrittenTerm) => said_name(t)?.word;
+// name="block#3": such a call does not count, and no other has its name.
+const says_number = (t: WrittenTerm) => said_name(t)?.kind === "text";
 const one_of_several = "A condition of the text decides which of several calls this is: it is changed in the text.";
 const unnumbered = (part: string) => part.replace(/#\d+$/, "");
 const unindexed = (part: string) => part.replace(/\[\d+\]$/, "");
@@ -28,11 +31,11 @@ function box_call(calls: MadeCall[], part: string): WrittenTerm | string | null 
     unnamed = same.filter(({ term }) => name_of(term) === undefined);
   if (unnamed.length < 2) return unnamed[0]?.term ?? null;
   if (same.some(({ chosen }) => chosen)) return one_of_several;
-  const taken = new Set<string>();
+  const taken = new Set(calls.filter(({ term }) => says_number(term)).map(({ term }) => name_of(term)!));
   let number = 0;
   for (const { term } of calls) {
     const name = name_of(term),
-      counted = same.some((s) => s.term === term);
+      counted = same.some((s) => s.term === term) && !says_number(term);
     if (counted) number++;
     if (name !== undefined) taken.add(name);
     if (name !== undefined || !counted) continue;
@@ -250,22 +253,27 @@ export function operand_of(
   return unknown.length === 1 && written ? unknown[0].term : not_told;
 }
 const none_stays = "This call reads no object that could take its place: change it in the text.";
-// The first operand that is an object on an arrow: what stays where a call goes.
-function first_object(reading: Reading, term: WrittenTerm, here: Instance): number | string | null {
+// Operands that are objects on arrows: one of them stays where a call goes.
+function objects_read(reading: Reading, term: WrittenTerm, here: Instance): Slot[] {
   const data = (g: Given) => g === null || [...g].some((o) => is_data(reading.scheme.objects[o].role));
-  return slots_of(term).find((s) => data(reading.given(s.term, here)))?.as ?? null;
+  return slots_of(term).filter((s) => data(reading.given(s.term, here)));
 }
-// The edit that takes a call off.
+export interface TakenOff {
+  at: { from: number; to: number };
+  text: string;
+  operands: { as: number | string; text: string }[]; // at least one
+}
+// What is to be said to take a call off.
 export function taken_off(
   document: WrittenDocument,
   scheme: SchemeJson,
   term: WrittenTerm,
   of: { found: Found; morphism: number } | Instance,
-): object | string | null {
+): TakenOff | string | null {
   const reading = new Reading(document, scheme),
     here = "found" in of ? reading.instance_of(of.found, of.morphism) : of;
   if (here === null || typeof here === "string") return here ?? not_told;
-  const operand = first_object(reading, term, here);
-  if (operand === null) return none_stays;
-  return term.span ? { kind: "delete", at: { from: term.span.from, to: term.span.to }, operand } : null;
+  const operands = objects_read(reading, term, here).map((s) => ({ as: s.as, text: s.term.text }));
+  if (operands.length === 0) return none_stays;
+  return term.span ? { at: { from: term.span.from, to: term.span.to }, text: term.text, operands } : null;
 }

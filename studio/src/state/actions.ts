@@ -17,6 +17,7 @@ interface Remembered {
   sets: Record<string, string>;
   stack: string;
   device?: string;
+  optimizer?: string;
 }
 
 // The first thing: the model that was last looked at, or gpt2, and the lists of functors and ops.
@@ -27,6 +28,7 @@ export async function start() {
     settings.batch = was.batch ?? 1;
     settings.sets = was.sets ?? {};
     settings.set_stack(was.stack ?? "");
+    settings.optimizer = was.optimizer ?? settings.optimizer;
     settings.device = devices.some((d) => d.name === was.device) ? (was.device ?? "") : "";
   }
   const files = project.refresh_files(),
@@ -53,6 +55,7 @@ export function remember_model() {
     sets: settings.sets,
     stack: settings.stack,
     device: settings.device,
+    optimizer: settings.optimizer,
   } satisfies Remembered);
 }
 
@@ -81,6 +84,7 @@ async function open_library_text(model: string): Promise<boolean> {
       saved: answer.result.text,
       etag: null,
       library: true,
+      preset: answer.result.preset,
     });
   return answer.ok || answer.lost === true;
 }
@@ -97,7 +101,7 @@ export function open_functor(name: string) {
 export async function save_as(path: string, text: OpenText): Promise<boolean> {
   const { library, path: from } = text;
   if (!(await project.save_as(path, text))) return false;
-  const own = library ? from : settings.model.slice(from.length + 1);
+  const own = library ? (text.preset ?? from) : settings.model.slice(from.length + 1);
   const drawn = library ? settings.model === from : settings.file() === from;
   if (text.kind === "scheme" && drawn) {
     settings.model = own ? `${path}:${own}` : path;

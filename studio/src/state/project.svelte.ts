@@ -9,6 +9,7 @@ export interface OpenText {
   saved: string; // as on disk
   etag: string | null; // null: not on disk yet
   library: boolean; // a text that travels with the program: read, and saved under another name to be changed
+  preset?: string; // that a copy of a text of the library is opened with, if it is not called like the text
   crlf?: boolean; // its lines end with \r\n wherever it leaves the page
   removed?: string; // what it was when its file was removed
 }
@@ -17,7 +18,8 @@ export interface Message {
   kind: "good" | "bad";
   conflict?: string;
   refusal?: true;
-} // conflict: the path that somebody else has changed; refusal: of an edit, until the text is changed
+  choices?: string[];
+} // conflict: the path that somebody else has changed; refusal: of an edit, until the text is changed; choices: it is a question
 interface Draft {
   text: string;
   etag: string | null;
@@ -53,13 +55,36 @@ class Project {
   files = $state<api.FileEntry[]>([]);
   open = $state<OpenText[]>([]);
   active = $state(""); // the path of the text in the editor
-  message = $state<Message | null>(null);
+  private said = $state.raw<Message | null>(null);
+  private answered: ((choice: string | null) => void) | undefined;
   unkept = $state(false); // this browser did not keep what is typed
   edition = $state(0); // raised whenever a file that commands read has another content: part of every question's key
   text = $derived(this.open.find((t) => t.path === this.active));
   dirty = $derived(this.open.filter((t) => !t.library && t.text !== t.saved));
   private saving = new Map<string, Promise<boolean>>();
   private opening = 0;
+
+  get message() {
+    return this.said;
+  }
+  // A question that something else is said over has no answer.
+  set message(message: Message | null) {
+    if (message === this.said) return;
+    this.answered?.(null);
+    this.answered = undefined;
+    this.said = message;
+  }
+  // Asks before an edit is made, until somebody answers, closes the question or changes the text.
+  choose(text: string, choices: string[]): Promise<string | null> {
+    this.message = { text, kind: "bad", refusal: true, choices };
+    return new Promise((done) => (this.answered = done));
+  }
+  answer(choice: string) {
+    const { answered } = this;
+    this.answered = undefined;
+    this.message = null;
+    answered?.(choice);
+  }
 
   // Unsaved texts by path: every command works on what is typed.
   drafts(): Record<string, string> {
@@ -179,11 +204,6 @@ class Project {
       else this.say((e as Error).message, "bad");
       return false;
     }
-  }
-  // Everything that is not saved, for commands that read files alone.
-  async save_all(): Promise<boolean> {
-    for (const t of this.dirty) if (!(await this.save(t.path))) return false;
-    return true;
   }
   // A text becomes a new file: of the library a copy of it does, of the folder it does itself, with all that is typed meanwhile, and
   // the old file is again as it is on disk.

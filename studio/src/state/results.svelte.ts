@@ -2,6 +2,7 @@
 // broken text leaves the last good answer in place and says what is wrong.
 import { ask, unanswered, type Mistake } from "../api/client";
 import type { FunctorInfo, MemoryStates, Op, SchemeJson, Shown, Timeline } from "../api/json";
+import { asked } from "./asked";
 import { project, with_returns, type Message } from "./project.svelte";
 import { settings } from "./settings.svelte";
 import { print_stack } from "./stack";
@@ -84,6 +85,7 @@ export class Lane<T> {
     if (mine !== this.turn) return false; // a newer question is on its way
     this.busy = false;
     if (answer.ok) {
+      asked.set(this.name, args);
       this.value = answer.result;
       this.notes = answer.notes ?? [];
       this.of = key;
@@ -138,6 +140,7 @@ class Results {
   functors = $state.raw<FunctorInfo[]>([]);
   ops = $state.raw<Op[]>([]);
   presets = $state.raw<any>(null);
+  optimizers = $state.raw<string[]>([]);
 
   // Legal, or the sentence that says why not.
   refusal = $derived(this.forward.mistake ? null : (this.plan.mistake ?? this.step.refused));
@@ -150,10 +153,13 @@ class Results {
   async load_lists() {
     const [functors, ops] = await Promise.all([
       ask<{ functors: FunctorInfo[] }>(["functors", "--json"]),
-      ask<{ ops: Op[] }>(["ops", "--json"]),
+      ask<{ ops: Op[]; optimizers: { name: string }[] }>(["ops", "--json"]),
     ]);
     if (functors.ok) this.functors = functors.result.functors;
-    if (ops.ok) this.ops = ops.result.ops;
+    if (ops.ok) {
+      this.ops = ops.result.ops;
+      this.optimizers = (ops.result.optimizers ?? []).map((o) => o.name);
+    }
     void this.refresh(); // which functors there are decides how a step is drawn
     const models = await ask<{ models: { name: string }[] }>(["models", "--json"]);
     if (models.ok) this.presets = models.result.models.map((m) => m.name);

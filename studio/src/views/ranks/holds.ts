@@ -8,6 +8,7 @@ export interface Held {
   on: Record<string, string>;
   along: Record<string, Set<string>>;
   objects: SchemeObject[];
+  ids: number[]; // of them in the scheme
   bytes: number;
   whole: number;
 }
@@ -53,29 +54,39 @@ export function holds(scheme: SchemeJson): { lasting: Held[]; passing: Held[] } 
   });
   const lasting = new Map<string, Held>(),
     passing = new Map<string, Held>();
-  const add = (to: Map<string, Held>, what: string, o: SchemeObject) => {
+  const add = (to: Map<string, Held>, what: string, o: SchemeObject, id: number) => {
     const { on, cut } = lies(o, mesh),
       key = JSON.stringify([what, o.stage ?? null, on]);
-    const held = to.get(key) ?? { what, stage: o.stage ?? null, on, along: {}, objects: [], bytes: 0, whole: 0 };
+    const held = to.get(key) ?? {
+      what,
+      stage: o.stage ?? null,
+      on,
+      along: {},
+      objects: [],
+      ids: [],
+      bytes: 0,
+      whole: 0,
+    };
     for (const [axis, name] of Object.entries(cut)) (held.along[axis] ??= new Set()).add(name);
     held.objects.push(o);
+    held.ids.push(id);
     held.bytes += o.bytes;
     held.whole += whole_bytes(o);
     to.set(key, held);
   };
   objects.forEach((o, i) => {
-    if (inputs.has(i) && o.role === "parameter") add(lasting, "parameters", o);
-    else if (inputs.has(i) && o.role === "state") add(lasting, "optimizer state", o);
-    else if (read.has(i)) add(lasting, "gradients", o);
+    if (inputs.has(i) && o.role === "parameter") add(lasting, "parameters", o, i);
+    else if (inputs.has(i) && o.role === "state") add(lasting, "optimizer state", o, i);
+    else if (read.has(i)) add(lasting, "gradients", o, i);
     else if (o.role === "parameter" && o.source.endsWith(":whole"))
-      add(passing, "parameters, made whole while they are used", o);
+      add(passing, "parameters, made whole while they are used", o, i);
     else if (
       o.role === "gradient" &&
       trained.has(path_of(o.source)) &&
       o.placement?.some((p) => p.spread === "partial")
     )
-      add(passing, "gradients, before ranks have summed them", o);
-    else if (inputs.has(i) && o.role === "input") add(passing, "a batch's samples", o);
+      add(passing, "gradients, before ranks have summed them", o, i);
+    else if (inputs.has(i) && o.role === "input") add(passing, "a batch's samples", o, i);
   });
   const order = ["parameters", "gradients", "optimizer state"];
   const sorted = (m: Map<string, Held>) =>

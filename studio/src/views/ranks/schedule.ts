@@ -27,6 +27,7 @@ export interface Pipeline {
   seconds: number;
   step_s?: number;
   message_s: number;
+  waited_s?: number; // of the messages
   stages: Stage[];
 }
 

@@ -1,6 +1,7 @@
 // What each functor of the stack costs and saves: the plan of the stack without it, beside the plan with it. Plans are asked for
 // one after another when the present plan stands, and kept, so that a chip that is moved or changed asks for little.
 import { ask, unanswered } from "../../api/client";
+import { asked } from "../../state/asked";
 import { project } from "../../state/project.svelte";
 import { results, type Plan } from "../../state/results.svelte";
 import { settings } from "../../state/settings.svelte";
@@ -37,6 +38,7 @@ class Costs {
         if (this.kept.size > 300) this.kept.clear();
         this.kept.set(key, one);
       }
+      asked.set(`without-${item.id}`, args);
       found[item.id] = one;
       this.without = { ...found };
     }

@@ -1,7 +1,9 @@
 // Stacks that the program chooses: the fastest within a budget, and the curve of all budgets.
 import { bytes } from "../../state/format";
 import * as api from "../../api/client";
+import { asked } from "../../state/asked";
 import { jobs } from "../../state/jobs.svelte";
+import { needed_by } from "../../state/needed";
 import { is_source, project } from "../../state/project.svelte";
 import { results, type Plan } from "../../state/results.svelte";
 import { settings } from "../../state/settings.svelte";
@@ -78,21 +80,20 @@ class Fit {
     const stopper = (this.stopper = new AbortController());
     this.busy = true;
     this.since = Date.now();
-    const answer = await api.ask<Plan>(
-      [
-        "plan",
-        ...settings.step_args(base.stack),
-        ...results.device_args(),
-        "--fit",
-        typed || `${budget}B`,
-        ...(this.approximate ? ["--allow-approximating"] : []),
-        "--json",
-      ],
-      { drafts: project.drafts(), lane: "fit", signal: stopper.signal },
-    );
+    const args = [
+      "plan",
+      ...settings.step_args(base.stack),
+      ...results.device_args(),
+      "--fit",
+      typed || `${budget}B`,
+      ...(this.approximate ? ["--allow-approximating"] : []),
+      "--json",
+    ];
+    const answer = await api.ask<Plan>(args, { drafts: project.drafts(), lane: "fit", signal: stopper.signal });
     if (stopper !== this.stopper) return false;
     this.busy = false;
     if (answer.ok) {
+      asked.set("fit", args);
       this.found = { key, budget, plan: answer.result };
       this.refused = null;
     } else if (!answer.cancelled) {
@@ -131,7 +132,11 @@ class Pareto {
   private curves = $state.raw<Record<string, Point[]>>({}); // by what was asked of which files
   private followed = $state.raw({ job: "", key: "" }); // the job that runs
   key = $derived(this.key_of(this.args()));
-  current = $derived(this.curves[this.key] ?? []); // points of the present model and stack
+  current = $derived.by(() => {
+    const points = this.curves[this.key] ?? [];
+    if (points.length > 0) asked.set("pareto", this.args());
+    return points;
+  }); // points of the present model and stack
   job = $derived(this.followed.key === this.key ? this.followed.job : "");
   private leave: (() => void) | undefined;
 
@@ -156,7 +161,7 @@ class Pareto {
     try {
       const since = await this.files_since();
       const old = (await api.list_jobs()).filter((j) => JSON.stringify(j.args) === args && j.started > since).at(-1);
-      if (key !== this.key || project.dirty.length > 0) return; // jobs are of saved files
+      if (key !== this.key || (await needed_by(this.args())).length > 0) return; // jobs are of saved files
       if (old?.state === "running") this.follow(old, key);
       else if (old?.state === "done") this.put(key, (await api.read_job(old.id)).result?.points ?? []);
     } catch {

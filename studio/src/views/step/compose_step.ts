@@ -7,6 +7,7 @@ import { empty, join, line, type Drawing } from "../../drawing/drawing";
 import { place_labels, type Wish } from "../../drawing/labels";
 import { width } from "../../drawing/measure";
 import type { Tree } from "../../drawing/tree";
+import { sum_of } from "../../state/asked";
 import { bytes, count, short_type } from "../../state/format";
 import type { How, Remembered, Slot } from "./slots";
 
@@ -19,7 +20,8 @@ interface Rows {
 const half = 24,
   gap = 30; // of an arrow: from its top to its line; between arrows, where points stand
 
-export function compose_step(scheme: SchemeJson, tree: Tree, slots: Slot[], all: Remembered[]): Drawing {
+// `of`: the question that the scheme is the answer of (state/asked.ts).
+export function compose_step(scheme: SchemeJson, tree: Tree, slots: Slot[], all: Remembered[], of: string): Drawing {
   const d = empty();
   const has_host = all.some((r) => r.how === "host"),
     has_again = slots.some((s) => s.again.length > 0);
@@ -201,6 +203,7 @@ export function compose_step(scheme: SchemeJson, tree: Tree, slots: Slot[], all:
         role: object.role,
         name,
         lines,
+        json: s.node === "op" ? [`${of} /scheme/objects/${o}/bytes`] : [],
         frame: "",
         mark: mark_of(object),
       });
@@ -298,8 +301,8 @@ export function compose_step(scheme: SchemeJson, tree: Tree, slots: Slot[], all:
       }),
     );
   }
-  const labels = hang(d, scheme, slots, all, { slot_of, main, points, middle, xs, ws, rows });
-  const right = update(d, scheme, Math.max(end, 200) + 16, rows);
+  const labels = hang(d, scheme, of, slots, all, { slot_of, main, points, middle, xs, ws, rows });
+  const right = update(d, scheme, of, Math.max(end, 200) + 16, rows);
   d.w = right + 12;
   d.h = rows.backward + 90;
   place_labels(d, labels, points);
@@ -318,7 +321,7 @@ interface Places {
 const aside: Record<How, number> = { kept: -13, again: 0, host: 13 }; // lines of unlike kinds run beside each other
 const colour: Record<How, string> = { kept: "var(--blue)", again: "var(--orange)", host: "var(--purple)" };
 // One line for all that goes the same way; as thick as it is large. What is to be said of the lines is given back.
-function hang(d: Drawing, scheme: SchemeJson, slots: Slot[], all: Remembered[], p: Places): Wish[] {
+function hang(d: Drawing, scheme: SchemeJson, of: string, slots: Slot[], all: Remembered[], p: Places): Wish[] {
   const wishes: Wish[] = [];
   const bundles = new Map<
     string,
@@ -350,6 +353,7 @@ function hang(d: Drawing, scheme: SchemeJson, slots: Slot[], all: Remembered[], 
           objects: [],
           bytes: 0,
         };
+        if (b.objects.includes(r.object)) continue;
         b.objects.push(r.object);
         b.bytes += scheme.objects[r.object].bytes;
         bundles.set(key, b);
@@ -443,6 +447,7 @@ function hang(d: Drawing, scheme: SchemeJson, slots: Slot[], all: Remembered[], 
       wishes.push({
         key: `t${key}`,
         text: `${b.objects.length > 1 ? `${b.objects.length} · ` : ""}${bytes(b.bytes)}${mesh && `, ${mesh}`}`,
+        json: sum_of(`${of} /scheme/objects`, b.objects, "bytes"),
         points,
         side: b.how === "kept" ? "left" : "right",
         free: 5 + d.lines.at(-1)!.thick! / 2,
@@ -483,13 +488,13 @@ function mark_of(o: SchemeJson["objects"][number]): "hatched" | "host" | "mesh" 
         : undefined;
 }
 // The update: gradients of parameters come in, parameters and the optimizer's states go around.
-function update(d: Drawing, scheme: SchemeJson, x: number, rows: Rows): number {
+function update(d: Drawing, scheme: SchemeJson, of: string, x: number, rows: Rows): number {
   const updates = scheme.morphisms.filter((m) => m.phase === "update");
   if (updates.length === 0) return x;
-  const sum = (role: string) =>
-    scheme.objects
-      .filter((o, i) => o.role === role && (role !== "parameter" || scheme.inputs.includes(i)))
-      .reduce((n, o) => n + o.bytes, 0);
+  // What the step takes: what it gives back lies where that lay.
+  const taken = (role: string) => scheme.inputs.filter((i) => scheme.objects[i].role === role),
+    sum = (role: string) => taken(role).reduce((n, i) => n + scheme.objects[i].bytes, 0),
+    said = (role: string) => sum_of(`${of} /scheme/objects`, taken(role), "bytes");
   const y = (rows.forward + rows.backward) / 2,
     ops = [...new Set(updates.map((m) => m.op))].slice(-1)[0],
     w = Math.max(arrow_width({ name: "update", op: ops }), 70);
@@ -560,6 +565,7 @@ function update(d: Drawing, scheme: SchemeJson, x: number, rows: Rows): number {
     w: 80,
     h: 12,
     text: bytes(sum("parameter")),
+    json: said("parameter"),
     face: "sub",
     anchor: "end",
     frame: "",
@@ -572,6 +578,7 @@ function update(d: Drawing, scheme: SchemeJson, x: number, rows: Rows): number {
     w: 80,
     h: 12,
     text: `states ${bytes(sum("state"))}`,
+    json: said("state"),
     face: "sub",
     anchor: "end",
     frame: "",
