@@ -44,6 +44,7 @@ extern const OpDef op_move = {
         },
     .flops = [](const OpCall&) { return int64_t{0}; },
     .differentiable = false,
+    .takes_padding = true,
     .linear = [](const OpCall&) { return Linear::kTogether; },
     .moves = true,
     .samples = samples,

@@ -77,16 +77,19 @@ TEST_F(BodyOnCpu, PaddingChangesNothing) {
   std::vector<PaddingCheck> checks;
   for (const OpDef* op : all_ops()) {
     if (!is_generated(*op)) continue;
-    for (PaddingCheck& check : padding_checks(*op)) checks.push_back(std::move(check));
+    for (PaddingCheck& check : padding_checks(*op, Target::kCpu)) {
+      // Two kinds of room are enough here: each is a program of its own for the host's compiler.
+      const bool chosen = check.what == "other room for each" || check.what == "other even widths";
+      if (chosen) checks.push_back(std::move(check));
+    }
   }
-  std::deque<SchemeOnCpu> plain, padded;
-  for (const PaddingCheck& check : checks) {
-    plain.emplace_back(check.plain);
-    padded.emplace_back(check.padded);
-  }
+  std::deque<SchemeOnCpu> padded;
+  for (const PaddingCheck& check : checks) padded.emplace_back(check.padded);
   finish_kernels();
-  for (size_t i = 0; i < checks.size(); ++i) {
-    expect_same_with_padding(checks[i], plain[i].run(checks[i].in), padded[i].run(checks[i].in));
+  for (const PaddingCheck& check : checks) {
+    SCOPED_TRACE(check.what + "\n" + print(check.padded));
+    expect_near_reference(check.plain, padded.front().run(check.plain.in));
+    padded.pop_front();
   }
 }
 

@@ -4,6 +4,7 @@
 #include "device/parallel.h"
 #include "kernels/cpu/body_loops.h"
 #include "kernels/cpu/cross_entropy_rows.h"
+#include "kernels/row_numbers.h"
 #include "scheme/elements.h"
 
 namespace adjoint {
@@ -146,6 +147,7 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const auto* logits = static_cast<const T*>(at.in[0]);
   const auto* targets = static_cast<const int32_t*>(at.in[1]);
   const Dtype sums = k.outputs[0].dtype;
+  const RowNumbers log_sums(k.outputs[2]);
   auto* partial = static_cast<double*>(at.workspace);
   const Pointers to = at;
   return [=] {
@@ -156,7 +158,7 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
         for (int64_t r = rows.count * block / kBlocks; r < last; ++r) {
           const T* row = logits + r * rows.step;
           const RowSums of_row = sums_of_row(row, rows.classes, rows.options);
-          store_element(to.out[2], sums, r, of_row.lse);
+          store_element(to.out[2], sums, log_sums.at(r), of_row.lse);
           if (targets[r] == rows.ignore) continue;
           const int64_t target = std::clamp<int64_t>(targets[r], 0, rows.classes - 1);
           sum += loss_of_row(rows, of_row, row[target]);

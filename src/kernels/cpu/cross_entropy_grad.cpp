@@ -1,8 +1,10 @@
 #include <cmath>
 
+#include "base/error.h"
 #include "device/parallel.h"
 #include "kernels/cpu/body_loops.h"
 #include "kernels/cpu/cross_entropy_rows.h"
+#include "kernels/row_numbers.h"
 #include "scheme/elements.h"
 
 namespace adjoint {
@@ -92,12 +94,15 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const auto* targets = static_cast<const int32_t*>(at.in[1]);
   const Dtype lse_dtype = k.call.inputs[2].dtype, scale_dtype = k.call.inputs[3].dtype;
   const void *lse = at.in[2], *dsum = at.in[3];
+  const RowNumbers log_sums(k.call.inputs[2]);
   auto* out = static_cast<T*>(at.out[0]);
+  CHECK(k.out_strides[0] == dense_strides(k.outputs[0]), "the gradient of logits is dense");
+  const int64_t to_step = k.outputs[0].axes.back().physical();  // logits may have other padding
   return [=] {
     const double scale = load_element(dsum, scale_dtype, 0);
     parallel_for(rows.count, 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t r = begin; r < end; ++r) {
-        T* y = out + r * rows.step;
+        T* y = out + r * to_step;
         if (targets[r] == rows.ignore) {
           std::fill(y, y + rows.classes, T(0.0f));
           continue;
@@ -105,7 +110,7 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
         using W = typename Wide<T>::type;
         const T* x = logits + r * rows.step;
         const int64_t target = std::clamp<int64_t>(targets[r], 0, rows.classes - 1);
-        const double row_lse = load_element(lse, lse_dtype, r);
+        const double row_lse = load_element(lse, lse_dtype, log_sums.at(r));
         if (rows.options.any()) {
           write_with_options(y, x, rows, target, row_lse, scale);
           continue;

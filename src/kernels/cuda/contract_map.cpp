@@ -10,7 +10,8 @@ namespace {
 // they are rounded, so deterministic runs, which need the bits of two separate calls, run the two
 // calls.
 bool has_epilogue(const KernelCall& k) {
-  return !k.deterministic && k.call.inputs.size() == 3 && k.in_strides[2] == k.out_strides[0] &&
+  return !k.deterministic && k.call.inputs.size() == 3 &&
+         lie_alike(k.call.inputs[2], k.in_strides[2], k.outputs[0], k.out_strides[0]) &&
          product_epilogue_takes(body_of(contract_map_in_turn(k.call).second), k.outputs[0].dtype);
 }
 

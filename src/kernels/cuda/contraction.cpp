@@ -19,7 +19,8 @@ bool has_bias(const KernelCall& k) {
 bool takes_padding(const KernelCall& k) {
   if (k.call.inputs.size() < 3) return true;
   return k.call.inputs[2].axes.back().physical() == k.outputs[0].axes.back().physical() &&
-         (has_bias(k) || k.call.inputs[2] == k.outputs[0]);
+         (has_bias(k) ||
+          lie_alike(k.call.inputs[2], k.in_strides[2], k.outputs[0], k.out_strides[0]));
 }
 
 std::optional<Product> product_of(const std::string& map, const KernelCall& k) {
@@ -69,15 +70,21 @@ Launch clear_summed_padding(const std::string& map, const KernelCall& k, const P
   for (const size_t i : {0, 1}) {
     const std::string& own = i == 0 ? letters.a : letters.b;
     const std::string& other = i == 0 ? letters.b : letters.a;
+    const Type& type = k.call.inputs[i];
+    // What is multiplied, padding of summed axes included.
+    Type multiplied = type;
     for (size_t a = 0; a < own.size(); ++a) {
-      if (letters.c.find(own[a]) != std::string::npos) continue;
-      const Type& type = k.call.inputs[i];
       const size_t there = other.find(own[a]);
-      if (there == std::string::npos) continue;
-      const int64_t size =
-          std::min(type.axes[a].physical(), k.call.inputs[1 - i].axes[there].physical());
+      const bool summed = letters.c.find(own[a]) == std::string::npos;
+      if (!summed || there == std::string::npos) continue;
+      multiplied.axes[a] = {
+          type.axes[a].name,
+          std::min(type.axes[a].physical(), k.call.inputs[1 - i].axes[there].physical())};
+    }
+    for (size_t a = 0; a < own.size(); ++a) {
+      const int64_t size = multiplied.axes[a].size;
       if (size == type.axes[a].size) continue;
-      Type padding = type;
+      Type padding = multiplied;
       padding.axes[a] = {type.axes[a].name, size - type.axes[a].size};
       const int64_t begin = type.axes[a].size * k.in_strides[i][a] * size_of(type.dtype).count;
       void* to = const_cast<char*>(static_cast<const char*>(at.in[i])) + begin;
@@ -120,6 +127,12 @@ std::vector<std::string> gelu_contraction_cuda_products(const std::string& map,
 std::vector<std::string> gelu_grad_contraction_cuda_products(const std::string& map,
                                                              const KernelCall& k) {
   return keys_of(product_with(Product::Epilogue::kGeluGrad, map, k));
+}
+
+bool lie_alike(const Type& a, const Strides& a_strides, const Type& b, const Strides& b_strides) {
+  // Of the first axis the strides say nothing.
+  return same_shape(a, b) && a_strides == b_strides &&
+         (a.rank() == 0 || a.axes[0].physical() == b.axes[0].physical());
 }
 
 bool product_epilogue_takes(const Body& body, Dtype dtype) {

@@ -18,6 +18,9 @@ std::optional<Launch> gelu_contraction_cuda(const std::string& map, const Kernel
 // y = contraction * gelu'(x), x the third of `at`'s operands and laid out as y: the same way.
 std::optional<Launch> gelu_grad_contraction_cuda(const std::string& map, const KernelCall& call,
                                                  const Pointers& at);
+// Whether two objects lie alike, padding included: a library that writes or reads one beside the
+// other takes their layout for one.
+bool lie_alike(const Type& a, const Strides& a_strides, const Type& b, const Strides& b_strides);
 // Whether a product's epilogue is this body, in this dtype: that of p gelu'(x), by tanh.
 bool product_epilogue_takes(const Body& body, Dtype dtype);
 Bytes contraction_cuda_workspace(const std::string& map, const KernelCall& call);

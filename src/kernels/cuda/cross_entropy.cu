@@ -9,14 +9,14 @@ namespace {
 template <class T, bool kOptions, class W = typename Wide<T>::type>
 __global__ void __launch_bounds__(kMostRowThreads)
     row_losses(LogitRows rows, RowOptions<W> options, const T* logits, const int32_t* targets,
-               W* lse, W* losses) {
+               RowNumbers log_sums, W* lse, W* losses) {
   // Rows that share a block are a warp each, so none is waited for below.
   const int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (r >= rows.count) return;
   const T* row = logits + r * rows.step;
   const auto total = row_log_sum<kOptions>(row, static_cast<int>(rows.classes), options);
   if (threadIdx.x > 0) return;
-  lse[r] = total.lse();
+  lse[log_sums.at(r)] = total.lse();
   if (targets[r] == rows.ignore) return;
   losses[r] = total.loss(widen(row[clamp_id(targets[r], rows.classes)]), options);
 }
@@ -56,12 +56,14 @@ Launch prepare(const KernelCall& k, const Pointers& at) {
   const auto* targets = static_cast<const int32_t*>(at.in[1]);
   auto *sum = static_cast<W*>(at.out[0]), *count = static_cast<W*>(at.out[1]);
   auto *lse = static_cast<W*>(at.out[2]), *losses = static_cast<W*>(at.workspace);
+  const RowNumbers log_sums(k.outputs[2]);
   const Tiles tiles = row_blocks(rows, kPackSize<T>);
   const cudaStream_t stream = as_stream(at.stream);
   const auto kernel = options.any ? row_losses<T, true> : row_losses<T, false>;
   return [=] {
     if (rows.count > 0) {
-      kernel<<<tiles.grid, tiles.block, 0, stream>>>(rows, options, logits, targets, lse, losses);
+      kernel<<<tiles.grid, tiles.block, 0, stream>>>(rows, options, logits, targets, log_sums, lse,
+                                                     losses);
     }
     add_losses(rows, targets, losses, sum, count, stream);
     check_launch("cross_entropy");

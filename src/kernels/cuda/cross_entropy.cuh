@@ -3,22 +3,30 @@
 #pragma once
 #include "kernels/cuda/elements.cuh"
 #include "kernels/kernel.h"
+#include "kernels/row_numbers.h"
 #include "ops/cross_entropy.h"
 
 namespace adjoint {
 
 struct LogitRows {
-  explicit LogitRows(const KernelCall& k)
+  // `gradient`: the result that is the logits' gradient; -1: none.
+  explicit LogitRows(const KernelCall& k, int gradient = -1)
       : count(k.call.inputs[1].num_elements()),
         classes(k.call.inputs[0].dim(-1)),
         step(k.call.inputs[0].axes.back().physical()),
         ignore(k.call.integer("ignore", -1)) {
     CHECK(k.in_strides[0] == dense_strides(k.call.inputs[0]), "logits are dense");
+    if (gradient >= 0) {
+      const Type& type = k.outputs[gradient];
+      CHECK(k.out_strides[gradient] == dense_strides(type), "the gradient of logits is dense");
+      to_step = type.axes.back().physical();
+    }
     if (count > INT32_MAX || classes > INT32_MAX) {
       throw MachineError("cross_entropy: CUDA takes no more than 2^31 rows or classes");
     }
   }
   int64_t count, classes, step, ignore;
+  int64_t to_step = 0;  // of the gradient, whose padding may be another
 };
 
 // __expf without its care for results below 2^-126: a probability, and no sum of a row, that small

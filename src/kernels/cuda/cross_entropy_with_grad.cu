@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
   const int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (r >= rows.count) return;
   const auto size = static_cast<int>(rows.classes);
-  T* y = out + r * rows.step;
+  T* y = out + r * rows.to_step;
   if (targets[r] == rows.ignore) return clear_row(y, size);
   const T* x = logits + r * rows.step;
   const auto target = static_cast<int>(clamp_id(targets[r], size));
@@ -66,7 +66,7 @@ int64_t shared_bytes(int rows) {
 template <class T>
 Launch prepare(const KernelCall& k, const Pointers& at) {
   using W = typename Wide<T>::type;
-  const LogitRows rows(k);
+  const LogitRows rows(k, 2);
   const RowOptions<W> options(k);
   const auto* logits = static_cast<const T*>(at.in[0]);
   const auto* targets = static_cast<const int32_t*>(at.in[1]);

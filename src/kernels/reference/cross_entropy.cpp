@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/kernel.h"
+#include "kernels/row_numbers.h"
 #include "scheme/elements.h"
 
 namespace adjoint {
@@ -16,6 +17,7 @@ Launch reference(const KernelCall& k, const Pointers& at) {
   const double ignore = static_cast<double>(k.call.integer("ignore", -1));
   const CrossEntropyOptions options = cross_entropy_options(k.call);
   const Dtype out = k.outputs[0].dtype;
+  const RowNumbers log_sums(k.outputs[2]);
   return [=] {
     double sum = 0, count = 0;
     for (int64_t r = 0; r < targets.num_elements(); ++r) {
@@ -26,7 +28,7 @@ Launch reference(const KernelCall& k, const Pointers& at) {
       double total = 0;
       for (int64_t c = 0; c < classes; ++c) total += std::exp(logit(c) - logit(0));
       const double lse = std::log(total) + logit(0);
-      store_element(at.out[2], out, r, lse);
+      store_element(at.out[2], out, log_sums.at(r), lse);
       const double target = load_element(at.in[1], targets.dtype, r);
       if (target == ignore) continue;
       sum += lse - (1 - options.smoothing) * logit(static_cast<int64_t>(target));
