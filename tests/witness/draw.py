@@ -27,7 +27,7 @@ class Case:
         """A parameter's values: none is what a fault could mistake for another (0, 1, all equal)."""
         if path not in self.drawn:
             draw = random.Random(f"{self.number} {path}").gauss
-            gain = len(shape) == 1 and init == ("ones",)
+            gain = {"ones": 1.0, "constant": init[-1]}.get(init[0], 0.0) if len(shape) == 1 else 0.0
             deviation = 0.3 if len(shape) < 2 else 0.9 / shape[-1] ** 0.5
             count = 1
             for size in shape:

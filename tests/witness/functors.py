@@ -34,11 +34,14 @@ class Functors:
         rank = self.says("lora", "rank", 16)
         return (round(rank), 2.0) if rank and block_of(path) is not None else None
 
-    def freezes(self, path, facts):
-        if "lora" in self.items:
-            return ".lora_" not in path
+    def freezes(self, path, facts, frozen):
+        """Whether a parameter is frozen; `frozen` is what the model's text says."""
         if "bitfit" in self.items:
             return not facts.vector()
+        if frozen:
+            return True
+        if "lora" in self.items:
+            return ".lora_" not in path
         if "freeze" not in self.items:
             return False
         words = re.findall(r"\w+", self.items["freeze"])[1:]

@@ -43,8 +43,9 @@ def linear(call, x, out, bias: "flag" = True, init: "init" = ("normal", 0.02), w
     adapter = call.interpreter.functors.adapter(call.path)
     if adapter:
         rank, scale = adapter
-        a, b = (call.interpreter.parameter(f"{call.path}.{name}.weight", sizes, None, False, "matrix")
-                for name, sizes in (("lora_a", (rank, shape[1])), ("lora_b", (out, rank))))
+        a, b = (call.interpreter.parameter(f"{call.path}.{name}.weight", sizes, begin, False, "matrix")
+                for name, sizes, begin in (("lora_a", (rank, shape[1]), ("uniform", 1 / sqrt(shape[1]))),
+                                           ("lora_b", (out, rank), ("zeros",))))
         thin = contract(contract(x, a, f"{letters}i,ri->{letters}r"), b, f"{letters}r,or->{letters}o")
         y = tensor.plus(y, scaled(thin, scale))
     return y
@@ -68,7 +69,7 @@ def inverse_root(x, eps):
 
 @op
 def rms_norm(call, x, eps=1e-5, offset=0.0):
-    weight = call.parameter("weight", x.shape[-1:], ("ones",), "norm")
+    weight = call.parameter("weight", x.shape[-1:], ("constant", 1.0 - offset), "norm")
     n = tensor.times(x, inverse_root(mean_square(x), eps))
     return tensor.times(n, scaled(weight, 1.0, offset)).labelled(x.labels)
 
@@ -472,7 +473,7 @@ def balance_loss(call, probabilities, choice, targets=None, ignore=-1.0, over: "
         part = take(probabilities, [r * experts + e for r in group for e in range(experts)], (len(group), experts))
         term = tensor.total(reshape(tensor.times(part, weights), (len(group) * experts,)))
         found = term if found is None else tensor.plus(found, term)
-    return as_loss(scaled(found, 1 / counted))
+    return as_loss(scaled(found, 1 / counted) if found else as_object(0.0))
 
 
 # Losses.
@@ -488,7 +489,7 @@ def added_loss(a, b):
 
 def mean_over(values, targets, ignore):
     counted = [float(t != ignore) for t in targets.data]
-    share = constant(values.shape, [c / builtins.sum(counted) for c in counted])
+    share = constant(values.shape, [c / (builtins.sum(counted) or 1) for c in counted])
     return as_loss(tensor.total(reshape(tensor.times(values, share), (len(counted),))))
 
 
