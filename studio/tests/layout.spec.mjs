@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { close_all, start_browser, start_studio } from "./browser.mjs";
-import { fit, fresh, key, library_text, settled, wait_for_text } from "./look.mjs";
+import { close_all, open_page, start_browser, start_studio } from "./browser.mjs";
+import { fit, fresh, key, library_text, set, settled, tab, wait_for_text } from "./look.mjs";
 
 const name = "mine.scheme";
 let studio, browser, page, text, inserted;
@@ -106,4 +106,29 @@ test("of twelve blocks one is open: the others keep their rows, and their places
   keeps(before, now, /^(o:tokens|\(embed\)|o:add#1|block\^|block\[([0-35-9]|10|11)\])$/, 1);
   makes_room(before, now, /^block\[4\]$|^\(readout\)|^\(loss\)|^o:targets/, 80);
   assert.deepEqual(page.mistakes, []);
+});
+// A control that is cut off at a side of the window, or of the view, cannot be seen or clicked.
+test("at 800 pixels no control is cut off", async () => {
+  const page = await open_page(browser, studio.address, { width: 800, height: 700 });
+  await page.waitForFunction(() => window.__studio?.results.functors.length > 0);
+  await set(page, { model: "gpt2", batch: 8, stack: "checkpoint(every=2) | bf16" });
+  for (const view of ["model", "step", "memory", "compare", "stack", "ranks", "runs"]) {
+    if (view === "ranks") await set(page, { model: "gpt2", batch: 8, stack: "pipeline(2, parts=4)" });
+    await tab(page, view);
+    await settled(page);
+    const cut = await page.evaluate(() => {
+      const inside = document.querySelector("#view").getBoundingClientRect(),
+        all = document.querySelectorAll("header, section.stack, [role=tablist], #view");
+      return [...all].flatMap((around) => {
+        const { left, right } = around.id === "view" ? inside : { left: 0, right: innerWidth };
+        return [...around.querySelectorAll("button, select, input")]
+          .filter((e) => e.checkVisibility() && !e.closest("svg, .chart, .scroll .scroll"))
+          .map((e) => [e.getAttribute("aria-label") ?? e.textContent.trim(), e.getBoundingClientRect()])
+          .filter(([, r]) => r.width > 0 && (r.left < left - 1 || r.right > right + 1))
+          .map(([name, r]) => `${name}: ${Math.round(r.left)} to ${Math.round(r.right)}`);
+      });
+    });
+    assert.deepEqual(cut, [], view);
+  }
+  await page.context().close();
 });

@@ -159,6 +159,31 @@ for (const { optimizer = "adamw", ...step } of steps)
     if (of_mesh) assert.ok(many.ranks > 10, JSON.stringify(many));
   });
 
+test("a number that is another one, or comes from nowhere, is found", async () => {
+  const peak = page.locator("section.stack [data-json='plan /peak_bytes']");
+  await peak.evaluate((e) => (e.textContent = e.textContent.replace(/\d(?=\D*$)/, (d) => (Number(d) + 1) % 10)));
+  await assert.rejects(compare("a wrong peak"), /is shown, and plan \/peak_bytes is/);
+  await peak.evaluate((e) => delete e.dataset.json);
+  await assert.rejects(compare("a peak of nothing"), /do not say where they come from/);
+  await page.reload();
+  await page.waitForFunction(() => window.__studio?.results.functors.length > 0);
+});
+test("the optimizer that is chosen in the bar is that of every number, of Verify and of Profile", async () => {
+  await set(page, { model: "char", batch: 4 });
+  await tab(page, "memory");
+  await page.getByLabel("Optimizer", { exact: true }).selectOption("sgd");
+  await settled(page);
+  const { asked } = await seen();
+  for (const of of ["plan", "timeline", "states"])
+    assert.equal(asked[of][asked[of].indexOf("--optimizer") + 1], "sgd", of);
+  assert.equal(answer(asked.plan).categories.optimizer_state, 0);
+  await compare("sgd");
+  await tab(page, "runs");
+  const words = page.waitForRequest((r) => r.method() === "POST" && r.url().endsWith("api/jobs"));
+  await page.locator("section[aria-labelledby=runs-model]").getByRole("button", { name: "Verify" }).click();
+  assert.match((await words).postDataJSON().args.join(" "), /^verify .*--optimizer sgd/);
+});
+
 // Sums over objects of the drawing would be right for the wrong objects; the plan has these by itself.
 test("a step's parameters and states are those that the plan counts", async () => {
   await page.evaluate(() => (window.__studio.settings.optimizer = "adamw"));

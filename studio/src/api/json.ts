@@ -199,9 +199,10 @@ export interface FunctorInfo {
   rules?: { kind: string; text: string; span: Span; left: string; right: string; when?: string }[];
 }
 
-// ---- adjoint ops --json -> { command: "ops", ops: Op[], words: [...], optimizers: [...] } (run it to see)
+// ---- adjoint ops --json -> { command: "ops", ops: Op[] }: ops, words of a model's text and optimizers
 export interface Op {
   name: string;
+  kind?: string; // body, view, kernel; word, optimizer
   signature: string;
   summary: string;
   callable?: boolean; // false: no text calls it

@@ -140,7 +140,7 @@ class Results {
   functors = $state.raw<FunctorInfo[]>([]);
   ops = $state.raw<Op[]>([]);
   presets = $state.raw<any>(null);
-  optimizers = $state.raw<string[]>([]);
+  optimizers = $derived(this.ops.filter((o) => o.kind === "optimizer").map((o) => o.name));
 
   // Legal, or the sentence that says why not.
   refusal = $derived(this.forward.mistake ? null : (this.plan.mistake ?? this.step.refused));
@@ -153,13 +153,10 @@ class Results {
   async load_lists() {
     const [functors, ops] = await Promise.all([
       ask<{ functors: FunctorInfo[] }>(["functors", "--json"]),
-      ask<{ ops: Op[]; optimizers: { name: string }[] }>(["ops", "--json"]),
+      ask<{ ops: Op[] }>(["ops", "--json"]),
     ]);
     if (functors.ok) this.functors = functors.result.functors;
-    if (ops.ok) {
-      this.ops = ops.result.ops;
-      this.optimizers = (ops.result.optimizers ?? []).map((o) => o.name);
-    }
+    if (ops.ok) this.ops = ops.result.ops;
     void this.refresh(); // which functors there are decides how a step is drawn
     const models = await ask<{ models: { name: string }[] }>(["models", "--json"]);
     if (models.ok) this.presets = models.result.models.map((m) => m.name);

@@ -495,6 +495,8 @@ function update(d: Drawing, scheme: SchemeJson, of: string, x: number, rows: Row
   const taken = (role: string) => scheme.inputs.filter((i) => scheme.objects[i].role === role),
     sum = (role: string) => taken(role).reduce((n, i) => n + scheme.objects[i].bytes, 0),
     said = (role: string) => sum_of(`${of} /scheme/objects`, taken(role), "bytes");
+  // A parameter that the step gives back is updated, by a call of its own or with others in one.
+  const trained = scheme.carries.filter(([taken]) => scheme.objects[taken].role === "parameter").length;
   const y = (rows.forward + rows.backward) / 2,
     ops = [...new Set(updates.map((m) => m.op))].slice(-1)[0],
     w = Math.max(arrow_width({ name: "update", op: ops }), 70);
@@ -590,7 +592,7 @@ function update(d: Drawing, scheme: SchemeJson, of: string, x: number, rows: Row
     y: rows.backward + 48,
     w: 200,
     h: 12,
-    text: `gradients of parameters: ${count(updates.length)} updates`,
+    text: `gradients of parameters: ${count(trained)} updates`,
     face: "sub",
     frame: "",
   });
