@@ -91,6 +91,10 @@ test("a pipeline is trained from here with as many ranks as it has, and saves wh
   assert.equal(readFileSync(at("other.scheme"), "utf8"), before, "what the run does not read is not saved");
   await page.evaluate(() => window.__studio.open_model("other.scheme:char"));
   assert.match(await text_of(page), /# typed, /);
+  // Nor does the curve of another model wait for it.
+  await set(page, { model: "char", batch: 2 });
+  await tab(page, "stack");
+  await page.locator("button:enabled", { hasText: "Draw the curve" }).waitFor();
 });
 test("a run of the command line that goes on cannot be resumed meanwhile", async () => {
   const flags = "train --model char --set layers=1 hidden=32 --data book.txt --batch 2 --steps 100000 --save-every 5";

@@ -97,6 +97,7 @@ export interface Applied {
   name: string;
   functor: string; // "checkpoint(every=2)"
   law: Law;
+  against?: string; // what the law compares with; "": the stack without it
   default: boolean;
   matches: number;
   counts: { [what: string]: number };
@@ -191,6 +192,7 @@ export interface FunctorInfo {
   name: string;
   summary: string;
   law: Law;
+  against?: string; // as its text says it
   default: boolean;
   gpu_only: boolean;
   of_forward: boolean;

@@ -40,6 +40,8 @@ export function change(now: number, was: number): string {
   const said = (100 * (now / was - 1)).toFixed(1);
   return /^-?0\.0$/.test(said) ? "±0%" : `${said.startsWith("-") ? "" : "+"}${said}%`.replace("-", "−");
 }
+// "exact", or "exact against accumulate(n=4, tied=apart)" where the law compares with that.
+export const law_text = (law: string, against?: string) => (against ? `${law} against ${against}` : law);
 // f32[batch=1, seq=1024, hidden=768]
 export const type_text = (o: { dtype: string; axes: Axis[] }) => `${o.dtype}[${o.axes.map(axis_text).join(", ")}]`;
 // f32[1, 1024, 768], or with names f32[batch, seq, hidden]

@@ -23,6 +23,7 @@ export interface Plan {
   recomputed_flops?: number;
   categories: Record<string, number>;
   law?: string;
+  against?: string; // of what the law is true; "": of the step as it comes
   device?: string; // whose rates the seconds come from
   fits?: boolean; // where the memory of the device is known
   timeline?: Timeline;
