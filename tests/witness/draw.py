@@ -17,6 +17,7 @@ class Case:
     stack: str
     optimizer: str
     numbers: dict      # of the optimizer's own
+    rule: str          # its text, where it comes with nobody
     options: dict      # of the run
     rates: list
     batches: list      # per step, by input: shape, values, and whether they are whole numbers
@@ -37,7 +38,7 @@ class Case:
 
     def told(self):
         return (f"case {self.number}: batch {self.batch}, seq {self.seq}, stack '{self.stack}', {self.optimizer} "
-                f"{self.numbers or ''} {self.options} rates {self.rates}\n{self.text}")
+                f"{self.numbers or ''} {self.options} rates {self.rates}\n{self.text}{self.rule}")
 
 
 ACTIVATIONS = ["gelu({})", "silu({})", "relu({})", "tanh({})", "sigmoid({})", "gelu({}, approximate=none)",
@@ -84,6 +85,11 @@ class Writer:
 
     def named(self):
         return f", name={self.name()}" if self.chance(30) and not self.inline else ""
+
+    def condition(self):
+        """Of numbers, in a repeated box."""
+        return self.pick([f"l mod 2 == {self.pick([0, 1])}", "l in [0, 2]", "l < layers/2", "not l == 0",
+                          "l == 0 or l > 1", "l > 0 and layers > 1"])
 
     def let(self, term):
         """A statement of its own for a term; where a term is chosen by a condition, the term itself."""
@@ -139,7 +145,8 @@ class Writer:
         else:
             first = self.let(self.linear(x, "3*hidden"))
         if self.chance(20):
-            options.append(f"window={self.random.randint(1, 4)}")
+            other = f" when {self.condition()} else 0" if not self.alike and self.chance(50) else ""
+            options.append(f"window={self.random.randint(1, 4)}{other}")
         if self.chance(15):
             options.append(f"scale={self.pick([0.2, 0.5])}")
         if self.chance(15):
@@ -210,10 +217,19 @@ class Writer:
             self.linear(f"sum(split({x}, heads), axis=heads)"),
             self.linear(f"max(split({x}, heads), axis=2)"),
             f'contract({x}, param(hidden, hidden, init=normal(0.1)), "bsi,io->bso")',
+            f"sum(gather({x}, top_k({x}, 2)), keep)*{x}",
+            f"max({x}, seq, keep) - {x}", f"{x}*sum({x}, seq, keep)/context",
+            f"where(index({x}, 1) >= 2, shift({x}, 2), {x})",
+            f'unsqueeze(contract({x}, {self.linear(x)}, "bsh,bsh->bs"), 2)*{x}',
+            f'contract(softmax(contract({x}, {self.linear(x)}, "bsi,bti->bst"), causal), {x}, "bst,bti->bsi")',
+            f'merge(contract(split({x}, heads), param(heads, hidden/heads, hidden/heads, init=normal(0.2)), "bshd,hde->bshe"))',
+            f"concat({self.linear(x, 'hidden/2')}, slice({x}, 1, hidden/2))",
             f"({x} when hidden > 4 else 2*{x}) - {x}/4", f"-{x}*2 + 1",
         ]
         # A parameter that only tells a shape has no influence on the loss, and is refused.
-        return self.pick([f for f in forms if not (self.inline and "index(" in f)])
+        forms = [f for f in forms if not (self.inline and "index(" in f)]
+        # Products of activations may be taken for attentions, and what follows them for what attentions give.
+        return self.pick([f for f in forms if not (self.asks_roles and "contract" in f and "param" not in f)])
 
     def mixed(self, x):
         draw = self.random.randrange(100)
@@ -227,17 +243,41 @@ class Writer:
             return self.experts(x)
         if draw < 74:
             return self.active(self.linear(x))
+        if draw < 80 and not self.inline:
+            return self.box_of_two(x)
+        if draw < 83 and not self.inline:
+            name = self.name()
+            shared = self.let(f"linear({x}, hidden, name={name})")
+            return f"{shared} + gelu(linear({shared}, hidden, weights={name}))"
         return self.shaped(x)
 
     # Boxes.
+
+    def box_of_two(self, x):
+        """A call of a box that gives two objects."""
+        name, a, b = f"box_{self.name()}", self.name(), self.name()
+        kept, alike, self.alike = self.open(), self.alike, True
+        first, second = self.linear("y", "ffn"), self.active(self.linear("y", "ffn"))
+        self.statements.append(f"one, two = {first}, {second}")
+        self.close(f"{name} y{self.pick(['', '[batch, seq, hidden]'])}", kept)
+        self.alike = alike
+        self.statements.append(f"{a}, {b} = {name}({x})")
+        return self.linear(f"{a}*{b}")
 
     def open(self):
         kept, self.statements = self.statements, []
         return kept
 
     def close(self, head, kept):
-        self.boxes.append(f"{head}:\n" + "".join(f"  {s}\n" for s in self.statements))
+        self.boxes.append(f"{head}:\n" + "".join(f"  {self.broken(s)}\n" for s in self.statements))
         self.statements = kept
+
+    def broken(self, statement):
+        """Over two lines, sometimes, or with a comment."""
+        opened = statement.find(", ", statement.find("(")) if "(" in statement else -1
+        if self.chance(5) and opened > 0 and statement.count("(", 0, opened) > statement.count(")", 0, opened):
+            return f"{statement[:opened]},  # it goes on\n      {statement[opened + 2:]}"
+        return statement + ("  # (a comment" if self.chance(3) else "")
 
     def sublayers(self, count, extra=()):
         for _ in range(count):
@@ -253,7 +293,7 @@ class Writer:
                 self.inline = True
                 a, b = self.mixed(self.norm("x")), self.mixed("x")
                 self.inline = False
-                self.statements.append(f"x = x + 0.5*({a} when l mod 2 == {self.pick([0, 1])} else {b})")
+                self.statements.append(f"x = x + 0.5*({a} when {self.condition()} else {b})")
             else:
                 self.statements.append(f"x = x + {self.pick(['', '0.5*', 'param(hidden, init=constant(0.3))*'])}"
                                        f"{self.mixed('x')}")
@@ -309,7 +349,7 @@ class Writer:
             self.skipping()
         else:
             called("block", "^layers")
-            called("part", self.pick(["", "^2"]))
+            called("part", self.pick(["", "^2", "^(2*layers)", "^(layers + 1)"]))
         return losses
 
     def nested(self):
@@ -355,7 +395,7 @@ class Writer:
             loss += f" + 0.3*cross_entropy({later}, shift(targets, -1, fill=-1))"
         if self.chance(12):
             loss = f"{loss} + 0.02*average(pow(log(sum(exp({logits}))), 2), targets)"
-        if self.chance(8):
+        if self.chance(8) and not self.asks_roles:
             loss = f"0.5*({loss}) + average(mean({x}*{x}), targets)/4"
         for _ in range(self.pick([0] * 10 + [1, 2])):
             loss += f" - 0.1*cross_entropy({self.linear(x, 'vocab')}, tokens, ignore={self.random.randrange(self.vocab)})"
@@ -370,6 +410,10 @@ class Writer:
         self.busy, self.alike, self.nested_loss = None, True, False
         tied = self.chance(35)
         self.statements = ["x = embed(tokens, vocab, name=wte)" + self.pick(["", " + embed(position, context, name=wpe)"])]
+        if self.chance(10):
+            self.statements.append(f"x = x + linear(embed(shift(tokens, {self.pick([1, 2])}), vocab, width=hidden/2), hidden, bias=no)")
+        if self.chance(8):
+            self.statements.append("x = where(unsqueeze(tokens == shift(tokens, 1, fill=-1), 2), x, 0.5*x)")
         losses = self.body()
         if self.nested_loss:
             losses = losses + ["busy"]
@@ -422,7 +466,55 @@ def draw_stack(r, writer):
     return " | ".join(items)
 
 
-OPTIMIZERS = ["adamw"] * 4 + ["sgd", "momentum", "momentum", "lion", "adafactor", "adafactor", "muon", "muon"]
+class Rule:
+    """Writes the text of an optimizer."""
+
+    def __init__(self, r):
+        self.random, self.boxes = r, ""
+
+    def pick(self, items):
+        return self.random.choice(items)
+
+    def condition(self):
+        ask = lambda: self.pick(["matrix(p)", "vector(p)", "table(p)", "embedding(p)", "readout(p)", "norm(p)",
+                                 "rank(p) == 2", "rank(p) >= 2", "dim(p, 0) > 4", "elements(p) > 16"])
+        return self.pick([ask(), ask(), f"not {ask()}", f"{ask()} and not {ask()}", f"{ask()} or {ask()}"])
+
+    def body(self, indent):
+        lines = ["state m like p" + self.pick(["", "", " = 0.1"])]
+        lines.append(self.pick(["m = beta*m + (1 - beta)*g", "m = beta*m + g", "m = m + beta*(g - m)"]))
+        step = self.pick(["m", "m", "g + beta*m", "m/(1 - pow(beta, step))", "m/sqrt(step)"])
+        form = self.random.randrange(6)
+        if form == 0:
+            lines += ["state v like p", "v = share*v + (1 - share)*g*g", f"u = {step}/(sqrt(v) + eps)"]
+        elif form == 1:
+            lines += ["state v like p = 0.01", "v = maximum(share*v, abs(g))", f"u = {step}/(v + eps)"]
+        elif form == 2:
+            lines += ["state rows like mean(p, -1)", "rows = share*rows + (1 - share)*mean(g*g, -1)",
+                      f"u = {step}/(sqrt(unsqueeze(rows, rank(p) - 1)) + eps)"]
+        elif form == 3:
+            lines.append(f"u = {step}/(sqrt(mean(m*m, -1, keep=yes)) + eps)")
+        elif form == 4:
+            lines.append(f"u = minimum(maximum({step}, -0.05), 0.05) + 0.1*tanh(m)")
+        else:
+            self.boxes = "damp x:\n  x = x/(abs(x) + 1)\n"
+            lines.append(f"u = damp{self.pick(['', '^2'])}({step})")
+        lines.append(self.pick(["p = p - rate*(u + decay*p)", "p = (1 - rate*decay)*p - rate*u",
+                                "p = p - (rate when rank(p) > 1 else 0.5*rate)*u"]))
+        return "".join(f"{indent}{line}\n" for line in lines)
+
+    def text(self):
+        rule = "optimizer mine(beta = 0.9, share = 0.8, eps = 1e-2):\n"
+        if self.random.randrange(2):
+            rule += self.body("  ")
+        else:
+            for _ in range(self.pick([1, 1, 2])):
+                rule += f"  when {self.condition()}:\n" + self.body("    ")
+            rule += self.pick(["  otherwise adamw\n", "  otherwise sgd\n", "  otherwise:\n" + self.body("    ")])
+        return self.boxes + rule
+
+
+OPTIMIZERS = ["mine"] * 4 + ["adamw"] * 4 + ["sgd", "momentum", "momentum", "lion", "adafactor", "adafactor", "muon", "muon"]
 
 
 def draw_optimizer(r):
@@ -434,8 +526,8 @@ def draw_optimizer(r):
     if r.randrange(3) == 0:
         numbers = {"lion": {"beta1": 0.8}, "adafactor": {"relative": 1.0, "clip": 0.5},
                    "muon": {"momentum": 0.5, "steps": 3.0}, "adamw": {"beta1": 0.7, "eps": 1e-3},
-                   "momentum": {"momentum": 0.7}}.get(name, {})
-    return name, numbers, options
+                   "momentum": {"momentum": 0.7}, "mine": {"beta": 0.5}}.get(name, {})
+    return name, numbers, options, Rule(r).text() if name == "mine" else ""
 
 
 def draw_batch(r, w, seq):
@@ -463,9 +555,13 @@ def case(number):
     writer = Writer(number)
     r = writer.random
     alone = not any(word in writer.stack for word in ("accumulate", "parallel", "pipeline"))
+    name, numbers, options, rule = draw_optimizer(r)
+    writer.asks_roles = name == "muon" or "readout" in rule + writer.stack
     text = writer.model(alone)
-    name, numbers, options = draw_optimizer(r)
     seq = writer.seq or writer.context
-    return Case(number, text, writer.batch, writer.seq, writer.stack, name, numbers, options,
-                [float32(r.choice([0.1, 1.0] if name in ("sgd", "momentum") else [0.01, 0.1])) for _ in range(2)],
-                [draw_batch(r, writer, seq) for _ in range(2)])
+    rates = [float32(r.choice([0.1, 1.0] if name in ("sgd", "momentum") else [0.01, 0.1])) for _ in range(2)]
+    if name == "lion":
+        # A gradient that is zero but for rounding has any sign; what that does to the next step shall be little.
+        rates[0] = float32(1e-4)
+    return Case(number, text, writer.batch, writer.seq, writer.stack, name, numbers, rule, options,
+                rates, [draw_batch(r, writer, seq) for _ in range(2)])

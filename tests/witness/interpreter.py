@@ -71,11 +71,10 @@ class Place:
 
 
 class Call:
-    """What an op sees of its call."""
+    """What an op sees of its call: its own path, and the path of its weights."""
 
-    def __init__(self, interpreter, place, name, path, frozen):
-        self.interpreter, self.place, self.name, self.path = interpreter, place, name, path
-        self.frozen = frozen
+    def __init__(self, interpreter, place, own, path, frozen):
+        self.interpreter, self.place, self.own, self.path, self.frozen = interpreter, place, own, path, frozen
         self.settings = interpreter.settings
 
     def parameter(self, part, shape, init, use=""):
@@ -214,25 +213,28 @@ class Interpreter:
         if name in self.facts:
             return self.facts[name](*[self.value(p, scope, place) for p in places])
         if name in NUMBERS and not named:
-            values = [self.value(p, scope, place) for p in places]
-            if all(map(is_number, values)):
-                return float(NUMBERS[name](*values))
-            places = [("value", v) for v in values]
+            # Once, for what makes parameters is counted; an axis behind an object is a label, no number.
+            values = [self.value(places[0], scope, place)]
+            if is_number(values[0]):
+                values += [self.value(p, scope, place) for p in places[1:]]
+                if all(map(is_number, values)):
+                    return float(NUMBERS[name](*values))
+            places = [("value", v) for v in values] + places[len(values):]
         op = ops.OPS[name]
         given = self.arguments(op, name, places, named, scope, place)
         if name == "param":
             place.counts["param"] += 1
             own = word("name") or stated or f"param#{place.counts['param']}"
             frozen = "frozen" in named and self.value(named["frozen"], scope, place) != 0
-            return Call(self, place, name, place.join(own), frozen).parameter("", *given)
+            return Call(self, place, "", place.join(own), frozen).parameter("", *given)
         part = place.part(name, word("name"), False)
-        path = place.join(part)
+        own = path = place.join(part)
         if word("weights"):
             path = place.weights_of(word("weights"))
         if word("name"):
             place.named[word("name")] = path
         frozen = "frozen" in named and self.value(named["frozen"], scope, place) != 0
-        return op(Call(self, place, name, path, frozen), *given[0], **given[1])
+        return op(Call(self, place, own, path, frozen), *given[0], **given[1])
 
     def arguments(self, op, name, places, named, scope, place):
         if name == "param":

@@ -40,10 +40,10 @@ def linear(call, x, out, bias: "flag" = True, init: "init" = ("normal", 0.02), w
         made_by.append(call.parameter("bias", (out,), ("zeros",)))
         y = tensor.plus(y, made_by[1])
     call.interpreter.made_by[y.number] = made_by
-    adapter = call.interpreter.functors.adapter(call.path)
+    adapter = call.interpreter.functors.adapter(call.own)
     if adapter:
         rank, scale = adapter
-        a, b = (call.interpreter.parameter(f"{call.path}.{name}.weight", sizes, begin, False, "matrix")
+        a, b = (call.interpreter.parameter(f"{call.own}.{name}.weight", sizes, begin, False, "matrix")
                 for name, sizes, begin in (("lora_a", (rank, shape[1]), ("uniform", 1 / sqrt(shape[1]))),
                                            ("lora_b", (out, rank), ("zeros",))))
         thin = contract(contract(x, a, f"{letters}i,ri->{letters}r"), b, f"{letters}r,or->{letters}o")

@@ -68,8 +68,8 @@ def clipped(gradients, largest):
 class Optimizer:
     """`states` are by path of the parameter and name of the state."""
 
-    def __init__(self, name, numbers=(), run_numbers=()):
-        self.text = read_optimizer(text_of(name))
+    def __init__(self, text, numbers=(), run_numbers=()):
+        self.text = read_optimizer(text)
         self.numbers, self.run_numbers, self.states, self.step = dict(numbers), dict(run_numbers), {}, 0
 
     def update(self, parameters, gradients, facts, rate_of, decay):
@@ -86,7 +86,8 @@ class Optimizer:
         run = Interpreter(Model(boxes=text.boxes), 0, 1, None)
         run.facts = {name: lambda p, ask=getattr(fact, name): float(ask())
                      for name in ("matrix", "table", "vector", "embedding", "readout", "norm")}
-        run.facts |= {"rank": lambda p: float(len(p.shape)), "dim": lambda p, k: float(p.shape[round(k)])}
+        run.facts |= {"rank": lambda p: float(len(p.shape)), "dim": lambda p, k: float(p.shape[round(k)]),
+                      "elements": lambda p: float(len(p.data))}
         scope = dict(given)
         said = self.run_numbers | numbers if text.name in BUILT_IN else numbers
         for name, term in text.parameters.items():

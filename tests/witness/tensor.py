@@ -4,9 +4,9 @@ Three linear primitives carry everything that is not elementwise: `take` moves e
 indices, `fold` adds up elements that fall on one place (each is the other's transpose), and
 `contract` is a product summed over letters.
 
-Rounding can be played: inside `with rounding(seed)` every result and every piece of a gradient is
-off at random, by up to what rounding to 22 bits would make it (Monte Carlo arithmetic: Parker,
-1997). What such runs differ by tells how far a program with float32's 24 bits may be off.
+Rounding can be played: inside `with rounding(bits, seed)` every result and every piece of a gradient
+is off at random, by up to what rounding to so many bits would make it (Monte Carlo arithmetic:
+Parker, 1997). What such runs differ by tells how far a program with float32's 24 bits may be off.
 """
 import math
 import random
@@ -14,18 +14,18 @@ from functools import lru_cache
 from itertools import product
 from operator import add, mul
 
-_noise = None  # a generator of random numbers while rounding is played
+_noise = None  # while rounding is played: a generator of random numbers, and how large they are
 
 
 class rounding:
     """Plays rounding while it lasts."""
 
-    def __init__(self, seed):
-        self.random = random.Random(seed)
+    def __init__(self, bits, seed):
+        self.noise = random.Random(seed).random, 2.0 ** (1 - bits)
 
     def __enter__(self):
         global _noise
-        self.before, _noise = _noise, self.random
+        self.before, _noise = _noise, self.noise
 
     def __exit__(self, *_):
         global _noise
@@ -35,8 +35,8 @@ class rounding:
 def rounded(data):
     if _noise is None:
         return data
-    draw = _noise.random
-    return [v * (1 + (draw() - 0.5) * 2**-21) for v in data]
+    draw, unit = _noise
+    return [v * (1 + (draw() - 0.5) * unit) for v in data]
 
 
 def size_of(shape):
@@ -247,13 +247,17 @@ def total(x, axis=-1, keep=False):
 
 
 def largest(x, axis=-1, keep=False):
+    """Equal largest ones share the gradient."""
     axis = axis_of(x, axis)
     shape, labels = reduced(x, axis, keep)
-    best = {}
-    for i, line in enumerate(lines(x.shape, axis)):
-        if line not in best or x.data[i] > x.data[best[line]]:
-            best[line] = i
-    return take(x, [best[line] for line in range(size_of(shape))], shape, labels)
+    line_of, found = lines(x.shape, axis), [-math.inf] * size_of(shape)
+    for line, v in zip(line_of, x.data):
+        found[line] = max(found[line], v)
+    sharing = [0] * len(found)
+    for line, v in zip(line_of, x.data):
+        sharing[line] += v == found[line]
+    back = lambda dy: [dy[line] / sharing[line] if v == found[line] else 0.0 for line, v in zip(line_of, x.data)]
+    return Tensor(shape, found, [(x, back)], labels)
 
 
 # Products.
