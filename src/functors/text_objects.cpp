@@ -68,8 +68,10 @@ class ObjectRules : TextRules {
     }
     const std::vector<int> made_by = producers(scheme);
     std::set<std::pair<Value, std::string>> said;
-    std::set<Value> carried;  // what comes out of a step is what went in
-    for (const Carry& c : scheme.carries) carried.insert(c.out);
+    // What comes out of a step is what went in, and a rule that means the one means the other.
+    std::vector<Value> stands_for(scheme.objects.size());
+    std::iota(stands_for.begin(), stands_for.end(), 0);
+    for (const Carry& c : scheme.carries) stands_for[c.out] = c.in;
     std::optional<NamedAxes> axes;  // found when a rule first speaks of one
     const std::vector<bool> fixed = fixed_dtypes(scheme), follows = followers(scheme);
     const std::vector<bool> of_several = of_several_blocks(scheme, roles.chain());
@@ -79,23 +81,24 @@ class ObjectRules : TextRules {
       std::string why_not;  // of the first that it speaks of and that cannot be so
       bool any = false, finds = false;
       for (Value v = 0; v < static_cast<Value>(scheme.objects.size()); ++v) {
+        const Value meant = stands_for[v];
         const auto matches = [&](const Clause& c) {
           const bool inside_chain = c.kind == Clause::Kind::kInside && !c.negated &&
                                     (c.word == "chain" || c.word == "block");
-          if (inside_chain && rule.by_block && of_several[v]) return true;
-          return object_matches(scheme, roles, names, v, c);
+          if (inside_chain && rule.by_block && of_several[meant]) return true;
+          return object_matches(scheme, roles, names, meant, c);
         };
         if (!std::all_of(rule.selector.begin(), rule.selector.end(), matches)) continue;
         finds = true;
         if (rule.unless.made_here && made_here(scheme[v].source.path)) continue;
         if (rule.unless.made && application_.made(scheme[v].source.path)) continue;
         if (rule.by_block) {
-          const int block = roles.chain().block_of[v];
+          const int block = roles.chain().block_of[meant];
           if (of_several[v]) passed_over[&rule].push_back(v);
           if (block < 0) continue;
           names.set(std::string(kBlockNumber), block);
         }
-        if (!rule.index.empty()) names.set(rule.index, *roles.state_index(v));
+        if (!rule.index.empty()) names.set(rule.index, *roles.state_index(meant));
         const auto chosen =
             std::find_if(rule.choices.begin(), rule.choices.end(),
                          [&](const Choice& choice) { return names.holds(choice.when); });
@@ -133,7 +136,7 @@ class ObjectRules : TextRules {
           application_.branches = branches_of(rule, *chosen, value, names);
           if (!set(scheme, v, value, names, rule.unless.yields)) continue;
           if (along) place_on_mesh(scheme[v], *std::move(along));
-          if (carried.count(v)) continue;
+          if (meant != v) continue;
           ++application_.counts[count_as(scheme[v], value)];
         }
       }
@@ -259,6 +262,14 @@ class ObjectRules : TextRules {
     if (value.word == "bf16/stochastic" && (o.role != Role::kParameter || o.frozen)) {
       return because("only a trained parameter is rounded at random",
                      o.role == Role::kParameter ? "is frozen" : is);
+    }
+    const bool exact = value.word == "f32" || value.word == "tf32";
+    if (value.word == "dyn8" && o.role != Role::kState) {
+      return because("only the optimizer's state has codes of 8 bits", is);
+    }
+    if (attribute == "precision" && o.role == Role::kParameter && !o.frozen && !exact &&
+        value.word != "bf16/stochastic") {
+      return because("a trained parameter is held in float32 or as bf16 stochastic", "is trained");
     }
     // A norm overflows float16, and a rate rounded to it is another rate.
     if (attribute == "precision" && (o.role == Role::kMetric || o.role == Role::kControl)) {

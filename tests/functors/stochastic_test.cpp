@@ -157,6 +157,19 @@ TEST(Stochastic, OfAWholeModel) {
   EXPECT_EQ(object_at(tuned, "block[0].o.lora_a.weight").type.dtype, Dtype::kBF16);
 }
 
+// A rule may mean some of them, and those are bf16 before and after the step.
+TEST(Stochastic, SomeOfTheParameters) {
+  const Functor f = parse_functor(
+      "functor f:\n  law approximating\n  object trained, matrix -> bf16 stochastic\n",
+      "f.functor");
+  Stack stack = parse_stack("");
+  stack.functors.insert(stack.functors.begin(), {f, Arguments("f", {}, Term{}), false});
+  const Scheme step = build_step(elaborate_preset("llama-tiny"), stack, {}).scheme;
+  for (const Carry& c : step.carries) EXPECT_EQ(step[c.in].type.dtype, step[c.out].type.dtype);
+  EXPECT_EQ(object_at(step, "block[0].o.weight").type.dtype, Dtype::kBF16);
+  EXPECT_EQ(object_at(step, "block[0].rms_norm#1.weight").type.dtype, Dtype::kF32);
+}
+
 TEST(Stochastic, OnlyTrainedParameters) {
   EXPECT_EQ(error_text([&] {
               realize_precision(

@@ -461,8 +461,40 @@ TEST(TextRules, ARuleThatSpeaksOnlyOfWhatCannotBeIsRefused) {
             "'block[0].attention#1.lse' has the type that its op fixes");
   EXPECT_EQ(complaint("activation -> frozen"),
             "f.functor:3:3: only a parameter can be frozen, and 'wte' is activation");
+  EXPECT_EQ(complaint("trained, matrix -> bf16"),
+            "f.functor:3:3: a trained parameter is held in float32 or as bf16 stochastic, and "
+            "'wte.weight' is trained");
+  EXPECT_EQ(complaint("activation -> dyn8"),
+            "f.functor:3:3: only the optimizer's state has codes of 8 bits, and 'wte' is "
+            "activation");
   EXPECT_TRUE(has(complaint("gradient of parameter -> host"), "can live in another tier, and '"));
   EXPECT_TRUE(has(complaint("parameter -> in 2 parts"), "only a step's input comes in parts"));
+}
+
+// An updated parameter has no reader, and is what it was before: a matrix, or that of a norm.
+TEST(TextRules, WhatComesOutOfAStepIsMeantWithWhatWentIn) {
+  const Scheme step = gpt2().step();
+  for (const char* rule :
+       {"trained, matrix -> bf16 stochastic", "trained, vector -> host",
+        "parameter inside chain, not of norm -> host", "optimizer_state of matrix -> host"}) {
+    const Scheme told = after_rules(step, "  object " + std::string(rule) + "\n");
+    EXPECT_FALSE(told.carries.empty());
+    int meant = 0;
+    for (const Carry& c : told.carries) {
+      const Attributes &in = told[c.in].attributes, &out = told[c.out].attributes;
+      EXPECT_EQ(in.precision, out.precision) << rule << ": " << to_string(told[c.in].source);
+      EXPECT_EQ(in.tier, out.tier) << rule << ": " << to_string(told[c.in].source);
+      meant += in.tier == Tier::kHost || !in.precision.empty();
+    }
+    EXPECT_GT(meant, 0) << rule;
+    EXPECT_LT(meant, static_cast<int>(told.carries.size())) << rule;
+  }
+  const Scheme moved = after_rules(step, "  object parameter inside chain, not of norm -> host\n");
+  const Names there = names_where(moved, [](const Object& o) {
+    return o.role == Role::kParameter && o.attributes.tier == Tier::kHost;
+  });
+  EXPECT_TRUE(there.count("block[0].qkv.weight"));
+  for (const std::string& name : there) EXPECT_EQ(name.find("norm"), name.npos) << name;
 }
 
 TEST(TextRules, StatesAndGradientsByTheUseOfTheirParameter) {
