@@ -8,6 +8,7 @@
 
 #include "analysis/padding.h"
 #include "analysis/spread.h"
+#include "analysis/use_sums.h"
 #include "base/error.h"
 
 namespace adjoint {
@@ -25,7 +26,7 @@ class Splitter {
     split_.axes.assign(objects, -1);
     split_.summed.assign(objects, false);
     of_inputs_.assign(objects, false);
-    find_uses_apart();
+    uses_apart_ = summed_use_by_use(scheme_);
     for (const Value in : scheme_.inputs) {
       if (scheme_[in].role != Role::kInput) continue;
       set_split(in, 0);
@@ -87,20 +88,9 @@ class Splitter {
     return Section::kEpilogue;
   }
 
-  // Whether it adds up the terms of a parameter's uses, each of which has a sum of its own.
+  // Whether it adds up the terms of several uses, each of which has a sum of its own.
   bool adds_uses(const Morphism& m) const {
     return is_addition(call_of(scheme_, m)) && uses_apart_[m.outputs[0]];
-  }
-  void find_uses_apart() {
-    uses_apart_.assign(scheme_.objects.size(), false);
-    for (size_t i = scheme_.morphisms.size(); i-- > 0;) {
-      const Morphism& m = scheme_.morphisms[i];
-      for (const Value out : m.outputs) {
-        if (scheme_[out].attributes.use_by_use) uses_apart_[out] = true;
-      }
-      if (!adds_uses(m)) continue;
-      for (const Value in : m.inputs) uses_apart_[in] = true;
-    }
   }
 
   // Whether these are counts of targets that are made of inputs alone; then they are known before

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "analysis/use_sums.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -76,6 +77,7 @@ class StageSpread {
       : scheme_(std::move(scheme)),
         of_data_(depends_on_data(scheme_)),
         of_parameters_(scheme_.objects.size(), false),
+        apart_(summed_use_by_use(scheme_)),
         stage_(scheme_.objects.size(), 0),
         first_of_several_(scheme_.objects.size(), 0) {
     for (const Value in : scheme_.inputs) {
@@ -171,9 +173,8 @@ class StageSpread {
     } else if (stages.size() == 1) {
       stage = *stages.begin();
     } else if (!stages.empty()) {
-      const bool of_parameter = scheme_[m.outputs[0]].attributes.use_by_use;
       const int least = *std::find_if(stages.begin(), stages.end(), [](int s) { return s > 0; });
-      if (of_parameter) {
+      if (apart_[m.outputs[0]]) {
         first = first > 0 ? std::min(first, least) : least;
       } else {
         stage = least;
@@ -226,7 +227,7 @@ class StageSpread {
   }
 
   Scheme scheme_;
-  std::vector<bool> of_data_, of_parameters_;
+  std::vector<bool> of_data_, of_parameters_, apart_;
   std::vector<int> stage_;
   std::vector<int> first_of_several_;  // of a parameter's gradient that is made on several stages
   std::unordered_map<std::string, int> by_path_;  // of forward calls
