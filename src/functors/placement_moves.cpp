@@ -133,12 +133,18 @@ Value PlacementMoves::as_of_each_part(Value v, const Share& wanted) {
   each_part_ = true;
   const Value made = as(v, wanted);
   each_part_ = false;
+  if (comes_[v].is_term()) of_each_part_[v] = wanted;
   return made;
 }
 
 Value PlacementMoves::moved(Value v, const Share& wanted) {
   const Share& has = comes_[v];
   if (wanted.is_term()) return as_term(as(v, kWhole), v);
+  // A sum has one order of terms, whoever wants it how: those of every part, where these are there.
+  if (const auto summed = of_each_part_.find(v); summed != of_each_part_.end()) {
+    if (!wanted.is_whole()) return cut(as(v, kWhole), v, wanted);
+    return gathered(as(v, summed->second), v, summed->second.axis);
+  }
   if (has.is_piece() && !wanted.is_whole()) return cut(as(v, kWhole), v, wanted);
   if (has.is_whole()) return cut(v, v, wanted);
   if (has.is_piece()) return has.segments.empty() ? gathered(v, v, has.axis) : rejoined(v, has);

@@ -88,6 +88,7 @@ class PlacementMoves {
   std::map<std::pair<Value, int64_t>, Value> counters_;
   Value coordinate_ = -1;
   Phase phase_ = Phase::kForward;
+  std::map<Value, Share> of_each_part_;  // sums that are made of every part: as they are made
   bool each_part_ = false;  // sums that are made now are made of every part of the batch by itself
 };
 

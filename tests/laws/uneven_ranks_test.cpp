@@ -107,5 +107,26 @@ TEST(UnevenRanks, OptimizersThatReadRows) {
   }
 }
 
+// Of a gradient that ranks add up part by part, nobody adds up the parts first: neither who wants a
+// bias of one number whole, nor who wants the columns of a matrix in pieces beside its rows.
+TEST(UnevenRanks, SumsOfEveryPartHaveOneOrder) {
+  for (const char* optimizer : {"adamw", "adafactor"}) {
+    SCOPED_TRACE(optimizer);
+    Judge judge(subject_with("u*linear(u, 1, name=gate)", optimizer));
+    for (const std::string ranks : {"2", "3"}) {
+      for (const std::string stage : {"1", "2", "3"}) {
+        const std::string text =
+            "data_parallel(" + ranks + ", reduce=part) | zero(" + stage + ") | accumulate(2)";
+        SCOPED_TRACE(text);
+        const Stack stack = parse_stack(text);
+        size_t zero = 0;
+        while (stack.functors[zero].functor.name != "zero") ++zero;
+        const Verdict v = judge.judge(stack, zero);
+        EXPECT_TRUE(v.ok) << v.tensor << " is off by " << v.error;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace adjoint
