@@ -184,10 +184,10 @@ class Pipeline {
     return {.axis = axis, .residence = residence};
   }
 
-  // The first functor that said an attribute of anything, for messages.
+  // The first functor that said an attribute of anything, for messages; "parts again" are parts.
   std::string who_said(std::string_view attribute) const {
     for (const auto& [of, saying] : said_) {
-      if (of.second == attribute) return saying.by;
+      if (of.second.starts_with(attribute)) return saying.by;
     }
     return "the stack";
   }

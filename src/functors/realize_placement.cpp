@@ -380,10 +380,11 @@ class AxisOfMesh {
   }
 
   // A sum over a sum of all ranks is taken of the pieces that each of them adds up, so that a norm
-  // is the same sum whether gradients are gathered afterwards or not.
+  // is the same sum whether gradients are gathered afterwards or not. Before the update a sum may
+  // have samples, of which no axis is cut, because they may come in parts.
   std::optional<CallShares> on_pieces_of_sums(const OpCall& call, std::vector<Share> comes,
                                               size_t results) const {
-    if (is_linear_together(call)) return std::nullopt;
+    if (moves_.phase() != Phase::kUpdate || is_linear_together(call)) return std::nullopt;
     for (size_t i = 0; i < comes.size(); ++i) {
       if (comes[i].is_term() && is_worth_cutting(call.inputs[i], axis_)) comes[i] = piece_along(0);
     }

@@ -70,6 +70,39 @@ TEST(Stages, OnePart) {
   expect_law(subject, "accumulate(4, tied=apart)", "accumulate");
 }
 
+// All blocks of albert share one set of weights. Where these are themselves made of parameters, a
+// matrix's gradient is a sum of terms of several stages, and so each of these is summed by itself.
+TEST(Stages, SharedWeightsThatAreMadeOfParameters) {
+  Judge judge(subject_of("albert-tiny", 4, 4));
+  for (const std::string weights : {"codebook(k=4)", "dora(rank=2)", "qat(bits=8, group=8)"}) {
+    for (const char* parts : {"pipeline(2)", "pipeline(2, schedule=zero_bubble)",
+                              "pipeline(2, parts=1)", "accumulate(2, tied=apart)"}) {
+      const std::string text = weights + " | " + parts;
+      SCOPED_TRACE(text);
+      const Stack stack = parse_stack(text);
+      for (size_t i = 0; i < stack.functors.size(); ++i) {
+        if (stack.functors[i].by_default) continue;
+        const Verdict v = judge.judge(stack, i);
+        EXPECT_TRUE(v.ok) << v.functor << ": " << v.tensor << " is off by " << v.error;
+      }
+    }
+  }
+}
+
+// The readout's classes lie on several ranks, so the gradient of what it reads is a sum over ranks,
+// with samples: the bias before it sums over these, part by part.
+TEST(Stages, ABiasBeforeAReadoutInPieces) {
+  Judge judge(subject_of("albert-tiny", 4, 2));
+  for (const char* parts : {"pipeline(2)", "accumulate(2)"}) {
+    const Stack stack = parse_stack(std::string("tensor_parallel(2) | ") + parts);
+    for (size_t i = 0; i < stack.functors.size(); ++i) {
+      if (stack.functors[i].by_default) continue;
+      const Verdict v = judge.judge(stack, i);
+      EXPECT_TRUE(v.ok) << v.functor << ": " << v.tensor << " is off by " << v.error;
+    }
+  }
+}
+
 TEST(Stages, GoesWithOthers) {
   const Subject subject = subject_of("char", 8, 4);
   for (const char* rest :
