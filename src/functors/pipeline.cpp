@@ -13,6 +13,7 @@
 #include "functors/evaluation_beside.h"
 #include "functors/phases.h"
 #include "functors/stage_work.h"
+#include "ops/loss_count.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -201,13 +202,16 @@ class Pipeline {
   }
 
   // An evaluation may have fewer samples than the training step has parts. Positions come in steps
-  // already, and a step of them is one part.
+  // already, and a step of them is one part; so is a scheme without a loss, whose samples leave it.
   void limit_parts() {
+    const std::vector<Morphism>& calls = result_.scheme.morphisms;
+    const bool sums = std::any_of(calls.begin(), calls.end(), is_loss_term);
     for (const Value in : result_.scheme.inputs) {
       Object& data = result_.scheme[in];
       const int64_t samples = data.type.rank() ? data.type.dim(0) : 1;
       int& parts = data.attributes.parts;
-      parts = positions_ > 0 ? 1 : static_cast<int>(std::clamp<int64_t>(samples, 1, parts));
+      parts =
+          positions_ > 0 || !sums ? 1 : static_cast<int>(std::clamp<int64_t>(samples, 1, parts));
     }
   }
 

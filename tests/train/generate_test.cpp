@@ -2,6 +2,7 @@
 #include "train/generate.h"
 
 #include "base/note.h"
+#include "comm/threads.h"
 #include "device/parallel.h"
 #include "train/train_folder.h"
 
@@ -79,6 +80,42 @@ TEST_F(TrainFolder, ModelsWithoutARuleRunTheWholeWindow) {
   EXPECT_EQ(generator.generate("the", {.tokens = 5, .temperature = 0}, nullptr).size(), 5u);
   set_note_writer(nullptr);
   EXPECT_NE(noted.find("generate runs the whole window instead"), std::string::npos) << noted;
+}
+
+// Nor do several texts come in the parts of a batch: their logits leave with their samples.
+TEST_F(TrainFolder, WholeWindowsOfSeveralTextsComeInOnePart) {
+  const fs::path file = folder_ / "mixed.scheme";
+  write_file_atomically(file,
+                        "axes layers=2 hidden=16 context=16 vocab=37\n"
+                        "block x[batch, seq, hidden]:\n"
+                        "  x = x + transpose(linear(transpose(x), seq, bias=no, name=mix))\n"
+                        "model tokens[batch, seq], targets[batch, seq]:\n"
+                        "  x = block^layers(embed(tokens, vocab, name=wte))\n"
+                        "  logits = linear(x, vocab, name=readout)\n"
+                        "  loss = cross_entropy(logits, targets)\n");
+  json flags =
+      options("run", {{"model", file.string()}, {"steps", 2}, {"batch", 4}, {"overwrite", true}});
+  flags["set"] = json::object();
+  const SampleOptions sample{.tokens = 5, .temperature = 0};
+  for (const std::string stack : {"", "accumulate(2)", "pipeline(2, parts=4)"}) {
+    flags["stack"] = stack;
+    if (stack.starts_with("pipeline")) {
+      flags["threads"] = 1;
+      run_ranks(2, [&](const Communicator& world) {
+        Trainer(resolve_config({}, flags), world).train(std::atomic<bool>(false));
+      });
+    } else {
+      train(flags);
+    }
+    set_note_writer([](const std::string&) {});
+    Generator generator(out("run"), {.threads = num_threads()});
+    const std::vector<int32_t> the = generator.tokenizer().encode("the"),
+                               sat = generator.tokenizer().encode("sat on");
+    const std::vector<Generated> together = generator.generate({the, sat}, sample, 0, nullptr);
+    EXPECT_EQ(together[0].text, generator.generate({the}, sample, 0, nullptr)[0].text) << stack;
+    EXPECT_EQ(together[1].text, generator.generate({sat}, sample, 1, nullptr)[0].text) << stack;
+    set_note_writer(nullptr);
+  }
 }
 
 TEST_F(TrainFolder, GeneratesInAnotherPrecisionThanItsOwn) {
