@@ -117,6 +117,7 @@ class Checker {
     add_calls(plan_.body_end, calls);
     made_.resize(order_.size());
     read_.resize(order_.size());
+    copied_.resize(order_.size());
     find_ends();
   }
 
@@ -180,9 +181,10 @@ class Checker {
     const Morphism& m = call(t);
     for (const Value in : m.inputs) {
       if (now_[in] < 0) return say(source(in) + " is read before it is made, " + place_of(t));
-      int& until = lives_[now_[in]].until;
+      const int life = life_read(t, in);
+      int& until = lives_[life].until;
       until = std::max(until, busy_until_[t]);
-      read_[t].push_back(now_[in]);
+      read_[t].push_back(life);
       check_stored(in, t);
     }
     for (const Value out : m.outputs) {
@@ -190,6 +192,26 @@ class Checker {
       check_stored(out, t);
     }
     for (size_t o = 0; o < m.outputs.size(); ++o) now_[m.outputs[o]] = made_[t][o];
+  }
+
+  // The life that an operand is read of. A view that is copied, because its readers want it dense,
+  // reads no more than it would see: the rest of its object may have been written over by then.
+  int life_read(int t, Value in) {
+    const Morphism& m = call(t);
+    const int whole = now_[in];
+    const OpDef& op = op_named(m.op);
+    if (!op.view || plan_.calls[order_[t]].is_view || lives_[whole].born < 0) return whole;
+    int64_t offset = 0;
+    const Type& type = scheme_[m.outputs[0]].type;
+    const auto strides = op.view(call_of(scheme_, m), plan_.places[in].strides, offset);
+    if (!strides) return whole;
+    const int born = lives_[whole].born;
+    const int seen = give_life(in,
+                               region_of(type, *strides, plan_.tier_of(in),
+                                         plan_.offset_of(in) + offset * size_of(type.dtype)),
+                               born);
+    copied_[born].push_back(seen);
+    return seen;
   }
 
   void check_stored(Value v, int t) {
@@ -246,6 +268,11 @@ class Checker {
       }
       return;
     }
+    own_made(t);
+    for (const int life : copied_[t]) owners_.add(life, lives_[life].region);
+  }
+
+  void own_made(int t) {
     const PlannedCall& planned = plan_.calls[order_[t]];
     if (planned.is_view) {
       check_view(t);
@@ -390,7 +417,9 @@ class Checker {
   std::vector<int> now_;                       // per object: its current life
   std::vector<Value> carried_;                 // per object: what it is the next value of, or -1
   std::vector<std::vector<int>> made_, read_;  // lives, by time
-  std::vector<int> busy_until_;                // by time: when the call that begins then is done
+  // Lives of what is copied of an object as a view of it, by the time when the object is made.
+  std::vector<std::vector<int>> copied_;
+  std::vector<int> busy_until_;  // by time: when the call that begins then is done
   Owners owners_;
   std::string wrong_;
   int asked_ = -1;                     // the call that may_ is of

@@ -4,6 +4,8 @@
 #pragma once
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -98,9 +100,14 @@ class ByteOracle {
     }
   }
   void read(Value v) {
+    std::vector<int64_t> all(bytes_of(v).size());
+    std::iota(all.begin(), all.end(), 0);
+    read(v, all);
+  }
+  void read(Value v, const std::vector<int64_t>& which) {
     const std::vector<Byte> bytes = bytes_of(v);
     if (holds_[v].size() != bytes.size()) return fault("read before it is made");
-    for (size_t i = 0; i < bytes.size(); ++i) {
+    for (const int64_t i : which) {
       const auto found = memory_.find(bytes[i]);
       if (found == memory_.end() || found->second != holds_[v][i]) {
         return fault("%" + std::to_string(v) + " is spoiled");
@@ -119,7 +126,12 @@ class ByteOracle {
     const bool sees = planned.is_view && op_named(m.op).view;
     for (const Value in : m.inputs) {
       if (holds_[in].empty()) return fault("read before it is made");
-      if (!sees) read(in);
+      if (!sees && op_named(m.op).view) {
+        const auto seen = seen_of(m);
+        if (seen) read(in, *seen);
+      } else if (!sees) {
+        read(in);
+      }
     }
     if (!fault_.empty()) return;
     std::map<Byte, int> used;  // by operands and results of this call
@@ -168,26 +180,32 @@ class ByteOracle {
     }
   }
 
-  // The bytes of a view, by the op's meaning.
+  // Which bytes of its operand a view sees, by the op's meaning.
+  std::optional<std::vector<int64_t>> seen_of(const Morphism& m) const {
+    const Type& made = scheme_[m.outputs[0]].type;
+    Type logical = scheme_[m.inputs[0]].type;
+    for (Axis& axis : logical.axes) axis.padded = 0;
+    int64_t offset = 0;
+    OpCall call = call_of(scheme_, m);
+    call.inputs[0] = logical;
+    const auto strides = op_named(m.op).view(call, dense_strides(logical), offset);
+    if (!strides) return std::nullopt;
+    std::vector<int64_t> seen;
+    const Byte begin{Tier::kDevice, offset * size_of(made.dtype).count};
+    for (const Byte& byte : bytes_of(made, *strides, begin)) seen.push_back(byte.second);
+    return seen;
+  }
+
+  // The bytes of a view.
   void see(const Morphism& m) {
     const Value out = m.outputs[0];
-    const int64_t size = size_of(scheme_[out].type.dtype).count;
     std::vector<int64_t> seen;
     if (m.op == "concat") {
       seen = joined(m, [&](size_t i, int64_t k) { return holds_[m.inputs[i]][k]; });
     } else if (op_named(m.op).view) {
-      const Type& whole = scheme_[m.inputs[0]].type;
-      Type logical = whole;
-      for (Axis& axis : logical.axes) axis.padded = 0;
-      int64_t offset = 0;
-      OpCall call = call_of(scheme_, m);
-      call.inputs[0] = logical;
-      const auto strides = op_named(m.op).view(call, dense_strides(logical), offset);
-      if (!strides) return fault("no view");
-      for (const Byte& byte :
-           bytes_of(scheme_[out].type, *strides, {Tier::kDevice, offset * size})) {
-        seen.push_back(holds_[m.inputs[0]][byte.second]);
-      }
+      const auto which = seen_of(m);
+      if (!which) return fault("no view");
+      for (const int64_t i : *which) seen.push_back(holds_[m.inputs[0]][i]);
     } else {
       return fault("a call that does not run is no view");
     }

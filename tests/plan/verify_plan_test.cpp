@@ -179,6 +179,36 @@ TEST(VerifyPlan, SeesAViewThatOutlivesItsOwner) {
                "b is written over v at b .call 2., though that is wanted at c");
 }
 
+// A slice that its reader wants dense is a copy, which reads its own bytes alone: a result may lie
+// over another slice of the same object by then, and not over this one.
+TEST(VerifyPlan, ACopiedSliceReadsNoMoreThanItself) {
+  const Scheme s = parsed(R"(scheme:
+  input %0 x: f32[m=4, n=10]
+  input %1 w: f32[o=3, n=6]
+  %2 a: f32[m=4, n=10] = gelu(%0) @a
+  %3 r: f32[m=4, n=4] = slice(%2) {size=4, start=6} @r
+  %4 t: f32[m=4, n=4] = gelu(%3) @t
+  %5 u: f32[m=4, n=4] = mul(%4, %4) @u
+  %6 s: f32[m=4, n=6] = slice(%2) {size=6, start=0} @s
+  %7 y: f32[m=4, o=3] = linear(%6, %1) @y
+  return %5, %7
+)");
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Plan plan = make_plan(s, {});
+  ASSERT_EQ(storage_of(plan, 4), storage_of(plan, 2));
+  ASSERT_NE(storage_of(plan, 6), storage_of(plan, 2));
+  const int result = place_of(plan, 2), copy = place_of(plan, 4);
+  if (result > copy) std::rotate(&plan.calls[copy], &plan.calls[copy] + 1, &plan.calls[result] + 1);
+  ASSERT_LT(place_of(plan, 2), place_of(plan, 4));
+  EXPECT_EQ(spoiled_read(s, plan), "");
+  EXPECT_EQ(ByteOracle(s, plan).first_fault(), "");
+  // One number further to the front, the result is written over what the copy reads.
+  plan.places[3].offset -= {4};
+  plan.places[4].offset -= {4};
+  EXPECT_NE(ByteOracle(s, plan).first_fault(), "");
+  EXPECT_NE(spoiled_read(s, plan), "");
+}
+
 TEST(VerifyPlan, SeesWhatLiesWhereDataLands) {
   const Scheme s = parsed(kChain);
   GTEST_FLAG_SET(death_test_style, "threadsafe");
