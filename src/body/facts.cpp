@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace adjoint {
 
@@ -120,6 +121,40 @@ bool vanishes_where(const Body& body, const std::vector<bool>& operands) {
     }
   }
   return true;
+}
+
+std::vector<std::vector<double>> results_of_row(const Body& body,
+                                                const std::vector<std::vector<double>>& operands) {
+  size_t width = 1;
+  for (const std::vector<double>& operand : operands) width = std::max(width, operand.size());
+  std::vector<std::vector<double>> now;  // per node
+  for (const ExprNode& node : body.nodes) {
+    std::vector<double> row(width);
+    const std::vector<double>* of = facts(node.kind).arity > 0 ? &now[node.args[0]] : nullptr;
+    if (node.kind == ExprKind::kRowSum) {
+      row.assign(width, std::accumulate(of->begin(), of->end(), 0.0));
+    } else if (node.kind == ExprKind::kRowMax) {
+      row.assign(width, *std::max_element(of->begin(), of->end()));
+    } else {
+      for (size_t j = 0; j < width; ++j) {
+        double x[3] = {};
+        for (int a = 0; a < facts(node.kind).arity; ++a) x[a] = now[node.args[a]][j];
+        if (node.kind == ExprKind::kInput) {
+          const std::vector<double>& operand = operands[node.index];
+          row[j] = operand[operand.size() == 1 ? 0 : j];
+        } else if (node.kind == ExprKind::kRotate) {
+          const size_t half = width / 2;
+          row[j] = j < half ? -(*of)[j + half] : (*of)[j - half];
+        } else {
+          row[j] = number_at(node, x, static_cast<double>(j));
+        }
+      }
+    }
+    now.push_back(std::move(row));
+  }
+  std::vector<std::vector<double>> results;
+  for (const BodyOutput& out : body.outputs) results.push_back(now[out.node]);
+  return results;
 }
 
 bool runs_in_units(const Body& body) {

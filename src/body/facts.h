@@ -17,6 +17,10 @@ bool adds_elements(const Body& body);
 bool vanishes_at_zero(const Body& body);
 // The same where only some operands are 0.
 bool vanishes_where(const Body& body, const std::vector<bool>& operands);
+// What each output is along one row of which the operands are these numbers: one each for every
+// place of the row, or one for all of them. Random numbers are 0.5, and nothing is rounded.
+std::vector<std::vector<double>> results_of_row(const Body& body,
+                                                const std::vector<std::vector<double>>& operands);
 // Whether it neither sums over leading axes nor draws random numbers, so that its pieces may run in
 // any order.
 bool runs_in_units(const Body& body);

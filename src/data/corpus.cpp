@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -26,8 +27,8 @@ std::string shown(const FieldWish& wish, int64_t tokens) {
   return (wish.floating ? "floating numbers " : "whole numbers ") + nlohmann::json(shape).dump();
 }
 
-// A larger field may be more than memory holds, and is not read whole before the first step.
-constexpr int64_t kReadWhole = int64_t{1} << 28;
+// Of a larger field, which may be more than memory holds, pieces are hashed.
+constexpr int64_t kHashedWhole = int64_t{1} << 28;
 
 }  // namespace
 
@@ -105,8 +106,8 @@ void FieldsCorpus::check_entries(const FieldWish& wish, std::optional<int64_t> b
                                  std::optional<int64_t> also) const {
   const Field field = whole_field(wish);
   if (is_floating(field.element)) {
-    const int64_t size = num_tokens_ * field.width * bytes_of(field.element);
-    if (size <= kReadWhole) check_floating_numbers(name_, field, num_tokens_);
+    const Activity activity("reading field '" + wish.name + "'");
+    check_floating_numbers(name_, field, num_tokens_, wish.masks);
     return;
   }
   using Limits = std::numeric_limits<int32_t>;
@@ -126,7 +127,7 @@ uint64_t FieldsCorpus::hash() const {
     hash = hash_of(tensor.name + " " + shown(tensor), hash);
     const auto* data = static_cast<const std::byte*>(tensor.data);
     const int64_t size = tensor.size.count;
-    if (size <= kReadWhole) {
+    if (size <= kHashedWhole) {
       hash = hash_of(data, size, hash);
       continue;
     }

@@ -31,6 +31,7 @@ struct FieldWish {
   std::vector<int64_t> row = {};  // the shape of a token's entry
   bool floating = false;
   bool computed_with = false;  // the model computes with its whole numbers, in float32
+  bool masks = false;          // -inf is a number like others: it leaves something out of a softmax
 };
 
 // How samples are made of the data.
@@ -56,7 +57,7 @@ class Corpus {
                           const Sampling& sampling) const = 0;
   // Refuses entries of the field, anywhere in the data, that are not whole numbers of [0, below) or
   // `also`; without `below`, that do not fit int32, or float32 where it is computed with. Of a
-  // floating field it refuses NaN, unless the field is too large to be read before the first step.
+  // floating field it refuses what is not finite in float32; -inf is right where it masks.
   virtual void check_entries(const FieldWish& wish, std::optional<int64_t> below,
                              std::optional<int64_t> also) const = 0;
   // Of a sample's tokens, the first one of each document that it has some of.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "base/bytes.h"
@@ -109,13 +110,22 @@ void check_whole_numbers(const std::string& file, const Field& field, int64_t co
   });
 }
 
-void check_floating_numbers(const std::string& file, const Field& field, int64_t count) {
+void check_floating_numbers(const std::string& file, const Field& field, int64_t count,
+                            bool masks) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   with_element(field.element, [&]<class T>() {
     if constexpr (!std::is_integral_v<T>) {
       for (int64_t i = 0; i < count * field.width; ++i) {
-        if (!std::isnan(static_cast<float>(element_at<T>(field.data, i)))) continue;
-        fail(file, ": field '", field.name, "' holds nan at token ", with_commas(i / field.width),
-             ", wanted numbers");
+        const auto value = element_at<T>(field.data, i);
+        if (std::isfinite(static_cast<float>(value))) continue;
+        const auto number = static_cast<double>(value);
+        if (masks && number == -kInfinity) continue;
+        const char* const wanted = std::isnan(number)      ? ", wanted numbers"
+                                   : std::isfinite(number) ? ", which float32 has not"
+                                   : masks                 ? ", wanted finite numbers or -inf"
+                                                           : ", wanted finite numbers";
+        fail(file, ": field '", field.name, "' holds ", number, " at token ",
+             with_commas(i / field.width), wanted);
       }
     }
   });

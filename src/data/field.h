@@ -35,8 +35,8 @@ void copy_crop(const Field& field, int64_t start, int64_t count, void* to) noexc
 void check_whole_numbers(const std::string& file, const Field& field, int64_t count, int64_t least,
                          int64_t below, std::optional<int64_t> also, std::string_view why = "");
 
-// Refuses NaN among the entries of a floating field. Infinities are a model's to judge: a mask that
-// is added to scores has them.
-void check_floating_numbers(const std::string& file, const Field& field, int64_t count);
+// Refuses, in the name of the file, what is no finite number of float32 among the entries of
+// `count` tokens; -inf is right where it masks.
+void check_floating_numbers(const std::string& file, const Field& field, int64_t count, bool masks);
 
 }  // namespace adjoint

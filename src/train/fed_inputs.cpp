@@ -25,6 +25,7 @@ std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& f
   }
   const Type& crop = forward[tokens].type;
   const std::set<std::string> computed_with = inputs_computed_with(forward);
+  const std::set<std::string> masks = inputs_that_mask(forward);
   std::vector<FieldWish> wishes;
   for (const Value in : forward.inputs) {
     const Object& object = forward[in];
@@ -41,7 +42,8 @@ std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& f
     }
     FieldWish wish{.name = path,
                    .floating = type.dtype == Dtype::kF32,
-                   .computed_with = computed_with.count(path) > 0};
+                   .computed_with = computed_with.count(path) > 0,
+                   .masks = masks.count(path) > 0};
     for (int axis = 2; axis < type.rank(); ++axis) wish.row.push_back(type.dim(axis));
     wishes.push_back(std::move(wish));
   }

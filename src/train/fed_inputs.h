@@ -12,7 +12,8 @@ namespace adjoint {
 std::vector<FieldWish> wished_fields(const Scheme& forward, const std::string& file);
 
 // Refuses ids that no table or row of logits has, whole numbers that do not fit i32 or, where a
-// body reads them, float32, and NaN. Reads such fields of a file once; takes no memory.
+// body reads them, float32, and numbers that are not finite, but for the -inf of a mask. Reads such
+// fields of a file once; takes no memory.
 void check_entries(const Corpus& corpus, const std::vector<FieldWish>& wishes,
                    const Scheme& forward);
 

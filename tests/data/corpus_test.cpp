@@ -225,19 +225,29 @@ TEST(Corpus, RefusesFieldsByNameWithWantedAndFound) {
             "with it in float32, which has no others");
 }
 
-// An infinity may be meant, as that of a mask is.
+// -inf may be meant, as that of a mask is.
 TEST(Corpus, RefusesFieldsThatHoldNoNumbers) {
   FieldsFile file;
   file.add<int32_t>("tokens", "I32", {3}, {1, 2, 3})
       .add<float>("good", "F32", {3, 2}, {1, 2, 3, -INFINITY, 5, 6})
       .add<float>("bad", "F32", {3, 2}, {1, 2, 3, 4, NAN, 6})
-      .add<double>("wide", "F64", {3}, {1, NAN, 3});
+      .add<double>("wide", "F64", {3}, {1, NAN, 3})
+      .add<double>("far", "F64", {3}, {1, 2, 1e300})
+      .add<float>("odd", "F32", {3}, {1, INFINITY, 3});
   const std::filesystem::path path = file.write();
   const FieldsCorpus corpus(path, 0.5);
   const auto entries = [&](const FieldWish& wish) {
     return error_text([&] { corpus.check_entries(wish, {}, {}); });
   };
-  EXPECT_EQ(entries({.name = "good", .row = {2}, .floating = true}), "");
+  EXPECT_EQ(entries({.name = "good", .row = {2}, .floating = true, .masks = true}), "");
+  EXPECT_EQ(entries({.name = "good", .row = {2}, .floating = true}),
+            path.string() + ": field 'good' holds -inf at token 1, wanted finite numbers");
+  EXPECT_EQ(entries({.name = "odd", .floating = true}),
+            path.string() + ": field 'odd' holds inf at token 1, wanted finite numbers");
+  EXPECT_EQ(entries({.name = "odd", .floating = true, .masks = true}),
+            path.string() + ": field 'odd' holds inf at token 1, wanted finite numbers or -inf");
+  EXPECT_EQ(entries({.name = "far", .floating = true}),
+            path.string() + ": field 'far' holds 1e+300 at token 2, which float32 has not");
   EXPECT_EQ(entries({.name = "bad", .row = {2}, .floating = true}),
             path.string() + ": field 'bad' holds nan at token 2, wanted numbers");
   EXPECT_EQ(entries({.name = "wide", .floating = true}),

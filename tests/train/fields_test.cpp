@@ -152,15 +152,36 @@ TEST_F(TrainOnFields, ANumberThatIsNoneIsToldByItsField) {
   write_data(0, NAN);
   EXPECT_EQ(error_of(on_fields("nan")),
             fields().string() + ": field 'weights' holds nan at token 100, wanted numbers");
-  write_data(0, INFINITY);
-  const std::string error = error_of(on_fields("inf", {{"steps", 500}}));
-  EXPECT_NE(error.find("field 'weights' holds inf; its samples"), std::string::npos) << error;
-  EXPECT_EQ(error.find("--lr"), std::string::npos) << error;
+  EXPECT_FALSE(fs::exists(out("nan")));
+  for (const float odd : {INFINITY, -INFINITY}) {
+    write_data(0, odd);
+    EXPECT_EQ(error_of(on_fields("inf")), fields().string() + ": field 'weights' holds " +
+                                              (odd < 0 ? "-" : "") +
+                                              "inf at token 100, wanted finite numbers");
+    EXPECT_FALSE(fs::exists(out("inf")));
+  }
 }
 
-// A batch that holds infinity is no reason to end where the user says so, also without --spike.
-TEST_F(TrainOnFields, WhatIsNoNumberIsSkippedOrLeftOut) {
+// A weight of -inf in a softmax is a token that is left out, so a mask may hold it, and +inf not.
+TEST_F(TrainOnFields, AMaskMayHoldMinusInfinity) {
+  write_file_atomically(model(), R"(axes hidden=16 context=8 vocab=11
+model tokens[batch, seq], targets[batch, seq], weights f32[batch, seq]:
+  x = embed(tokens, vocab, name=wte)
+  seen = softmax(contract(x, x, "bsh,bth->bst") + unsqueeze(weights, 1))
+  logits = linear(x + contract(seen, x, "bst,bth->bsh"), vocab, name=readout)
+  loss = cross_entropy(logits, targets)
+)");
+  write_data(0, -INFINITY);
+  EXPECT_EQ(error_of(on_fields("mask")), "no error");
   write_data(0, INFINITY);
+  EXPECT_EQ(error_of(on_fields("odd")), fields().string() +
+                                            ": field 'weights' holds inf at token "
+                                            "100, wanted finite numbers or -inf");
+}
+
+// A batch whose loss is infinite is no reason to end where the user says so, also without --spike.
+TEST_F(TrainOnFields, WhatIsNoNumberIsSkippedOrLeftOut) {
+  write_data(0, 3e38f);
   for (const char* what : {"skip", "back"}) {
     const json run = {{"steps", 500}, {"on_spike", what}, {"eval_every", 0}, {"save_every", 50}};
     EXPECT_EQ(train(on_fields(what, run)).step, 500) << what;
@@ -190,6 +211,28 @@ model tokens[batch, seq], targets[batch, seq], ids[batch, seq]:
                               "16777216: the model computes with it in float32, which has no "
                               "others");
   EXPECT_EQ(error(""), "no error") << "nothing computes with them";
+}
+
+// What a loss ignores may be looked up as something else.
+TEST_F(TrainOnFields, WhatIsIgnoredMayBeLookedUpAsSomethingElse) {
+  write_data(0, {}, -1);
+  const auto error = [&](const std::string& looked_up) {
+    write_file_atomically(model(), R"(axes hidden=16 context=8 vocab=11
+model tokens[batch, seq], targets[batch, seq], ids[batch, seq]:
+  logits = linear(embed(tokens, vocab) + embed(LOOKED_UP, 4000, name=seen), 4000)
+  loss = cross_entropy(logits, ids)
+)");
+    std::string text = read_file(model());
+    write_file_atomically(model(), text.replace(text.find("LOOKED_UP"), 9, looked_up));
+    return error_of(on_fields("ids", {{"steps", 2}, {"overwrite", true}}));
+  };
+  EXPECT_EQ(error("where(ids == -1, 0, ids)"), "no error");
+  EXPECT_EQ(error("where(ids < 0, tokens, ids)"), "no error");
+  const std::string refused =
+      fields().string() + ": field 'ids' holds -1 at token 100, wanted 0 to 3999";
+  EXPECT_EQ(error("ids"), refused);
+  EXPECT_EQ(error("where(ids == -2, 0, ids)"), refused);
+  EXPECT_EQ(error("shift(where(ids == -1, 4000, ids), 1)"), refused);
 }
 
 // What is wrong is said before anything is written.
