@@ -18,7 +18,7 @@ Change replaced(const WrittenText& text, const TermSlot& slot, const std::string
           text.for_slot(slot, with, term)};
 }
 
-// What stands around `stays` in the place of a term; the bytes of `stays` are left as they are.
+// Writes text around `stays` in the place of a term, and leaves the bytes of `stays` as they are.
 std::vector<Change> around(const WrittenText& text, const TermSlot& slot, const Term& stays,
                            const std::string& before, const std::string& behind,
                            const Term& whole) {

@@ -22,7 +22,7 @@ struct Kept {
   }
 };
 
-// Where a byte of the text before stands after the changes; nothing where it was replaced.
+// The place of a byte after the changes; nothing where it was replaced.
 std::optional<size_t> followed(const std::vector<Change>& changes, size_t at) {
   size_t now = at;
   for (const Change& c : changes) {
@@ -48,8 +48,7 @@ Calls calls_in(const WrittenText& text, const Box& box) {
   return all;
 }
 
-// What calls with weights are called in the model that the text says as it stands, without the
-// numbers of repetitions; nothing where it says none.
+// Paths of the parameters of the model that the text says as it stands; nothing where it says none.
 std::optional<std::vector<std::string>> parameters_of(const WrittenText& text) {
   try {
     const Scheme scheme = elaborate(text.document(), text.file(), {});
@@ -195,7 +194,7 @@ class NameKeeper {
     return pins;
   }
 
-  // Whether with these names every call of the kind is called as before.
+  // Tells if with these names every call of the kind is called as before.
   bool all_in_place(const std::vector<Kept>& all, const std::string& kind,
                     const std::vector<Change>& own, const WrittenText& now, const Box& box) const {
     const Edited tried = changed(now.text(), own);

@@ -100,8 +100,8 @@ bool same_pattern(std::string_view pattern, const CallName& call) {
   return call.may_be(pattern.substr(0, index));
 }
 
-// Whether calls that are reached from a box may have this path. Below the call of an op stands what
-// the op itself made.
+// Tells if calls that are reached from a box may have this path. Below the call of an op stand
+// things that the op itself made.
 bool may_be_path(const Document& document, const Box& box, std::string_view path, int depth) {
   constexpr int kDeepest = 64;  // boxes do not call themselves; a path is shorter
   const size_t dot = path.find('.');

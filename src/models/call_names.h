@@ -11,8 +11,8 @@
 
 namespace adjoint {
 
-// Whether a text such as name="layer_norm#2" is what a call of this kind without a name could be
-// called. The first call of a box has no number.
+// Tells if a call of this kind without a name could be called so: layer_norm#2. The first call of
+// a box has no number.
 bool is_numbered_name(std::string_view word, std::string_view kind, bool is_box);
 
 // The numbered names that calls of a box say: no other call of it is called so.
@@ -29,7 +29,7 @@ struct CallName {
 
   // Nothing where conditions decide.
   std::optional<std::string> name() const;
-  // What the call would be called by this number.
+  // The call's name by this number.
   std::string numbered(int number) const;
   bool may_be(std::string_view component) const;
 };

@@ -70,7 +70,7 @@ test("a layer norm that a format knows is deleted when that is wanted, and the o
     weights(await text_of(page)),
     before.filter((w) => !/^block\[\d+\]\.layer_norm#1\./.test(w)),
   );
-  // What is drawn afterwards is found again in the text.
+  // Things that are drawn afterwards are found again in the text.
   await settled(page);
   await choose("block[0].layer_norm#2", "Insert an op behind it…");
   await page.keyboard.type("tanh");

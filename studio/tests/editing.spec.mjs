@@ -171,7 +171,7 @@ model tokens[batch, seq], targets[batch, seq]:
     await choose("two.g#2", "Repeat…", "3");
     await wait_for_text(page, text.replace("tanh(g(g(t)))", "tanh(g^3(g(t)))"));
     await again();
-    // What is left keeps the name that its weights have.
+    // The call that is left keeps the name that its weights have.
     await choose("two.g", "Delete");
     await wait_for_text(page, text.replace("tanh(g(g(t)))", 'tanh(g(t, name="g#2"))'));
     await again();

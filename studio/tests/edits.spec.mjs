@@ -105,7 +105,7 @@ const kinds = {
     entry: /^Delete/,
     holds(was, now) {
       const { gone } = common(was, now);
-      // What is left was there, in this order, but for names by which calls keep their weights; a remark goes only with its line.
+      // Words that are left were there, in this order, but for names by which calls keep their weights; a remark goes only with its line.
       let i = 0;
       for (const word of without_new_names(was, now).match(/\w+/g) ?? []) {
         const all = was.slice(i).search(new RegExp(`\\b${word}\\b`));
@@ -243,7 +243,7 @@ async function menu_of(key) {
 }
 // What became of the edit after so many: another text, a refusal in a sentence, or neither.
 async function outcome(was, edits) {
-  // What is asked first is answered: do it all the same, or the last of several operands stays.
+  // A question is answered first: do it all the same, or the last of several operands stays.
   for (let questions = 0; questions < 4; questions++) {
     await page
       .waitForFunction((n) => window.__studio.ended.edits > n || document.querySelector(".banner .choice"), edits, {

@@ -81,7 +81,7 @@ function number_in(text) {
   };
 }
 
-// What the page says now: numbers with their entries, and numbers with units that have none.
+// Numbers of the page with their entries, and numbers with units that have none.
 const seen = () =>
   page.evaluate(() => {
     const told = [...document.querySelectorAll("[data-json]")].map((e) => [e.dataset.json, e.textContent.trim()]);

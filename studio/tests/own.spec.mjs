@@ -91,7 +91,7 @@ test("a pipeline is trained from here with as many ranks as it has, and saves wh
   assert.equal(readFileSync(at("other.scheme"), "utf8"), before, "what the run does not read is not saved");
   await page.evaluate(() => window.__studio.open_model("other.scheme:char"));
   assert.match(await text_of(page), /# typed, /);
-  // Nor does the curve of another model wait for it.
+  // The curve of another model does not wait for it.
   await set(page, { model: "char", batch: 2 });
   await tab(page, "stack");
   await page.locator("button:enabled", { hasText: "Draw the curve" }).waitFor();
@@ -116,7 +116,7 @@ test("a run of the command line that goes on cannot be resumed meanwhile", async
   }
   assert.deepEqual(page.mistakes, []);
 });
-// What a view pointed at is not lit in the next one.
+// Things that a view pointed at are not lit in the next one.
 test("a rule that was pointed at is dark in another view", async () => {
   await set(page, { model: "char", batch: 4, stack: "" });
   await page.locator(".palette .name", { hasText: /lora$/ }).first().click();

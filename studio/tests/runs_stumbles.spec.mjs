@@ -147,7 +147,7 @@ test("before and after begins at a size that can be read, and says what it is fo
       ),
     );
   assert.ok(readable.length > 10 && Math.min(...readable) >= 8.9, `${Math.min(...readable)} of ${readable.length}`);
-  // Of what is below enough is seen to know that it is there.
+  // Enough is seen of the lower step to know that it is there.
   for (const [width, height] of [
     [1440, 900],
     [1280, 800],

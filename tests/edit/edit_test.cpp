@@ -110,7 +110,7 @@ TEST(Edit, NamesOfWeightsSurviveWhatComesAndGoes) {
   EXPECT_EQ(deleted["breaks"],
             Json::array({"module \"block[{l}].layer_norm#1\" of format huggingface names nothing "
                          "any more, so convert would refuse this model"}));
-  // What is behind an inserted call keeps its number, and the new one has the next.
+  // Calls behind an inserted one keep their numbers, and the new one has the next.
   const Json inserted = ask(gpt2, {{"kind", "insert"},
                                    {"at", {{"box", "block"}, {"statement", 0}, {"path", {0, 0}}}},
                                    {"call", "layer_norm(_)"}});

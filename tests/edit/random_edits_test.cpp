@@ -281,7 +281,7 @@ std::set<std::string> names_within(const Document& document, const TextLines& li
   return names;
 }
 
-// Whether one of these calls is on the way to a parameter.
+// Tells if one of these calls is on the way to a parameter.
 bool is_below(const std::string& path, const std::set<std::string>& names) {
   for (size_t from = 0; from <= path.size();) {
     const size_t end = std::min(path.find('.', from), path.size());

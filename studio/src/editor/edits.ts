@@ -208,7 +208,7 @@ export const insert_before = (call: Call, object: string, op: string) =>
     const at = operand_at(p, call, object);
     return typeof at === "string" ? at : at && { kind: "insert", at, call: with_hole(op) };
   }, select_inserted(call.source));
-// Of several objects that a call reads somebody says which one takes its place.
+// A call that reads several objects leaves the one that somebody chooses.
 function deletion(off: TakenOff | string | null): Wanted {
   if (off === null || typeof off === "string") return off;
   const edit = (operand: number | string) => ({ kind: "delete", at: off.at, operand }),
@@ -254,7 +254,7 @@ export const set_size = (name: string, to: string) =>
       number = axis ? undefined : d.numbers.find((a) => a.name === name),
       written = axis ?? number;
     if (!written) return `There is no axis or number '${name}' in this text.`;
-    // What one looks at is changed: the preset, and not the others, which go by what the text says.
+    // The preset that one looks at is changed, and not the others, which go by the text.
     if (d.presets.some((p) => p.name === preset)) return { kind: "set", preset, setting: name, to };
     const edit = axis ? { kind: "set", axis: name, to } : { kind: "set", number: name, to },
       others = d.presets.filter((p) => !p.settings.some((s) => s.name === name)).map((p) => p.name);

@@ -263,7 +263,7 @@ export interface TakenOff {
   text: string;
   operands: { as: number | string; text: string }[]; // at least one
 }
-// What is to be said to take a call off.
+// The words with which a call is taken off.
 export function taken_off(
   document: WrittenDocument,
   scheme: SchemeJson,

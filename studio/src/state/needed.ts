@@ -35,7 +35,7 @@ const text_of = async (path: string) => {
     return "";
   }
 };
-// Whether all of it is saved; where that cannot be, the page says why.
+// Says if all of it is saved; where that cannot be, the page says why.
 export async function save_needed(args: string[]): Promise<boolean> {
   for (const path of await needed_by(args)) if (!(await project.save(path))) return false;
   return true;

@@ -491,7 +491,7 @@ function mark_of(o: SchemeJson["objects"][number]): "hatched" | "host" | "mesh" 
 function update(d: Drawing, scheme: SchemeJson, of: string, x: number, rows: Rows): number {
   const updates = scheme.morphisms.filter((m) => m.phase === "update");
   if (updates.length === 0) return x;
-  // What the step takes: what it gives back lies where that lay.
+  // The step's inputs alone are counted: its results lie where those lay.
   const taken = (role: string) => scheme.inputs.filter((i) => scheme.objects[i].role === role),
     sum = (role: string) => taken(role).reduce((n, i) => n + scheme.objects[i].bytes, 0),
     said = (role: string) => sum_of(`${of} /scheme/objects`, taken(role), "bytes");
