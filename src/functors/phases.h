@@ -34,6 +34,9 @@ Scheme realize_placement(Scheme scheme, const WhoSaid& who_said);
 // Refuses in the name of `who`, the functor that said in how many parts the batch comes.
 Scheme realize_time(const Scheme& scheme, std::string_view who);
 Scheme realize_residence(Scheme scheme);
+// The source of what is recomputed, of a copy's: copies are called after the epoch they are made
+// in.
+Source without_epochs(const Source& source);
 Scheme realize_tier(Scheme scheme);
 
 }  // namespace adjoint

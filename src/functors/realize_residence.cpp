@@ -18,6 +18,8 @@ namespace adjoint {
 
 namespace {
 
+constexpr std::string_view kEpoch = "epoch";  // and its number: what copies are called
+
 // Per object: whether it is recomputed. Routing choices are saved and state is written once, so
 // only pure and random ops are repeated; a random op draws the same bits.
 std::vector<bool> repeated_objects(const Scheme& scheme) {
@@ -203,7 +205,7 @@ class Residing {
     Morphism m = before_.morphisms[i];
     CHECK(m.section == epoch.section || m.section == Section::kPrologue,
           "what is recomputed is read in the section that makes it: " + to_string(m.source));
-    const std::string here = "epoch" + std::to_string(epoch.number);
+    const std::string here = std::string(kEpoch) + std::to_string(epoch.number);
     bool begins = true;  // it reads no other clone of this epoch
     for (Value& in : m.inputs) {
       if (!repeated_[in]) continue;
@@ -240,7 +242,23 @@ class Residing {
   Scheme result_;
 };
 
+bool names_epoch(std::string_view facet) {
+  return facet.starts_with(kEpoch) && facet.size() > kEpoch.size() &&
+         facet.find_first_not_of("0123456789", kEpoch.size()) == std::string_view::npos;
+}
+
 }  // namespace
+
+Source without_epochs(const Source& source) {
+  Source result{source.path};
+  std::string_view facets = source.facet;
+  while (!facets.empty()) {
+    const std::string_view facet = facets.substr(0, facets.find('.'));
+    if (!names_epoch(facet)) result = with_facet(result, facet);
+    facets.remove_prefix(std::min(facets.size(), facet.size() + 1));
+  }
+  return result;
+}
 
 Scheme realize_residence(Scheme scheme) {
   std::vector<bool> repeated = repeated_objects(scheme);

@@ -61,6 +61,81 @@ TEST(PadRows, LeavesAloneWhatOthersCannotTake) {
   }
 }
 
+// What leaves the device and comes back is one stretch of bytes, and the products that read it
+// have the operands that they have where it stays: the same bits.
+TEST(PadRows, WhatMovesKeepsItsRoom) {
+  const Scheme forward = elaborate_preset(
+      "gpt2",
+      {{"batch", 2}, {"seq", 9}, {"layers", 2}, {"hidden", 60}, {"heads", 4}, {"vocab", 301}});
+  const std::string stack = "pad_rows(least=16)";
+  const Scheme moved =
+      build_step(forward, parse_stack(stack + " | offload(activations)"), {}).scheme;
+  int moves = 0;
+  for (const Morphism& m : moved.morphisms) {
+    if (!op_named(m.op).moves) continue;
+    EXPECT_EQ(moved[m.inputs[0]].type, moved[m.outputs[0]].type) << to_string(m.source);
+    moves += moved[m.inputs[0]].type.axes.back().padded > 0;
+  }
+  EXPECT_GT(moves, 0);
+  std::vector<std::vector<uint64_t>> left;
+  for (const Scheme& step : {moved, build_step(forward, parse_stack(stack), {}).scheme}) {
+    adjoint::Run run(step, make_plan(step, {.threads = num_threads()}), {.poison = true});
+    RandomSteps steps(run, 1);
+    steps.begin();
+    for (int i = 0; i < 2; ++i) {
+      steps.feed();
+      steps.step();
+    }
+    left.push_back(steps.hashes());
+  }
+  EXPECT_EQ(left[0], left[1]);
+}
+
+// A slice reads the norm in the forward alone, and takes no room: nor has the norm any where it is
+// recomputed, or a product of it would have other bits than without checkpoints.
+TEST(PadRows, WhatIsRecomputedHasTheRoomOfWhatItRepeats) {
+  constexpr const char* kText = R"(axes layers=2 hidden=60 context=8 vocab=37
+block x[batch, seq, hidden]:
+  n = rms_norm(x)
+  x = x + linear(n, hidden, name=a) + pad(slice(n, 0, 8), 0, hidden)
+model tokens[batch, seq], targets[batch, seq]:
+  x = block^layers(embed(tokens, vocab))
+  loss = cross_entropy(linear(x, vocab, name=readout), targets)
+)";
+  const Scheme forward = elaborate_text(kText, {.settings = {{"batch", 2}}});
+  const Scheme step =
+      build_step(forward, parse_stack("checkpoint(block) | pad_rows(least=16)"), {}).scheme;
+  int norms = 0;
+  for (const Object& object : step.objects) {
+    if (object.source.path != "block[0].rms_norm#1" || object.role == Role::kGradient) continue;
+    EXPECT_EQ(object.type.axes.back().padded, 0) << to_string(object.source);
+    ++norms;
+  }
+  EXPECT_EQ(norms, 2) << print(step);
+  EXPECT_GT(padded(step), 0);
+}
+
+// A result takes the place of an operand where both have the same room.
+TEST(PadRows, LogitsThatNoProductMakesHaveTheRoomOfTheirGradient) {
+  constexpr const char* kAdded = R"(axes hidden=16 context=8 vocab=301
+model tokens[batch, seq], targets[batch, seq]:
+  x = rms_norm(embed(tokens, vocab))
+  logits = linear(x, vocab, bias=no, name=readout) + param(vocab)
+  loss = cross_entropy(logits, targets)
+)";
+  const Scheme forward = elaborate_text(kAdded, {.settings = {{"batch", 2}}});
+  const Scheme step =
+      build_step(forward, parse_stack("pad_rows(least=256) | -chunk_readout"), {}).scheme;
+  int gradients = 0;
+  for (const Morphism& m : step.morphisms) {
+    if (m.op != "cross_entropy_grad") continue;
+    EXPECT_EQ(step[m.inputs[0]].type.axes.back().padded, 384);
+    EXPECT_EQ(step[m.outputs[0]].type.axes.back().padded, 384);
+    ++gradients;
+  }
+  EXPECT_EQ(gradients, 1);
+}
+
 // On the CPU's kernels, which go by logical sizes: the same losses, bit for bit or nearly.
 TEST(PadRows, ChangesNoLoss) {
   const Scheme forward = elaborate_preset(
