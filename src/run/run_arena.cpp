@@ -8,6 +8,30 @@
 
 namespace adjoint {
 
+namespace {
+
+// Kernels may leave alone what lies behind the last element of an object with padding, which is the
+// object's all the same: it is touched with that element.
+Bytes with_padding(const Scheme& scheme, const Plan& plan, Bytes end, Tier tier) {
+  Bytes most = end;
+  for (size_t i = 0; i < plan.places.size(); ++i) {
+    const auto v = static_cast<Value>(i);
+    const Type& type = scheme[v].type;
+    const Strides& strides = plan.places[v].strides;
+    if (plan.places[v].storage < 0 || type.num_physical() == type.num_elements() ||
+        plan.tier_of(v) != tier || strides != dense_strides(type)) {
+      continue;
+    }
+    int64_t last = 0;  // element
+    for (int a = 0; a < type.rank(); ++a) last += (type.dim(a) - 1) * strides[a];
+    const Bytes begin = plan.offset_of(v), whole = begin + type.bytes();
+    if (begin + last * size_of(type.dtype) < end && end < whole) most = std::max(most, whole);
+  }
+  return most;
+}
+
+}  // namespace
+
 void Run::fill_arena(std::byte pattern) {
   filled_with_ = pattern;
   touched_ = {};
@@ -64,7 +88,7 @@ Bytes Run::touched(std::byte pattern, Tier tier) const {
   const int64_t known = touched_[static_cast<size_t>(tier)];
   if (!on_gpu()) {
     while (end > known && arena(tier)[end - 1] == pattern) --end;
-    return {end};
+    return with_padding(scheme_, plan_, {end}, tier);
   }
   std::vector<std::byte> copy(std::min<int64_t>(end, 16 << 20));
   while (end > 0) {
@@ -74,7 +98,7 @@ Bytes Run::touched(std::byte pattern, Tier tier) const {
     while (end > begin && copy[end - 1 - begin] == pattern) --end;
     if (end > begin) break;
   }
-  return {end};
+  return with_padding(scheme_, plan_, {end}, tier);
 }
 
 }  // namespace adjoint

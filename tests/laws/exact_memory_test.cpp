@@ -39,6 +39,8 @@ class Drawer {
       const std::string& item = items[below(items.size())];
       if (!std::count(stack.begin(), stack.end(), item)) stack.push_back(item);
     }
+    const bool padded = std::count(stack.begin(), stack.end(), "pad_rows(least=16)") > 0;
+    if (below(4) == 0 && !padded) stack.emplace_back("pad_rows(least=4)");
     Draw d{.model = {}, .stack = join(stack, " | "), .text = {}, .step = {}};
     StepOptions options;
     options.optimizer = std::vector<std::string>{"adamw", "momentum", "sgd"}[below(3)];

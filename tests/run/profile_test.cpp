@@ -55,6 +55,17 @@ TEST(MeasureStep, MeasuresBothTiers) {
   EXPECT_EQ(m.host_touched, plan.host.size);
 }
 
+// Kernels that go by an object's own sizes never touch the room behind its last row.
+TEST(MeasureStep, RoomIsItsObjects) {
+  for (const char* stack : {"pad_rows(least=4)", "offload(activations) | pad_rows(least=4)"}) {
+    const Scheme s = small_step(stack);
+    const Plan plan = plan_of(s);
+    const Measured m = measure_step(s, plan);
+    EXPECT_EQ(m.touched, plan.arena) << stack;
+    EXPECT_EQ(m.host_touched, plan.host.size) << stack;
+  }
+}
+
 TEST(MeasureStep, TellsOfStepsCallsAndLosses) {
   const Scheme s = small_step("accumulate(3)");
   const Plan plan = plan_of(s);
