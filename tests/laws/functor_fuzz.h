@@ -13,6 +13,7 @@
 #include "base/temp_folder.h"
 #include "laws/composition.h"
 #include "laws/judge.h"
+#include "laws/padded_models.h"
 #include "models/test_models.h"
 #include "train/bound_model.h"
 
@@ -60,6 +61,11 @@ class FunctorWriter {
       items.emplace_back(more);
     }
     std::string text;
+    // Room behind nearly every row, which poison fills.
+    if (chance(30)) {
+      text += " | pad_rows(least=4)";
+      std::erase(items, "pad_rows(least=16)");
+    }
     for (size_t n = below(4); n > 0 && !items.empty(); --n) {
       const std::string item = one_of(items);
       text += " | " + item;
@@ -316,10 +322,13 @@ inline void tell_case_on_abort() {
 
 class FunctorFuzz {
  public:
-  FunctorFuzz() {
+  explicit FunctorFuzz(Target target = Target::kCpu) : target_(target) {
     tell_case_on_abort();
     for (const char* preset : {"char", "llama-tiny"}) add(find_model(preset), true);
     for (const char* model : kTestModels) add(find_model(test_model_file(model)), false);
+    for (const PaddedModel& model : kPaddedModels) {
+      if (model.beside[0] == 0) add(padded_model(model), false);
+    }
   }
 
   FuzzOutcome run(uint32_t seed) {
@@ -366,7 +375,8 @@ class FunctorFuzz {
     return outcome;
   }
   void add(const ModelText& text, bool preset) {
-    nlohmann::json settings = {{"dropout", 0.1}};
+    nlohmann::json settings = nlohmann::json::object();
+    if (text.text.find("dropout=") != std::string::npos) settings["dropout"] = 0.1;
     const std::string layers = text.file.ends_with("odd.scheme") ? "fathoms" : "layers";
     settings[layers] = 2 + static_cast<int>(models_.size() % 2);
     if (preset) settings.update({{"hidden", 32}, {"heads", 4}, {"vocab", 37}});
@@ -380,11 +390,14 @@ class FunctorFuzz {
     const Stack stack = parse_stack(stack_text);
     StepOptions options;
     options.eps = 1e-2;  // as in verify
+    options.target = target_;
+    options.deterministic = true;
     Judge judge({.forward = model.forward,
                  .options = options,
                  .seeds = {1},
                  .steps = 2,
-                 .what = model.name});
+                 .what = model.name,
+                 .target = target_});
     judge.built(stack);
     const size_t chosen = writer.below(stack.functors.size());
     for (size_t i = 0; i < stack.functors.size(); ++i) {
@@ -403,6 +416,7 @@ class FunctorFuzz {
     }
   }
 
+  Target target_;
   TempFolder folder_;
   std::vector<Model> models_;
   std::string text_;
@@ -412,8 +426,8 @@ struct FuzzCounts {
   int refused = 0, accepted = 0, wrong = 0;
 };
 
-inline FuzzCounts fuzz_functors(uint32_t first, uint32_t count) {
-  FunctorFuzz fuzz;
+inline FuzzCounts fuzz_functors(uint32_t first, uint32_t count, Target target = Target::kCpu) {
+  FunctorFuzz fuzz(target);
   FuzzCounts counts;
   for (uint32_t seed = first; seed < first + count; ++seed) {
     const FuzzOutcome outcome = fuzz.run(seed);

@@ -122,6 +122,10 @@ inline DrawnMesh drawn_mesh(uint32_t seed, const std::filesystem::path& folder =
       return other.substr(0, other.find('(')) == item.substr(0, item.find('('));
     });
   }
+  const bool named = std::any_of(items.begin(), items.end(), [](const std::string& item) {
+    return item.starts_with("pad_rows");
+  });
+  if (below(4) == 0 && !named) items.emplace_back("pad_rows(least=4)");
   for (const std::string& item : items) drawn.stack += (drawn.stack.empty() ? "" : " | ") + item;
   // Even or not; sometimes so few that a rank has one sample, or none.
   drawn.batch = data * stages.parts + below(2 * static_cast<size_t>(data) + 3);
