@@ -7,6 +7,7 @@
 #include "ops/body_facts.h"
 #include "ops/builder.h"
 #include "ops/op_def.h"
+#include "ops/padded.h"
 
 namespace adjoint {
 
@@ -197,6 +198,10 @@ void verify(const Scheme& scheme) {
       const Type& have = scheme[m.outputs[i]].type;
       CHECK(same_shape(types[i], have) && types[i].dtype == have.dtype,
             where() + " makes " + to_string(types[i]) + ", the scheme says " + to_string(have));
+      // Kernels of any other op take its operands' room for its results'.
+      CHECK(takes_padding(*find_op(m.op)) || same_room(types[i], have),
+            where() + " makes " + to_string(types[i]) + ", and another room is said of " +
+                to_string(have));
     }
   }
 }
