@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(All, GpuPaddedModels, testing::ValuesIn(kPaddedModels),
 
 TEST(GpuFunctorFuzz, ARandomFunctorIsRefusedOrRight) {
   if (!has_gpu()) GTEST_SKIP() << "no GPU that this binary can use";
-  const FuzzCounts counts = fuzz_functors(1, 12, Target::kCuda);
+  const FuzzCounts counts = fuzz_functors(1, 20, Target::kCuda);
   EXPECT_GE(counts.accepted, 3);
 }
 

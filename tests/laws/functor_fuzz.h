@@ -398,7 +398,8 @@ class FunctorFuzz {
                  .steps = 2,
                  .what = model.name,
                  .target = target_});
-    judge.built(stack);
+    const bool has_ranks = num_ranks(judge.built(stack).scheme.mesh) > 1;
+    if (target_ == Target::kCuda && has_ranks) fail("a GPU alone is drawn no steps of ranks");
     const size_t chosen = writer.below(stack.functors.size());
     for (size_t i = 0; i < stack.functors.size(); ++i) {
       if (stack.functors[i].by_default && i != chosen) continue;
