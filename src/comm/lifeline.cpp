@@ -19,6 +19,7 @@
 #include <random>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -30,7 +31,9 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr double kJoinSeconds = 30;  // that ranks of one job may begin apart
-constexpr int kMachineFailed = 3;    // the exit code of adjoint (cli/command.h)
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr double kHubLimits = 1.5;  // of silence, until the others judge the hub
+constexpr int kMachineFailed = 3;   // the exit code of adjoint (cli/command.h)
 
 double steady_now() {
   return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count();
@@ -39,6 +42,19 @@ double steady_now() {
 [[noreturn]] void fail_socket(const char* what) {
   throw MachineError(
       join_parts("ranks cannot watch each other: ", what, ": ", std::strerror(errno)));
+}
+
+// Without control characters, which a terminal would obey: each is a question mark.
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;  // of Unicode, in UTF-8
+    if (c1) ++i;
+    shown += c1 || byte < 0x20 || byte == 0x7F ? '?' : text[i];
+  }
+  return shown;
 }
 
 // A peer that is gone is noticed when it is read; that one cannot be written is no news.
@@ -55,7 +71,7 @@ void send_line(int socket, std::string line) {
 
 // Of every interface of this machine, the loopback first: ranks of one machine need no network.
 std::vector<std::string> own_addresses() {
-  std::vector<std::string> addresses = {"127.0.0.1"};
+  std::vector<std::string> addresses = {kLoopback};
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return addresses;
   for (const ifaddrs* each = list; each; each = each->ifa_next) {
@@ -79,18 +95,6 @@ bool usable(int socket, short events, double deadline) {
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
   }
-}
-
-// One line, without what follows it.
-std::optional<std::string> read_line(int socket, double deadline) {
-  std::string line;
-  char letter = 0;
-  while (usable(socket, POLLIN, deadline)) {
-    if (::recv(socket, &letter, 1, 0) != 1) return std::nullopt;
-    if (letter == '\n') return line;
-    line += letter;
-  }
-  return std::nullopt;
 }
 
 int connected(const std::string& host, int port, double deadline) {
@@ -142,6 +146,7 @@ Lifeline::~Lifeline() {
   for (const Peer& peer : peers_) {
     if (peer.socket >= 0) ::close(peer.socket);
   }
+  for (const Stranger& stranger : strangers_) ::close(stranger.socket);
   for (const int each : {listener_, wake_[0], wake_[1]}) {
     if (each >= 0) ::close(each);
   }
@@ -152,14 +157,15 @@ std::string Lifeline::listen() {
   if (listener_ < 0) fail_socket("socket");
   sockaddr_in address = {};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_addr.s_addr = htonl(options_.one_machine ? INADDR_LOOPBACK : INADDR_ANY);
   socklen_t size = sizeof(address);
   auto* plain = reinterpret_cast<sockaddr*>(&address);
   if (::bind(listener_, plain, size) != 0) fail_socket("bind");
   if (::listen(listener_, options_.ranks) != 0) fail_socket("listen");
   if (::getsockname(listener_, plain, &size) != 0) fail_socket("getsockname");
-  return fmt::format("{} {} {}", ntohs(address.sin_port), token_,
-                     adjoint::join(own_addresses(), " "));
+  const std::vector<std::string> addresses =
+      options_.one_machine ? std::vector<std::string>{kLoopback} : own_addresses();
+  return fmt::format("{} {} {}", ntohs(address.sin_port), token_, adjoint::join(addresses, " "));
 }
 
 void Lifeline::serve() {
@@ -185,15 +191,19 @@ void Lifeline::join(const std::string& address, int hub) {
   std::istringstream parts(address);
   int port = 0, made = -1;
   std::string host;
+  std::vector<std::string> tried;
   parts >> port >> token_;
-  while (made < 0 && parts >> host) made = connected(host, port, deadline);
+  while (made < 0 && parts >> host) {
+    tried.push_back(host);
+    made = connected(host, port, deadline);
+  }
   if (made < 0) {
-    throw MachineError(join_parts("rank ", options_.rank, " cannot reach ",
-                                  hub == kOutside ? "the launcher" : "rank 0",
-                                  ", which listens at (port, key, addresses) ", address));
+    throw MachineError(join_parts(
+        "rank ", options_.rank, " cannot reach ", hub == kOutside ? "the launcher" : "rank 0",
+        ", which listens at port ", port, " of ", adjoint::join(tried, ", ")));
   }
   send_line(made, fmt::format("{} {}", token_, options_.rank));
-  peers_.push_back({.rank = hub, .socket = made});
+  peers_.push_back({.rank = hub, .socket = made, .heard = steady_now()});
   keep_alive(made);
   dog_ = std::make_unique<Watchdog>(options_.ranks, options_.limits, steady_now());
   thread_ = std::thread([this] { watch(); });
@@ -204,29 +214,79 @@ int Lifeline::num_joined() {
   return joined_;
 }
 
-// Of the hub: one that wants to join. A stranger does not know the token.
+// The hub takes whoever comes, and hears later who it is, so that one who never says so keeps
+// nobody waiting.
 void Lifeline::accept_one() {
+  constexpr size_t kMostStrangers = 64;
   const int made = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
   if (made < 0) return;
-  constexpr double kPatience = 1;  // to hear who it is: it says so at once
-  std::istringstream said(read_line(made, steady_now() + kPatience).value_or(""));
+  if (strangers_.size() == kMostStrangers) {
+    ::close(strangers_.front().socket);
+    strangers_.erase(strangers_.begin());
+  }
+  strangers_.push_back({.socket = made, .came = steady_now()});
+}
+
+// A rank says the token and its number, in one short line, at once.
+bool Lifeline::introduces(Stranger& stranger) {
+  constexpr size_t kLongestLine = 64;
+  constexpr double kPatience = 5;
+  char bytes[kLongestLine];
+  const ssize_t size = ::recv(stranger.socket, bytes, sizeof(bytes), MSG_DONTWAIT);
+  const bool later = size < 0 && (errno == EAGAIN || errno == EINTR);
+  if (size > 0) stranger.unread.append(bytes, size);
+  const size_t end = stranger.unread.find('\n');
+  if (end == std::string::npos) {
+    const bool waits = (size > 0 || later) && stranger.unread.size() <= kLongestLine &&
+                       steady_now() - stranger.came < kPatience;
+    if (!waits) ::close(stranger.socket);
+    return !waits;
+  }
+  std::istringstream said(stranger.unread.substr(0, end));
   std::string token;
   int rank = -1;
   said >> token >> rank;
   const bool came =
       std::ranges::any_of(peers_, [&](const Peer& peer) { return peer.rank == rank; });
   if (token != token_ || rank < 0 || rank >= options_.ranks || rank == options_.rank || came) {
-    ::close(made);
-    return;
+    ::close(stranger.socket);
+    return true;
   }
-  keep_alive(made);
+  keep_alive(stranger.socket);
   dog_->alive(rank, steady_now());
+  Peer peer{.rank = rank,
+            .socket = stranger.socket,
+            .unread = stranger.unread.substr(end + 1),
+            .heard = steady_now()};
+  bool complete = false;
   {
     const std::lock_guard lock(mutex_);
-    peers_.push_back({.rank = rank, .socket = made, .heard = steady_now()});
+    peers_.push_back(std::move(peer));
     ++joined_;
+    complete = joined_ == options_.ranks - (options_.rank == kOutside ? 0 : 1);
   }
   changed_.notify_all();
+  // Once all are there, nobody else has business here.
+  if (complete) ::close(std::exchange(listener_, -1));
+  return true;
+}
+
+void Lifeline::hear_strangers() {
+  std::erase_if(strangers_, [&](Stranger& stranger) { return introduces(stranger); });
+  if (listener_ >= 0) return;
+  for (const Stranger& stranger : strangers_) ::close(stranger.socket);
+  strangers_.clear();
+}
+
+// A rank 0 that is stopped judges nobody and sends nothing, which the others notice.
+void Lifeline::judge_hub() {
+  if (is_hub() || hub_ == kOutside || peers_[0].left) return;
+  const double now = steady_now(), silent = now - peers_[0].heard;
+  // Time for the hub to judge first: it knows of everyone.
+  if (silent <= kHubLimits * dog_->limit()) return;
+  job_ended({.reason = fmt::format("a rank was silent for {:.0f} s: rank {} {}", silent, hub_,
+                                   dog_->place(hub_))},
+            options_.rank == hub_ + 1);
 }
 
 void Lifeline::progress(int64_t step, std::string_view object) {
@@ -304,6 +364,7 @@ void Lifeline::hear_line(Peer& peer, const std::string& line) {
   } else if (what == "end" || what == "refused") {
     std::string reason;
     std::getline(parts >> std::ws, reason);
+    reason = printable(reason);
     const bool refused = what == "refused";
     if (refused && is_hub()) return note_refusal(peer.rank, reason);
     job_ended({reason, refused}, is_hub());
@@ -314,7 +375,7 @@ void Lifeline::hear_line(Peer& peer, const std::string& line) {
     std::string object;
     parts >> count >> waits >> step;
     std::getline(parts >> std::ws, object);
-    if (count != peer.count) dog_->progress(peer.rank, step, object, steady_now());
+    if (count != peer.count) dog_->progress(peer.rank, step, printable(object), steady_now());
     peer.count = count;
     dog_->waits(peer.rank, waits != 0);
   }
@@ -348,7 +409,9 @@ bool Lifeline::hear(Peer& peer) {
 // Nobody but the hub hears all; of its own death the first of the others tells.
 void Lifeline::note_deaths(const std::vector<int>& ranks) {
   if (ranks.empty()) return;
-  const bool teller = is_hub() || options_.rank == hub_ + 1;
+  // A hub that was stopped for long is told of its own silence by nobody, and finds the others
+  // gone.
+  const bool teller = is_hub() ? !judged_ : options_.rank == hub_ + 1;
   if (ranks[0] == kOutside)
     return job_ended({.reason = "the process that started it died"}, teller);
   std::vector<std::string> places;
@@ -383,7 +446,7 @@ void Lifeline::job_ended(const End& end, bool say) {
   }
   if (say) {
     const std::string line =
-        join_parts("adjoint: ", end.refused ? "" : "the job ends: ", end.reason);
+        join_parts("adjoint: ", end.refused ? "" : "the job ends: ", printable(end.reason));
     options_.say ? options_.say(line) : (void)std::fprintf(stderr, "%s\n", line.c_str());
   }
   if (is_hub()) {
@@ -399,8 +462,15 @@ void Lifeline::job_ended(const End& end, bool say) {
   if (options_.ended) options_.ended(end.reason, end.refused);
 }
 
+void Lifeline::forgive(double seconds) {
+  const std::lock_guard lock(mutex_);
+  for (Peer& peer : peers_) peer.heard += seconds;
+  dog_->forgives(seconds);
+}
+
 void Lifeline::watch() {
   double ended_at = 0;
+  looked_at_ = steady_now();
   while (true) {
     const size_t num_peers = peers_.size();
     const bool listens = is_hub() && listener_ >= 0;
@@ -411,7 +481,15 @@ void Lifeline::watch() {
     for (const Peer& peer : peers_) {
       sockets.push_back({.fd = peer.left ? -1 : peer.socket, .events = POLLIN, .revents = 0});
     }
+    for (const Stranger& stranger : strangers_) {
+      sockets.push_back({.fd = stranger.socket, .events = POLLIN, .revents = 0});
+    }
     ::poll(sockets.data(), sockets.size(), static_cast<int>(beat() * 1000));
+    // Who was stopped itself, or had no processor, has heard nobody meanwhile.
+    const double away = steady_now() - looked_at_;
+    looked_at_ = steady_now();
+    if (away > options_.limits.seconds / 2) forgive(away);
+    if (away > kHubLimits * dog_->limit()) judged_ = true;
     char woken[16];
     if (sockets[0].revents) [[maybe_unused]]
       const ssize_t read = ::read(wake_[0], woken, 16);
@@ -420,6 +498,7 @@ void Lifeline::watch() {
       if (sockets[i + 2].revents && !hear(peers_[i])) died.push_back(peers_[i].rank);
     }
     note_deaths(died);
+    hear_strangers();
     if (sockets[1].revents) accept_one();
     bool over = false, ended = false, complete = false;
     std::optional<End> asked;
@@ -445,6 +524,7 @@ void Lifeline::watch() {
       // The hub tells everyone, this one too.
       send_line(peers_[0].socket, (asked->refused ? "refused " : "end ") + asked->reason);
     }
+    judge_hub();
     if (is_hub()) tell_refusal();
     if (is_hub() && complete && !over) {
       for (const Peer& peer : peers_) {

@@ -25,6 +25,8 @@ struct LifelineOptions {
   int rank = 0, ranks = 1;  // rank kOutside: a hub that is no rank
   WatchLimits limits = {};
   double grace = 5;  // seconds that a rank has to end by itself when the job has ended
+  bool one_machine =
+      false;  // all ranks are on this one, so that nobody else needs to reach the hub
   // Called once, from another thread, when the job has ended; `refused`: the input was wrong.
   std::function<void(const std::string& reason, bool refused)> ended = nullptr;
   std::function<void(const std::string& line)> say = nullptr;  // empty: standard error
@@ -72,9 +74,19 @@ class Lifeline {
     double heard = 0;  // when it last said anything
     bool left = false;
   };
+  // Somebody who has connected and has not said yet who it is.
+  struct Stranger {
+    int socket = -1;
+    double came = 0;
+    std::string unread = {};
+  };
   bool is_hub() const { return options_.rank == hub_; }
   void watch();
   void accept_one();
+  bool introduces(Stranger& stranger);  // false: it is to be heard again
+  void hear_strangers();
+  void judge_hub();
+  void forgive(double seconds);  // of silence: this process did not listen
   void tell_news();
   void send_news();
   void leaves(Peer& peer);
@@ -90,7 +102,10 @@ class Lifeline {
   int listener_ = -1;
   std::string token_;
   int hub_ = 0;
-  std::vector<Peer> peers_;                            // of the hub: everyone; of others: the hub
+  std::vector<Peer> peers_;  // of the hub: everyone; of others: the hub
+  std::vector<Stranger> strangers_;
+  double looked_at_ = 0;  // when this process last looked at the others
+  bool judged_ = false;   // a hub that was away for so long that the others have judged it
   std::vector<std::pair<int, std::string>> refusals_;  // of the hub: who found what wrong
   double refused_at_ = 0;
   int wake_[2] = {-1, -1};  // a pipe, so that the thread notices `end` and the destructor

@@ -77,7 +77,8 @@ const MpiCalls& open_calls(const JobLaunch& launch) {
 
 class MpiWire : public Wire {
  public:
-  MpiWire(const MpiCalls& calls, const JobLaunch& launch) : calls_(calls) {
+  MpiWire(const MpiCalls& calls, const JobLaunch& launch)
+      : calls_(calls), one_machine_(launch.one_machine) {
     int largest_tag = 0;
     check_mpi(calls.start(&rank_, &ranks_, &largest_tag));
     if (ranks_ != launch.ranks) {
@@ -103,10 +104,12 @@ class MpiWire : public Wire {
 
   // Of all ranks, with the help of the communicator above.
   void hold(const Communicator& world, const WatchLimits& limits) {
-    lifeline_ = std::make_unique<Lifeline>(LifelineOptions{
-        .rank = rank_, .ranks = ranks_, .limits = limits, .ended = [this](auto& why, bool refused) {
-          stop(why, refused);
-        }});
+    lifeline_ = std::make_unique<Lifeline>(
+        LifelineOptions{.rank = rank_,
+                        .ranks = ranks_,
+                        .limits = limits,
+                        .one_machine = one_machine_,
+                        .ended = [this](auto& why, bool refused) { stop(why, refused); }});
     // Whoever started the launcher may listen itself, and outlives all ranks.
     if (const char* address = std::getenv(kLifelineVariable); address && *address) {
       lifeline_->join(address, Lifeline::kOutside);
@@ -249,6 +252,7 @@ class MpiWire : public Wire {
   }
 
   const MpiCalls& calls_;
+  const bool one_machine_;
   int rank_ = 0, ranks_ = 1, tag_bits_ = 0;
   std::vector<int64_t> requests_;  // side by side with
   std::vector<Parcel*> parcels_;   // whose parts they are
@@ -273,17 +277,23 @@ std::optional<JobLaunch> find_launch() {
     if (text) std::from_chars(text, text + std::strlen(text), found);
     return found;
   };
+  const char* const lifeline = std::getenv(kLifelineVariable);
+  const bool launched_here = lifeline && *lifeline;
   struct Launcher {
-    const char *ranks, *rank, *library;
+    const char *ranks, *rank, *here, *library;
   };
-  for (const Launcher& launcher :
-       {Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
-        Launcher{"PMI_SIZE", "PMI_RANK", "mpich"},
-        Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", ""}}) {
+  for (const Launcher& launcher : {Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+                                            "OMPI_COMM_WORLD_LOCAL_SIZE", "openmpi"},
+                                   Launcher{"PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "mpich"},
+                                   Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", ""}}) {
     const int ranks = number(launcher.ranks);
-    if (ranks <= 0) continue;
+    // One rank is no job: a shell that Slurm gave out says so to all that is started in it. Open
+    // MPI's variables are those of its own processes, and `adjoint launch` waits for its rank.
+    const bool own = launcher.library == std::string_view("openmpi") || launched_here;
+    if (ranks < (own ? 1 : 2)) continue;
     return JobLaunch{.ranks = ranks,
                      .rank = number(launcher.rank),
+                     .one_machine = number(launcher.here) == ranks,
                      .variable = launcher.ranks,
                      .library = launcher.library};
   }

@@ -19,6 +19,7 @@ namespace adjoint {
 // What a launcher says in the environment; nothing where none started this process.
 struct JobLaunch {
   int ranks = 1, rank = 0;
+  bool one_machine = false;   // that all ranks are on, as far as the launcher says
   std::string variable = {};  // that says so
   std::string library = {};   // "openmpi", "mpich"; empty: the launcher starts any
 };

@@ -41,6 +41,9 @@ void Watchdog::progress(int rank, int64_t step, std::string_view object, double 
 void Watchdog::alive(int rank, double now) { ranks_[rank].heard = now; }
 void Watchdog::waits(int rank, bool waits) { ranks_[rank].waits = waits; }
 void Watchdog::leaves(int rank) { ranks_[rank].left = true; }
+void Watchdog::forgives(double seconds) {
+  for (Rank& rank : ranks_) rank.heard += seconds;
+}
 
 std::string Watchdog::place(int rank) const {
   const Rank& told = ranks_[rank];

@@ -28,6 +28,7 @@ class Watchdog {
   void alive(int rank, double now);  // where it was
   void waits(int rank, bool waits);  // for others
   void leaves(int rank);             // its work is done
+  void forgives(double seconds);     // of everyone's silence: nobody listened
 
   // "at step 17 in 'block[3].qkv.weight'"; of a rank that said nothing, "before the first step".
   std::string place(int rank) const;

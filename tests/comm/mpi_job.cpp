@@ -98,17 +98,19 @@ void wait_for_another(Communicator world) {
 void run(const std::string& what) {
   const auto launch = find_launch();
   if (!launch) fail("no launcher started this");
+  const bool short_limit = what == "sleep" || what == "first_stops";
   const auto work = [&](const Communicator& world) {
     if (what == "collectives") collectives(world);
     if (what == "die") steps(world, 2, [] { ::raise(SIGKILL); });
     if (what == "first_dies") steps(world, 0, [] { ::raise(SIGKILL); });
+    if (what == "first_stops") steps(world, 0, [] { ::raise(SIGSTOP); });
     if (what == "sleep") steps(world, 1, [] { ::sleep(60); });
     if (what == "throw") steps(world, 1, [] { throw MachineError("the disk is full"); });
     if (what == "disagree") world.agree(world.rank() / 3, "data");
     if (what == "wait") wait_for_another(world);
     say(world, "done");
   };
-  run_launched(*launch, work, {.seconds = what == "sleep" ? 1.0 : 60.0, .steps = 10});
+  run_launched(*launch, work, {.seconds = short_limit ? 1.0 : 60.0, .steps = 10});
 }
 
 }  // namespace

@@ -97,6 +97,18 @@ TEST_P(Mpi, ARankThatIsSilentEndsTheJobWithOneMessage) {
   EXPECT_EQ(count(job.text, "adjoint: the job ends: "), 1) << job.text;
 }
 
+// Rank 0 judges the others, and they judge it.
+TEST_P(Mpi, AFirstRankThatIsStoppedEndsTheJobWithOneMessage) {
+  const Outcome job = run("first_stops");
+  EXPECT_NE(job.status, 0);
+  EXPECT_LT(job.seconds, 20);
+  const std::regex said(
+      "adjoint: the job ends: a rank was silent for [0-9]+ s: rank 0 at step 3 in "
+      "'block\\[3\\].qkv.weight'\n");
+  EXPECT_TRUE(std::regex_search(job.text, said)) << job.text;
+  EXPECT_EQ(count(job.text, "adjoint: the job ends: "), 1) << job.text;
+}
+
 TEST_P(Mpi, ARankThatThrowsEndsTheJobWithOneMessage) {
   const Outcome job = run("throw");
   EXPECT_NE(job.status, 0);
@@ -150,6 +162,15 @@ TEST(MpiLaunch, IsFoundInTheEnvironment) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->ranks, 3);
   EXPECT_EQ(found->library, "mpich");
+}
+
+// A shell of `srun --pty` says that it is one task of one, and is no job of ranks.
+TEST(MpiLaunch, OneTaskIsNoLaunch) {
+  for (const char* variable : {"PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    ::setenv(variable, "1", 1);
+    EXPECT_FALSE(find_launch()) << variable;
+    ::unsetenv(variable);
+  }
 }
 
 }  // namespace
