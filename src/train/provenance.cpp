@@ -138,6 +138,7 @@ ResolvedConfig resolve_repeated(const std::string& folder, const json& toml, con
   }
   resolved.data_print = about.value("data", "");
   resolved.data_given = flags.contains("data") || toml.contains("data");
+  resolved.threads_shared = about.value("threads_shared", false);
   resolved.before = nullptr;
   resolved.printed_with = 0;
   return resolved;

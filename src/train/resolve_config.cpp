@@ -117,6 +117,12 @@ ResolvedConfig resolve(const json& toml, const json& flags) {
   if (said.contains("device") && said["device"] != saved.value("device", "cpu")) {
     before["workspace"] = "";
   }
+  // Cores that ranks shared are shared anew where there are more or fewer of them.
+  const json& told = flags.contains("ranks") ? flags : toml;
+  if (told.contains("ranks") && told["ranks"] != saved.value("ranks", 1) &&
+      about.value("threads_shared", false)) {
+    before["threads"] = 0;
+  }
   const json layers[] = {before, toml, flags};
   config = make_config(layers);
   config.out = paths.folder.string();  // the folder may have been moved
@@ -127,6 +133,7 @@ ResolvedConfig resolve(const json& toml, const json& flags) {
           .data_given = flags.contains("data") || toml.contains("data"),
           .before = about.contains("before") ? about["before"] : saved,
           .unsettled = about.contains("before"),
+          .threads_shared = about.value("threads_shared", false),
           .printed_with = saved_print_length(paths)};
 }
 
@@ -142,6 +149,7 @@ ResolvedConfig resolve_config(const json& toml, const json& flags) {
       resolved.said.insert(option.name);
     }
   }
+  if (resolved.said.contains("threads")) resolved.threads_shared = false;
   return resolved;
 }
 

@@ -22,6 +22,7 @@ struct ResolvedConfig {
   // its saves are known (fingerprint), which stay when a resumed run has others. 0: the options'.
   nlohmann::json before = nullptr;
   bool unsettled = false;  // who resumed it otherwise died before the save was as the options say
+  bool threads_shared = true;  // nobody said how many threads: ranks share the cores
   int64_t printed_with = 0;
   std::set<std::string> said = {};  // options that the file or the flags say
 };

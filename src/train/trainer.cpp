@@ -22,6 +22,7 @@
 #include "functors/evaluation.h"
 #include "functors/evaluation_beside.h"
 #include "functors/norms.h"
+#include "functors/optimizer_text.h"
 #include "functors/pipeline.h"
 #include "functors/stage_step.h"
 #include "models/settings.h"
@@ -107,9 +108,17 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
       paths_(config_.out),
       before_(std::move(resolved.before)),
       unsettled_(resolved.unsettled),
+      threads_shared_(resolved.threads_shared),
       printed_with_(resolved.printed_with),
       schedule_(config_) {
   if (config_.data.empty()) fail("which text to train on? Say --data FILE");
+  // What needs no data is told before data are read and tokenized.
+  parse_stack(config_.step.stack);
+  find_optimizer(config_.step.optimizer, config_.step);
+  if (config_.wish.budget.empty() &&
+      (!config_.wish.profile.empty() || config_.wish.may_approximate)) {
+    fail("--profile and --allow-approximating go with --fit: nothing else is chosen");
+  }
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
   if (!world_ && config_.check_replicas > 0 && !config_.resume) {
     fail("--check-replicas compares ranks, and this run has one");
@@ -208,11 +217,7 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     config_.wish.device = sheet.name;
   }
   workspace_cap_ = planned.workspace_cap;
-  if (!config_.wish.budget.empty()) {
-    fit_stack(forward);
-  } else if (!config_.wish.profile.empty() || config_.wish.may_approximate) {
-    fail("--profile and --allow-approximating go with --fit: nothing else is chosen");
-  }
+  if (!config_.wish.budget.empty()) fit_stack(forward);
   const Stack stack = parse_stack(config_.step.stack);
   if (config_.resume) stack_texts_ = StackTexts(paths_);
   saved_stack_ = stack_texts_.localized(config_.step.stack);
@@ -555,6 +560,7 @@ void Trainer::begin_folder() {
   }
   // The bits of products depend on threads and workspace.
   settings["options"]["threads"] = num_threads();
+  if (threads_shared_) settings["threads_shared"] = true;
   settings["options"]["workspace"] = std::to_string(workspace_cap_.count);
   settings["data"] = data_print_;
   settings["params"] = num_parameters(run_->scheme());

@@ -96,6 +96,7 @@ class Trainer {
   std::string model_print_, data_print_;
   nlohmann::json before_;  // the options of a resumed run, as they were; else null
   bool unsettled_ = false, taken_over_ = false;  // the folder's save is of other options than ours
+  bool threads_shared_ = true;                   // nobody said how many threads
   int64_t printed_with_ = 0;  // tokens per sample, by which the run's saves are known
   nlohmann::json made_of_;    // train/provenance.h
   std::vector<std::string> notes_;

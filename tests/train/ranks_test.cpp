@@ -240,6 +240,37 @@ TEST_F(RankFolder, AMeshHasAsManyRanksAsTheRun) {
   EXPECT_FALSE(fs::exists(out("run"))) << "nothing was written";
 }
 
+// Cores that ranks shared are shared anew by another number of them; what was said is kept.
+TEST_F(RankFolder, ThreadsThatNobodySaidAreThoseOfTheRanks) {
+  const auto threads_of = [&](const json& flags) {
+    return resolve_config({}, flags).config.threads;
+  };
+  json shared = ranked("shared", "data_parallel", {{"ranks", 2}, {"stop_after", 2}});
+  shared.erase("threads");
+  ResolvedConfig resolved = resolve_config({}, shared);
+  EXPECT_EQ(resolved.config.threads, 0);
+  resolved.config.threads = 1;  // of two cores, as the command line shares them
+  run_ranks(2, [&](const Communicator& world) {
+    Trainer(resolved, world).train(std::atomic<bool>(false));
+  });
+  EXPECT_EQ(threads_of(resume("shared")), 1) << "as before, so that bits stay";
+  EXPECT_EQ(threads_of(resume("shared", {{"ranks", 1}, {"stack", ""}})), 0);
+  EXPECT_EQ(threads_of(resume("shared", {{"ranks", 1}, {"stack", ""}, {"threads", 3}})), 3);
+  train_on(2, ranked("said", "data_parallel", {{"ranks", 2}, {"stop_after", 2}}));
+  EXPECT_EQ(threads_of(resume("said", {{"ranks", 1}, {"stack", ""}})), 1);
+}
+
+// What needs no data is refused before data are tokenized.
+TEST_F(RankFolder, AMistypedStackIsToldBeforeAnythingIsWritten) {
+  for (const json& wrong : {json{{"stack", "bf61"}}, json{{"optimizer", "adamww"}}}) {
+    json flags = ranked("run", "", {{"tokenizer", "byte"}, {"cache", out("cache").string()}});
+    flags.update(wrong);
+    EXPECT_NE(error_of(flags).find("did you mean"), std::string::npos);
+    EXPECT_FALSE(fs::exists(out("run")));
+    EXPECT_FALSE(fs::exists(out("cache")));
+  }
+}
+
 // Two functors of a user's own say a mesh of two axes: samples lie over data, and nothing over
 // rows.
 std::string with_rows(const fs::path& folder, int rows) {
