@@ -33,6 +33,7 @@ std::string read_file(const fs::path& path) {
   if (in.gcount() != static_cast<std::streamsize>(text.size())) {
     fail(path.string(), ": ended after ", in.gcount(), " of ", text.size(), " bytes");
   }
+  refuse_pointer(path, text);
   return text;
 }
 

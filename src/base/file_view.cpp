@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/near_path.h"
 
 namespace adjoint {
 
@@ -106,8 +107,11 @@ const std::string* draft_of(const fs::path& path) {
 }
 
 bool is_visible(const fs::path& path) {
-  std::error_code ignored;
-  return lies_inside(path) && (draft_of(path) || fs::exists(path, ignored));
+  if (!lies_inside(path)) return false;
+  std::error_code error;
+  if (draft_of(path) || fs::exists(path, error)) return true;
+  if (error == std::errc::permission_denied) check_may_enter(path);
+  return false;
 }
 
 void make_folders(const fs::path& folder) {

@@ -1,5 +1,9 @@
 #include "base/near_path.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <vector>
 
 #include "base/error.h"
@@ -74,7 +78,27 @@ std::string did_you_mean_folder(const fs::path& path) {
   return did_you_mean_path(path);
 }
 
+void check_may_enter(const fs::path& path) {
+  fs::path entered;
+  for (const fs::path& part : path) {
+    entered /= part;
+    struct stat info = {};
+    if (::stat(entered.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return;
+    const bool last = entered == path;
+    if (::access(entered.c_str(), last ? R_OK | X_OK : X_OK) == 0 || errno != EACCES) continue;
+    fail(path.string(), ": cannot be read: this process has no right to ",
+         last ? "read this folder" : "enter " + entered.string());
+  }
+}
+
+void refuse_pointer(const fs::path& path, std::string_view begin) {
+  if (!begin.starts_with("version https://git-lfs.github.com/")) return;
+  fail(path.string(), ": this is a pointer that Git LFS left in place of the file; ",
+       "`git lfs pull` in its folder fetches the file");
+}
+
 void fail_no_file(const fs::path& path) {
+  check_may_enter(path);
   fail(path.string(), ": there is no such file", did_you_mean_path(path));
 }
 

@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -148,6 +149,9 @@ std::unique_ptr<ByteReader> open_bytes(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(checked_path(path), ignored)) fail_no_file(path);
   if (!fs::is_regular_file(path, ignored)) fail(path.string(), ": this is not a plain file");
+  std::array<char, 64> begin = {};
+  const size_t got = PlainReader(path).read(begin.data(), begin.size());
+  refuse_pointer(path, {begin.data(), got});
   const std::string ending = path.extension().string();
   if (ending == ".gz") return std::make_unique<GzipReader>(path);
   if (ending == ".zst") return std::make_unique<ZstdReader>(path);

@@ -33,6 +33,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   bytes_ = {static_cast<const std::byte*>(bytes), [length = info.st_size](const std::byte* mapped) {
               if (mapped) ::munmap(const_cast<std::byte*>(mapped), length);
             }};
+  refuse_pointer(path, {static_cast<const char*>(bytes), static_cast<size_t>(size_.count)});
 }
 
 }  // namespace adjoint

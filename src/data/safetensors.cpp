@@ -2,21 +2,14 @@
 // JSON, each entry agrees with its dtype and shape, and only then its range in the data is checked.
 #include "data/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_view.h"
 #include "base/json.h"
 #include "base/near_path.h"
 #include "base/text.h"
@@ -48,30 +41,6 @@ std::optional<Bytes> bytes_of(int64_t element_bytes, const std::vector<int64_t>&
 }
 
 std::string show(const std::vector<int64_t>& shape) { return json(shape).dump(); }
-
-std::shared_ptr<const std::byte> map_file(const std::filesystem::path& path, Bytes& size) {
-  const int file = ::open(checked_path(path).c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0 && errno == ENOENT) fail_no_file(path);
-  if (file < 0) fail(path.string(), ": cannot be read: ", std::strerror(errno));
-  struct stat info = {};
-  void* bytes = MAP_FAILED;
-  const bool plain = ::fstat(file, &info) == 0 && S_ISREG(info.st_mode);
-  size = {info.st_size};
-  if (plain && size.count >= 8) {
-    bytes = ::mmap(nullptr, size.count, PROT_READ, MAP_PRIVATE, file, 0);
-  }
-  const int error = errno;
-  ::close(file);
-  if (!plain) fail(path.string(), ": this is not a plain file");
-  if (size.count < 8) {
-    fail(path.string(), ": a safetensors file starts with 8 bytes that give the length of its ",
-         "header, but this one has ", size.count, " in all");
-  }
-  if (bytes == MAP_FAILED) fail(path.string(), ": cannot be read: ", std::strerror(error));
-  return {static_cast<const std::byte*>(bytes), [length = size.count](const std::byte* mapped) {
-            ::munmap(const_cast<std::byte*>(mapped), length);
-          }};
-}
 
 // A list of whole numbers that fit int64_t and are not negative, or nothing.
 std::optional<std::vector<int64_t>> whole_numbers(const json& entry, const char* field) {
@@ -146,18 +115,21 @@ void check_layout(const std::string& file, const std::vector<SafetensorView>& te
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : mapped_(path) {
   const std::string file = path.string();
-  Bytes size;
-  bytes_ = map_file(path, size);
+  const Bytes size = mapped_.size();
+  if (size.count < 8) {
+    fail(file, ": a safetensors file starts with 8 bytes that give the length of its ",
+         "header, but this one has ", size.count, " in all");
+  }
   uint64_t header_size = 0;
-  std::memcpy(&header_size, bytes_.get(), 8);
+  std::memcpy(&header_size, mapped_.data(), 8);
   if (header_size > kMaxHeader || header_size > static_cast<uint64_t>(size.count) - 8) {
     fail(file, ": the header is said to have ", header_size, " bytes, but the file has only ",
          size.count - 8, " after the length, and a header at most ", kMaxHeader);
   }
-  const char* header_text = reinterpret_cast<const char*>(bytes_.get()) + 8;
-  const std::byte* data = bytes_.get() + 8 + header_size;
+  const char* header_text = mapped_.text().data() + 8;
+  const std::byte* data = mapped_.data() + 8 + header_size;
   const Bytes data_size{size.count - 8 - static_cast<int64_t>(header_size)};
 
   const auto parsed = try_parse_json({header_text, header_size});

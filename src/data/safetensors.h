@@ -19,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "data/mapped_file.h"
 
 namespace adjoint {
 
@@ -65,7 +66,7 @@ class SafetensorsFile {
   const SafetensorView* find(std::string_view name) const;
 
  private:
-  std::shared_ptr<const std::byte> bytes_;  // its deleter unmaps the file
+  MappedFile mapped_;
   std::map<std::string, std::string> metadata_;
   std::vector<SafetensorView> tensors_;
   std::unordered_map<std::string_view, size_t> index_of_;  // views of the names in tensors_

@@ -60,6 +60,7 @@ std::vector<DataFile> files_under(const fs::path& folder, const Wanted& wanted) 
 std::vector<DataFile> files_of(const std::string& said) {
   std::error_code ignored;
   if (fs::is_directory(checked_path(said), ignored)) {
+    check_may_enter(said);
     auto files = files_under(said, [](const fs::path& path) {
       const std::string ending = without_compression(path).extension().string();
       return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
@@ -84,6 +85,7 @@ std::vector<DataFile> files_of(const std::string& said) {
     }
   }
   if (folder.empty()) folder = ".";
+  check_may_enter(folder);
   if (!fs::is_directory(folder, ignored)) {
     fail(said, ": there is no folder ", folder.string(), did_you_mean_path(folder));
   }

@@ -163,5 +163,17 @@ TEST(AtomicFile, NamesAFileItCannotWrite) {
   EXPECT_TRUE(has(error, path.string() + ": cannot be written")) << error;
 }
 
+// What `git clone` leaves of a large file where Git LFS is not installed.
+TEST(ReadFile, APointerOfGitLfsIsNotTheFile) {
+  const TempFolder folder;
+  write_file_atomically(
+      folder / "tokenizer.json",
+      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9085657\n");
+  EXPECT_EQ(error_text([&] { read_file(folder / "tokenizer.json"); }),
+            (folder / "tokenizer.json").string() +
+                ": this is a pointer that Git LFS left in place of the file; `git lfs pull` in its "
+                "folder fetches the file");
+}
+
 }  // namespace
 }  // namespace adjoint

@@ -1,6 +1,10 @@
 #include "base/near_path.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "base/error_text.h"
 #include "base/file.h"
@@ -27,6 +31,37 @@ TEST(NearPath, IsTheNearestThatIsThere) {
   EXPECT_EQ(did_you_mean_path(at("texts/book.txt")), "") << "it is there";
   EXPECT_EQ(error_text([&] { read_file(folder / "texts/bokk.txt"); }),
             at("texts/bokk.txt") + ": there is no such file" + meant("texts/book.txt"));
+}
+
+// What a process without root's rights is told, by a child that gives them up where this one has
+// them.
+TEST(NearPath, AFolderWithoutRightsIsNamed) {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "closed/in");
+  write_file_atomically(folder / "closed/in/book.txt", "");
+  write_file_atomically(folder / "said", "");
+  std::filesystem::permissions(folder / "closed", std::filesystem::perms::none);
+  for (const char* open : {"", "said"}) {
+    std::filesystem::permissions(folder / open, std::filesystem::perms::all);
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) ::_exit(1);
+    const auto told = [&](const char* path) {
+      return error_text([&] { read_file(folder / path); });
+    };
+    std::ofstream(folder / "said") << told("closed/in/book.txt") << "\n"
+                                   << error_text([&] { check_may_enter(folder / "closed"); });
+    ::_exit(0);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  std::filesystem::permissions(folder / "closed", std::filesystem::perms::all);
+  ASSERT_EQ(status, 0);
+  const std::string closed = (folder / "closed").string();
+  EXPECT_EQ(read_file(folder / "said"),
+            closed + "/in/book.txt: cannot be read: this process has no right to enter " + closed +
+                "\n" + closed + ": cannot be read: this process has no right to read this folder");
 }
 
 }  // namespace
