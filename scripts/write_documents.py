@@ -247,12 +247,25 @@ def flat(maker: Maker) -> str:
     return "```\n" + line + "\n```\n"
 
 
+def families(maker: Maker) -> str:
+    """The families of Hugging Face's format that come along, and their presets."""
+    rows = []
+    for text in sorted((ROOT / "models").glob("*.scheme")):
+        said = text.read_text()
+        formats = re.findall(r'^format huggingface "(\w+)":', said, flags=re.M)
+        presets = re.findall(r"^preset ([^:\s]+):", said, flags=re.M)
+        if formats:
+            rows.append([code(text.stem), ", ".join(code(name) for name in formats), ", ".join(code(name) for name in presets)])
+    return table(["text", "`architectures`", "presets with its sizes"], rows)
+
+
 # name -> page, function, how it is compared
 REGIONS = {
     "lie": ("README.md", lie, "near"),
     "bytes": ("README.md", bytes_, "near"),
     "method": ("README.md", method, "slow"),
     "speed": ("README.md", speed, "exact"),
+    "families": ("docs/notation.md", families, "exact"),
     "walk_ref": ("docs/memory.md", walk_ref, "near"),
     "walk_gpt2": ("docs/memory.md", walk_gpt2, "exact"),
     "formulas": ("docs/memory.md", formulas, "exact"),

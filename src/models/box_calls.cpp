@@ -76,6 +76,17 @@ Elaborator::Meaning Elaborator::call_box(Scope& scope, const Term& call, const B
                  objects, call.at);
 }
 
+// Refuses a result that would silently become an operand of another name in the next repetition:
+// `h, all = h, h` of a box of h and e. The first result is the state, whatever it is called.
+void Elaborator::check_carried(const Box& box, size_t result, const std::string& operand,
+                               Position at) const {
+  const std::vector<std::string>& names = box.body.back().names;
+  if (result == 0 || result >= names.size() || names[result] == operand) return;
+  fail_here(at, box.name, ": '", names[result], "' would be '", operand,
+            "' in the next repetition; call it '", operand, "' if it is meant so, or give '",
+            operand, "' back before '", names[result], "', which is gathered in a list then");
+}
+
 Elaborator::Meaning Elaborator::repeat_box(Scope& scope, const Term& call, const Box& box,
                                            std::vector<Meaning> given, const std::string& path) {
   const int64_t times = whole_number(scope, call.repeat[0], "how often a box is repeated");
@@ -131,9 +142,10 @@ Elaborator::Meaning Elaborator::repeat_box(Scope& scope, const Term& call, const
     }
     given_back = std::min(carried, results->size());
     size_t next = 0;
-    for (Meaning& each : given) {
-      if (!std::holds_alternative<Objects>(each) || next == results->size()) continue;
-      each = Objects{(*results)[next++]};
+    for (size_t k = 0; k < given.size(); ++k) {
+      if (!std::holds_alternative<Objects>(given[k]) || next == results->size()) continue;
+      check_carried(box, next, box.formals[k].name, call.at);
+      given[k] = Objects{(*results)[next++]};
     }
     gathered.resize(results->size() - next);
     for (List& list : gathered) list.items.push_back((*results)[next++]);

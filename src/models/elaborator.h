@@ -100,6 +100,7 @@ class Elaborator {
   Meaning call_box(Scope& scope, const Term& call, const Box& box);
   Meaning repeat_box(Scope& scope, const Term& call, const Box& box, std::vector<Meaning> given,
                      const std::string& path);
+  void check_carried(const Box& box, size_t result, const std::string& operand, Position at) const;
   Meaning run_box(Scope scope, const Objects& inputs, Position at);
   void check_formals(const Box& box, const Objects& inputs, Position at);
   std::string weights_for(const Scope& scope, const Term& call, const std::string& path);

@@ -297,6 +297,27 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"model x f32[one, one, one, one, one, one, one, one]:\n  y = split(x, one)\n",
                 {"my.scheme:3:7: split: ", "more than 8 axes"}}));
 
+// Results of a repeated box are operands of the next repetition by their place.
+INSTANTIATE_TEST_SUITE_P(
+    Scans, Refused,
+    testing::Values(
+        Refusal{
+            "b h, e:\n  h = relu(h + e)\n  h, all = h, h\n"
+            "model x f32[batch, hidden]:\n  h, all = b^3(x, x)\n",
+            {"my.scheme:6:12: b: 'all' would be 'e' in the next repetition; call it 'e' if it is "
+             "meant so, or give 'e' back before 'all', which is gathered in a list then"}},
+        Refusal{"b h, e, f:\n  h, f, e = relu(h), e, f\n"
+                "model x f32[batch, hidden]:\n  h, e, f = b^1(x, x, x)\n",
+                {"my.scheme:5:13: b: 'f' would be 'e' in the next repetition"}}));
+
+TEST(Scans, GiveBackByPlaceAndName) {
+  const std::string text =
+      "axes hidden=6 batch=2\n"
+      "b h, e:\n  new = relu(h + e)\n  new, e, all = new, e, new\n"
+      "model x f32[batch, hidden]:\n  h, e, all = b^3(x, x)\n  y = h + item(all, 0)\n";
+  EXPECT_EQ(error_text([&] { elaborate_text(text); }), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Words, Refused,
     testing::Values(
