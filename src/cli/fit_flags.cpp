@@ -128,15 +128,13 @@ Chosen FitFlags::choose(const BoundModel& model, const StepOptions& step) const 
 
 void ParetoFlags::add_to(CLI::App& command) {
   command.add_flag("--pareto", asked, "the curve of memory against time: what each budget costs");
-  command.add_option("--pareto-chart", file, "draw that curve into this .svg file")
-      ->default_str("pareto.svg");
+  command.add_option("--pareto-chart", file, "draw that curve into this .svg file");
 }
 
 int run_pareto(const ParetoFlags& pareto, const FitFlags& flags, const StepFlags& step, bool json) {
-  // Who asks for JSON draws for himself, unless he says where.
-  const bool draws = !json || !pareto.file.empty();
-  const std::string file = pareto.file.empty() ? "pareto.svg" : pareto.file;
-  if (!file.ends_with(".svg")) {
+  const std::string& file = pareto.file;
+  const bool draws = !file.empty();
+  if (draws && !file.ends_with(".svg")) {
     fail("--pareto-chart: wanted a file that ends in .svg, found '", file, "'");
   }
   if (draws) AtomicFile{file};  // refused before anything is computed
@@ -180,7 +178,9 @@ int run_pareto(const ParetoFlags& pareto, const FitFlags& flags, const StepFlags
     return print_answer("plan", std::move(out));
   }
   std::cout << chart.title << ", " << chart.subtitle << "\n\n" << table;
-  std::cout << "\ndrawn in " << file << "; --json has the stacks in full\n";
+  std::cout << "\n"
+            << (draws ? "drawn in " + file : "--pareto-chart FILE.svg draws it")
+            << "; --json has the stacks in full\n";
   return kDone;
 }
 

@@ -50,12 +50,6 @@ std::map<std::string, std::set<std::string>> lists_of(const std::string& functor
   return lists;
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  if (names.size() <= kMostNames + 1) return join(names, ", ");
-  const std::vector<std::string> first(names.begin(), names.begin() + kMostNames);
-  return fmt::format("{} and {} more", join(first, ", "), names.size() - kMostNames);
-}
-
 std::vector<std::string> missing(const std::set<std::string>& from,
                                  const std::set<std::string>& in) {
   std::vector<std::string> out;
@@ -69,15 +63,22 @@ std::string retold(const std::string& before, const std::string& now) {
     return now + " instead of " + before;
   }
   auto old = lists_of(before), fresh = lists_of(now);
-  std::vector<std::string> changes;
+  std::vector<std::string> changes, folded;
+  size_t tensors = 0;
   for (const auto& [list, names] : fresh) old[list];
   for (const auto& [list, names] : old) {
     const std::vector<std::string> more = missing(names, fresh[list]),
                                    less = missing(fresh[list], names);
-    if (!more.empty()) changes.push_back(list + " + " + listed(more));
-    if (!less.empty()) changes.push_back(list + " \u2212 " + listed(less));
+    if (more.empty() && less.empty()) continue;
+    if (!more.empty()) changes.push_back(list + " + " + join(more, ", "));
+    if (!less.empty()) changes.push_back(list + " \u2212 " + join(less, ", "));
+    folded.push_back(list + (more.empty() ? "" : fmt::format(" +{}", more.size())) +
+                     (less.empty() ? "" : fmt::format(" \u2212{}", less.size())));
+    tensors += more.size() + less.size();
   }
   if (changes.empty()) changes.push_back("in other blocks");
+  // Many names tell a reader less than how many there are; --json has all of them.
+  if (tensors > kMostNames) return name_of(now) + ": " + join(folded, ", ") + " tensors of a block";
   return name_of(now) + ": " + join(changes, "; ");
 }
 

@@ -201,6 +201,8 @@ TEST(ChoiceLabels, SayWhatDiffersFromTheChoiceAbove) {
       "accumulate(8) | -cheap | reside(kept=[\"block[0..11].attention#1\", "
       "\"block[0..10].add#2\"])",
       "accumulate(8) | -cheap | reside(kept=[\"block[0..11].qkv\", \"block[0..10].add#2\"])",
+      "accumulate(8) | -cheap | reside(host=[\"block[0..11].qkv\", \"block[0..10].add#2\"], "
+      "kept=[\"block[0..11].up\"])",
       "accumulate(4) | -cheap",
       "-cheap",
       "",
@@ -209,6 +211,7 @@ TEST(ChoiceLabels, SayWhatDiffersFromTheChoiceAbove) {
             (std::vector<std::string>{"accumulate(8) | checkpoint(all)",
                                       "with reside(...); without cheap, checkpoint(all)",
                                       "reside: kept + qkv; kept \u2212 attention#1",
+                                      "reside: host +2, kept +1 \u22122 tensors of a block",
                                       "accumulate(4) instead of accumulate(8); without reside(...)",
                                       "without accumulate(4)", "with cheap", "the same stack"}));
   EXPECT_EQ(choice_labels({" "}), std::vector<std::string>{"plain"});
