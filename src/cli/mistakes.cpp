@@ -103,7 +103,8 @@ std::string said_otherwise(const CLI::App& command, const std::string& flag,
   }
   const std::string called = called_elsewhere(command, flag);
   if (!called.empty()) return "; did you mean '" + called + "'?";
-  return said_by_stack(command, word, value);
+  const std::string functor = said_by_stack(command, word, value);
+  return functor.empty() ? flag_said_instead(command, flag, value) : functor;
 }
 
 // One letter is an edit away from every other letter, so it means the one flag that begins with it.

@@ -144,6 +144,43 @@ const std::map<std::string, std::vector<std::string>>& names_elsewhere() {
   return all;
 }
 
+// Flags of other programs that are no flag here, and how it is said instead; {} is their value.
+struct SaidInstead {
+  std::vector<std::string> flags;
+  std::string_view instead;
+};
+const std::vector<SaidInstead>& said_instead() {
+  constexpr std::string_view kMetrics =
+      "every number of a run is a line of metrics.jsonl in its folder, and --tensorboard writes "
+      "them "
+      "for TensorBoard, too";
+  constexpr std::string_view kPrecision =
+      "a step computes in float32 unless the stack says otherwise: did you mean '--stack bf16' or "
+      "'--stack fp16'?";
+  constexpr std::string_view kRanks =
+      "`--ranks N` runs N ranks in this process, `adjoint launch` starts N processes";
+  static const std::vector<SaidInstead> all = {
+      {{"--lora-r", "--lora-rank", "--use-lora", "--use-peft", "--peft"},
+       "did you mean '--stack \"lora(rank={})\"'?"},
+      {{"--lora-alpha"}, "did you mean '--stack \"lora(alpha={})\"'?"},
+      {{"--lora-target-modules", "--lora-target"},
+       "did you mean '--stack \"lora(on=attention)\"' (or attention_in, attention_out, "
+       "feed_forward)?"},
+      {{"--load-in-4bit", "--qlora"}, "did you mean '--stack qlora'?"},
+      {{"--load-in-8bit"}, "did you mean '--stack \"quantize(int8) | lora\"'?"},
+      {{"--dtype", "--torch-dtype", "--precision", "--half"}, kPrecision},
+      {{"--wandb", "--wandb-project", "--wandb-log", "--report-to", "--log-with"}, kMetrics},
+      {{"--micro-batch-size", "--micro-batch", "--device-batch-size"},
+       "--batch is the whole batch of a step, and '--stack \"accumulate(N)\"' takes it in N parts"},
+      {{"--use-flash-attention", "--use-flash-attn", "--flash-attn", "--flash-attention",
+        "--attn-implementation"},
+       "attention never writes its scores to memory, without any flag"},
+      {{"--compile", "--torch-compile"}, "every step is compiled, without any flag"},
+      {{"--nproc-per-node", "--num-gpus", "--num-processes", "--world-size"}, kRanks},
+  };
+  return all;
+}
+
 // The options of a run whose values are a few words.
 const std::map<std::string, ValueKind>& choices_of_runs() {
   static const std::map<std::string, ValueKind> all = [] {
@@ -195,6 +232,21 @@ std::string called_elsewhere(const CLI::App& command, std::string_view word) {
   if (!said.starts_with("--")) return "";
   const OptionSpec* const option = option_elsewhere(train_options(), said.substr(2));
   return option && has(option->flag()) ? option->flag() : "";
+}
+
+std::string flag_said_instead(const CLI::App& command, std::string_view flag,
+                              const std::string& value) {
+  if (!command.get_option_no_throw("--stack")) return "";
+  std::string said(flag);
+  std::replace(said.begin(), said.end(), '_', '-');
+  for (const auto& [flags, instead] : said_instead()) {
+    if (std::find(flags.begin(), flags.end(), said) == flags.end()) continue;
+    std::string sentence(instead);
+    const size_t hole = sentence.find("{}");
+    if (hole != sentence.npos) sentence.replace(hole, 2, value.empty() ? "N" : value);
+    return "; " + sentence;
+  }
+  return "";
 }
 
 const std::vector<std::string>& choices_of(const std::string& key) {

@@ -25,6 +25,10 @@ const ValueKind* value_kind(const CLI::App& command, const CLI::Option& option);
 
 // The subcommand or the flag (--out) of a command that other programs call so; "": none.
 std::string called_elsewhere(const CLI::App& command, std::string_view word);
+// How a command with --stack is told what this flag tells other programs: "; did you mean ...?", or
+// nothing.
+std::string flag_said_instead(const CLI::App& command, std::string_view flag,
+                              const std::string& value);
 
 // The words that a row of the table lists: "quantize --format", "--device". What refuses other
 // words asks here.

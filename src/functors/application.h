@@ -41,6 +41,9 @@ class Application {
   };
   using Said = std::map<std::pair<std::string, std::string>, Saying>;
   Said* said = nullptr;
+  // The scheme before any functor rewrote it, and those that have, for whoever finds nothing left.
+  const Scheme* untouched = nullptr;
+  std::vector<std::string> rewriters = {};
   // Ranks that other functors' axes of the mesh leave; 0: nobody asks.
   int ranks_left = 0;
   size_t index = 0;                        // of the functor, in its stack

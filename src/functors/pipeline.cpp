@@ -80,7 +80,9 @@ class Pipeline {
   void begin_with(const Scheme& forward) {
     result_.scheme = forward;
     // Morphism rules rewrite the model itself, so the adjoint differentiates what they wrote.
+    untouched_ = &forward;
     apply(FunctorPhase::kMorphisms);
+    untouched_ = nullptr;
     // Only now, so that roles are those of training, and random ops that the rules added are
     // removed, too.
     if (!training_) take(without_randomness(result_.scheme));
@@ -259,6 +261,7 @@ class Pipeline {
 
   void apply(FunctorPhase phase) {
     const int left = phase == FunctorPhase::kStepRules ? ranks_left() : 0;
+    std::vector<std::string> rewriters;
     for (size_t i = 0; i < stack_.functors.size(); ++i) {
       const StackedFunctor& stacked = stack_.functors[i];
       if (result_.applied[i].idle) continue;
@@ -269,6 +272,8 @@ class Pipeline {
                                 .options = options_,
                                 .training = training_,
                                 .said = &said_,
+                                .untouched = untouched_,
+                                .rewriters = rewriters,
                                 .ranks_left = left,
                                 .index = i,
                                 .firings = firings_};
@@ -282,6 +287,7 @@ class Pipeline {
         }
         applied.calls_added += static_cast<int64_t>(result_.scheme.morphisms.size());
         applied.matches += application.matches;
+        if (application.matches > 0 && !stacked.by_default) rewriters.push_back(applied.name);
         for (const auto& [what, count] : application.counts) applied.counts[what] += count;
         for (std::string& rule : application.idle) {
           // A rule that speaks in two phases is told of once.
@@ -301,6 +307,7 @@ class Pipeline {
   bool all_frozen_;
   std::vector<Firing>* firings_;
   const Scheme* placed_as_ = nullptr;
+  const Scheme* untouched_ = nullptr;  // while morphism rules are applied
   BuiltStep result_;
   Application::Said said_;
 };

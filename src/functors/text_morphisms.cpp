@@ -36,6 +36,11 @@ class MorphismRules : TextRules {
       for (const MorphismRule* rule : rules) scheme = rewrite(scheme, *rule);
       // A model that is sampled from has no loss, and what is evaluated is not trained.
       if (application_.matches == before && application_.training) {
+        if (asked_before(rules)) {
+          application_.refuse(join(application_.rewriters, " and "), " rewrote every '", first.op,
+                              "' that its rule", rules.size() > 1 ? "s ask" : " asks",
+                              " for; leave out one of them");
+        }
         application_.refuse("no '", first.op, "' is what its rule",
                             rules.size() > 1 ? "s ask" : " asks", " for; this scheme has ",
                             Roles(scheme).describe());
@@ -45,13 +50,32 @@ class MorphismRules : TextRules {
   }
 
  private:
-  Scheme rewrite(const Scheme& before, const MorphismRule& rule) {
-    const Roles roles(before);
+  Names names_of_rules(const Roles& roles) const {
     Names names = names_for(roles.chain().length());
     const std::string training(kTraining);
     if (!names.is_param(training) && !names.numbers().count(training)) {
       names.set(training, application_.training);
     }
+    return names;
+  }
+
+  // Whether these rules ask for something that was there before other functors rewrote the model.
+  bool asked_before(const std::vector<const MorphismRule*>& rules) const {
+    if (!application_.untouched || application_.rewriters.empty()) return false;
+    const Scheme& scheme = *application_.untouched;
+    const Roles roles(scheme);
+    const Names names = names_of_rules(roles);
+    for (size_t i = 0; i < scheme.morphisms.size(); ++i) {
+      for (const MorphismRule* rule : rules) {
+        if (morphism_matches(scheme, roles, names, static_cast<int>(i), *rule)) return true;
+      }
+    }
+    return false;
+  }
+
+  Scheme rewrite(const Scheme& before, const MorphismRule& rule) {
+    const Roles roles(before);
+    Names names = names_of_rules(roles);
     Scheme after = before;
     after.morphisms.clear();
     std::vector<Value> renamed(before.objects.size());
