@@ -275,7 +275,7 @@ REGIONS = {
     "flat": ("ARCHITECTURE.md", flat, "exact"),
 }
 
-QUICK = {"speed", "characters", "flat", "formulas"}
+QUICK = {"speed", "characters", "families", "flat", "formulas"}
 
 
 # Bytes that follow from the model's text alone.

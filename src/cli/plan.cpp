@@ -319,10 +319,7 @@ int run(const PlanFlags& flags) {
   }
   const int64_t tokens = model.batch() * model.context();
   const auto flops = flops_by_phase(first.all());
-  draw(flags,
-       fmt::format("{}, batch {} x {} tokens, {}", model.name(), model.batch(), model.context(),
-                   flags.step.step.optimizer),
-       first, second, at_work ? &*at_work : nullptr);
+  draw(flags, flags.step.describe(model), first, second, at_work ? &*at_work : nullptr);
   if (flags.json) {
     nlohmann::json out = memory_json(plan);
     const By by = by_named(flags.pictures.by);

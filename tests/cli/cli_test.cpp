@@ -363,6 +363,7 @@ TEST_F(Cli, PlanDrawsAndComparesAndTraces) {
   EXPECT_NE(o.text.find("B: checkpoint(block)"), std::string::npos) << o.text;
   const std::string chart = read_file(at("m.svg"));
   EXPECT_EQ(chart.rfind("<svg", 0), 0u);
+  EXPECT_NE(chart.find(o.text.substr(0, o.text.find('\n'))), std::string::npos) << "one title";
   EXPECT_NE(chart.find("A: plain"), std::string::npos);
   EXPECT_NE(chart.find("B: checkpoint(block)"), std::string::npos);
   EXPECT_GT(nlohmann::json::parse(read_file(at("t.json")))["traceEvents"].size(), 100u);
