@@ -107,6 +107,17 @@ test("of twelve blocks one is open: the others keep their rows, and their places
   makes_room(before, now, /^block\[4\]$|^\(readout\)|^\(loss\)|^o:targets/, 80);
   assert.deepEqual(page.mistakes, []);
 });
+// At 1280 pixels the bar is one line, with every optimizer to choose from.
+test("the bar stays one line at 1280 pixels", async () => {
+  const page = await fresh(browser, studio, { width: 1280, height: 800 });
+  await page.waitForFunction(() => document.querySelectorAll("[aria-label=Optimizer] option").length > 3);
+  await settled(page);
+  const heights = await page
+    .locator("header button, header select")
+    .evaluateAll((all) => all.map((e) => e.getBoundingClientRect().top));
+  assert.ok(Math.max(...heights) - Math.min(...heights) < 20, heights.join());
+  await page.context().close();
+});
 // A control that is cut off at a side of the window, or of the view, cannot be seen or clicked.
 test("at 800 pixels no control is cut off", async () => {
   const page = await open_page(browser, studio.address, { width: 800, height: 700 });
