@@ -200,18 +200,31 @@ Roles::Roles(const Scheme& scheme)
 }
 
 // An attention is an op that says so, or is written in smaller ones: a product of two activations,
-// of which one is made, by bodies and views alone, of another such product. Scores and what they
-// mix are these two; between them may be a softmax with any mask, or nothing.
+// of which one is made, by bodies and views alone, of another such product, which has an axis of
+// each operand that the other lacks: queries and keys, or keys and values. Scores and what they mix
+// are these two; between them may be a softmax with any mask, or nothing. A gate that is a product
+// of rows, one number each, pairs nothing, wherever the residual stream takes it.
 void Roles::find_attentions() {
   const Graph graph(scheme_);
   const auto is_product = [&](const Graph&, const Morphism& m) {
     return m.phase == Phase::kForward && op_named(m.op).multiplies && from_data_[m.inputs[0]] &&
            from_data_[m.inputs[1]];
   };
+  const auto pairs = [&](const Graph& all, const Morphism& m) {
+    if (!is_product(all, m)) return false;
+    const IndexMap map = index_map_of(call_of(scheme_, m));
+    const auto has_own = [&](const std::string& mine, const std::string& others) {
+      return std::any_of(mine.begin(), mine.end(), [&](char c) {
+        return std::isalpha(static_cast<unsigned char>(c)) && map.has(map.outputs[0], c) &&
+               !map.has(others, c);
+      });
+    };
+    return has_own(map.inputs[0], map.inputs[1]) && has_own(map.inputs[1], map.inputs[0]);
+  };
   const auto is_between = [](const Graph&, const Morphism& m) {
     return op_named(m.op).body || op_named(m.op).view;
   };
-  const Pattern mixing = {is_product, {{.made_by = {is_product}, .through = is_between}}};
+  const Pattern mixing = {is_product, {{.made_by = {pairs}, .through = is_between}}};
   for (int m = 0; m < graph.num_calls(); ++m) {
     if (op_named(graph.call(m).op).attends) attends_[m] = true;
     const auto found = match(graph, mixing, m);

@@ -380,6 +380,31 @@ TEST(Roles, AttentionIsFoundByItsStructure) {
   EXPECT_FALSE(found["gate"].count("attention"));
 }
 
+// Gates that are products of rows follow each other along the residual stream, and are no scores.
+TEST(Roles, ProductsOfRowsAreNoAttention) {
+  const Scheme gated = parse_scheme(R"(scheme:
+  input %0 x: f32[b=2, s=3, h=4]
+  input %1 t: i32[b=2, s=3]
+  parameter %2 first: f32[o=4, h=4]
+  parameter %3 second: f32[o=4, h=4]
+  parameter %4 readout: f32[c=5, h=4]
+  %5 u: f32[b=2, s=3, o=4] = linear(%0, %2) @u
+  %6 g: f32[b=2, s=3] = contract(%5, %0) {map="bsd,bsd->bs"} @g
+  %7 wide: f32[b=2, s=3, n=1] = unsqueeze(%6) {axis=2} @wide
+  %8 y: f32[b=2, s=3, h=4] = mul(%0, %7) @y
+  %9 v: f32[b=2, s=3, o=4] = linear(%8, %3) @v
+  %10 i: f32[b=2, s=3] = contract(%9, %8) {map="bsd,bsd->bs"} @i
+  %11 narrow: f32[b=2, s=3, n=1] = unsqueeze(%10) {axis=2} @narrow
+  %12 z: f32[b=2, s=3, h=4] = mul(%8, %11) @z
+  %13 out: f32[b=2, s=3, c=5] = linear(%12, %4) @out
+  %14 loss: f32[] metric, %15 loss.count: f32[] metric, %16 loss.lse: f32[b=2, s=3] = cross_entropy(%13, %1) {ignore=-1} @loss
+  return %14, %15
+)");
+  const Roles roles(gated);
+  EXPECT_TRUE(roles.is_of(4, "readout"));
+  for (const Value in : {2, 3, 4}) EXPECT_FALSE(roles.is_of(in, "attention")) << in;
+}
+
 // What an attention reads of a row as queries, through norms and rotations and in packed rows.
 TEST(Roles, QueriesStandAtTheBeginningOfARow) {
   const Scheme packed = elaborate_preset("char", {{"layers", 1}, {"hidden", 16}, {"heads", 2}});

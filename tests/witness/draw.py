@@ -118,7 +118,8 @@ class Writer:
     def feed_forward(self, x):
         if self.chance(50):
             x = self.let(x)
-            return self.linear(f"{self.pick(['silu', 'gelu', 'sigmoid'])}({self.linear(x, 'ffn')})*{self.linear(x, 'ffn')}")
+            gate = f"{self.pick(['silu', 'gelu', 'sigmoid'])}({self.linear(x, 'ffn')})"
+            return self.linear(f"{gate}*{self.linear(x, 'ffn')}")
         return self.linear(self.active(self.linear(x, self.pick(["ffn", "2*hidden", "hidden + 2"]))))
 
     def attention(self, x):
@@ -226,10 +227,10 @@ class Writer:
             f"concat({self.linear(x, 'hidden/2')}, slice({x}, 1, hidden/2))",
             f"({x} when hidden > 4 else 2*{x}) - {x}/4", f"-{x}*2 + 1",
         ]
-        # A parameter that only tells a shape has no influence on the loss, and is refused.
-        forms = [f for f in forms if not (self.inline and "index(" in f)]
-        # Products of activations may be taken for attentions, and what follows them for what attentions give.
-        return self.pick([f for f in forms if not (self.asks_roles and "contract" in f and "param" not in f)])
+        # A parameter that only tells a shape, or which is largest, has no influence on the loss, and is refused.
+        forms = [f for f in forms if not (self.inline and ("index(" in f or "top_k(" in f))]
+        # What an attention gives to the stream of states itself, all that follows reads of an attention.
+        return self.pick([f for f in forms if not (self.asks_roles and "bti" in f)])
 
     def mixed(self, x):
         draw = self.random.randrange(100)
@@ -409,15 +410,19 @@ class Writer:
         self.alone = alone  # whether the batch comes in one piece
         self.busy, self.alike, self.nested_loss = None, True, False
         tied = self.chance(35)
-        self.statements = ["x = embed(tokens, vocab, name=wte)" + self.pick(["", " + embed(position, context, name=wpe)"])]
+        places = self.pick(["", " + embed(position, context, name=wpe)"])
+        self.statements = ["x = embed(tokens, vocab, name=wte)" + places]
         if self.chance(10):
-            self.statements.append(f"x = x + linear(embed(shift(tokens, {self.pick([1, 2])}), vocab, width=hidden/2), hidden, bias=no)")
+            before = f"embed(shift(tokens, {self.pick([1, 2])}), vocab, width=hidden/2)"
+            self.statements.append(f"x = x + linear({before}, hidden, bias=no)")
         if self.chance(8):
             self.statements.append("x = where(unsqueeze(tokens == shift(tokens, 1, fill=-1), 2), x, 0.5*x)")
         losses = self.body()
         if self.nested_loss:
             losses = losses + ["busy"]
-        readout = "linear({}, vocab, bias=no, weight=wte)" if tied else "linear({}, vocab" + self.pick(["", ", bias=no"]) + ", name=readout)"
+        readout = f"linear({{}}, vocab{self.pick(['', ', bias=no'])}, name=readout)"
+        if tied:
+            readout = "linear({}, vocab, bias=no, weight=wte)"
         loss = self.loss(readout)
         for more in losses:
             loss += f" + {self.pick(['0.01', '0.1/layers', '0.5'])}*{more}"
