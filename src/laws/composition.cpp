@@ -257,6 +257,10 @@ std::vector<std::string> matrix_items() {
   return items;
 }
 
+std::string stack_of_items(const std::vector<std::string>& items) {
+  return join(functors_of(items), kAnd);
+}
+
 bool Composition::ok() const {
   const auto fine = [](const Composed& c) { return c.broken.empty(); };
   return std::all_of(stacks.begin(), stacks.end(), fine) &&

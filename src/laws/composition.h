@@ -9,6 +9,8 @@ namespace adjoint {
 // functor that is on by default is switched off there: `-fuse`. One that is on by default for a GPU
 // alone is named, and runs on the CPU's kernels.
 std::vector<std::string> matrix_items();
+// Some of them as one stack, in which a functor that two of them bring stands once.
+std::string stack_of_items(const std::vector<std::string>& items);
 
 // A stack on several models.
 struct Composed {
