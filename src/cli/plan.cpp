@@ -67,6 +67,13 @@ struct PlannedStep {
   Scheme whole = {};  // and the step of all of them
   Costs costs = {};
 
+  // Of a pipeline, those of the stage that has most on the host.
+  const Scheme& scheme_on_host() const {
+    return stages ? stages->steps[stages->largest_on_host()] : built.scheme;
+  }
+  const Plan& plan_on_host() const {
+    return stages ? stages->plans[stages->largest_on_host()] : plan;
+  }
   // What all stages do together, in which time, and how much of it they do again.
   const Scheme& all() const { return stages ? whole : built.scheme; }
   double seconds() const { return stages ? stages->simulated.seconds : time.step; }
@@ -204,6 +211,14 @@ std::string told_of_messages(const PlannedStep& step, const std::string& title) 
                      1e3 * step.time.ranks_waited);
 }
 
+nlohmann::json memory_of(const PlannedStep& step, const PictureFlags& pictures) {
+  nlohmann::json out = memory_json(step.plan, step.plan_on_host());
+  const By by = by_named(pictures.by);
+  add_owners(out, step.built.scheme, step.plan, Tier::kDevice, by, pictures.rows());
+  add_owners(out, step.scheme_on_host(), step.plan_on_host(), Tier::kHost, by, pictures.rows());
+  return out;
+}
+
 std::string in_one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return text;
@@ -321,18 +336,15 @@ int run(const PlanFlags& flags) {
   const auto flops = flops_by_phase(first.all());
   draw(flags, flags.step.describe(model), first, second, at_work ? &*at_work : nullptr);
   if (flags.json) {
-    nlohmann::json out = memory_json(plan);
-    const By by = by_named(flags.pictures.by);
-    add_owners(out, step, plan, by, flags.pictures.rows());
+    nlohmann::json out = memory_of(first, flags.pictures);
     if (second) {
-      nlohmann::json& other = out["compare"] = memory_json(second->plan);
+      nlohmann::json& other = out["compare"] = memory_of(*second, flags.pictures);
       other["stack"] = *flags.pictures.compare;
       other["step_s"] = second->seconds();
       other["recomputed_flops"] = second->recomputed_flops();
       if (!second->built.scheme.mesh.empty()) {
         other["mesh"] = ranks_json(second->built.scheme, second->fabric);
       }
-      add_owners(other, second->built.scheme, second->plan, by, flags.pictures.rows());
     }
     out["model"] = model.name();
     out["batch"] = model.batch();

@@ -56,6 +56,7 @@ TimedStep Looks::planned(Scheme scheme, const PlanOptions& options) const {
   TimedStep step{.scheme = std::move(scheme), .plan = {}, .time = {}};
   step.plan = make_plan(step.scheme, options);
   step.time = predict_time(step.scheme, step.plan, options_.costs);
+  step.host = step.plan.host.size;
   return step;
 }
 
@@ -66,7 +67,7 @@ FitPoint Looks::point_of(const std::string& stack, const TimedStep& step) const 
   return {.stack = stack,
           .ranks = num_ranks(step.scheme.mesh),
           .peak = one ? step.plan.arena + step.plan.host.size : step.plan.arena,
-          .host = step.plan.host.size,
+          .host = step.host,
           .seconds = std::round(step.time.step * 1e12) / 1e12,
           .flops = step.time.flops,
           .recomputed_flops = step.time.recomputed_flops};

@@ -42,6 +42,7 @@ struct TimedStep {
   Scheme scheme;
   Plan plan;
   StepTime time;
+  Bytes host = {0};  // of the stage that has most there
 };
 
 // Calls body(i) for all i below count, on the cores that parallel_for uses. Of several exceptions

@@ -52,6 +52,7 @@ TimedStep timed_stages(const Scheme& whole, const PlanOptions& options, const Co
   };
   TimedStep largest;
   double flops = 0, recomputed = 0;
+  Bytes host{0};
   std::vector<Scheme> steps = steps_of_stages(whole);
   for (size_t stage = 0; stage < steps.size(); ++stage) {
     TimedStep step{.scheme = std::move(steps[stage]), .plan = {}, .time = {}};
@@ -60,6 +61,7 @@ TimedStep timed_stages(const Scheme& whole, const PlanOptions& options, const Co
     add_slots(step, schedule.lists[stage], times, largest_message);
     flops = std::max(flops, step.time.flops);
     recomputed = std::max(recomputed, step.time.recomputed_flops);
+    host = std::max(host, step.plan.host.size);
     if (stage == 0 || bytes(step.plan) > bytes(largest.plan)) largest = std::move(step);
   }
   const Fabric& fabric = costs.sheet.fabric;
@@ -69,6 +71,7 @@ TimedStep timed_stages(const Scheme& whole, const PlanOptions& options, const Co
   largest.time.step = simulate(schedule, times).seconds;
   largest.time.flops = flops;
   largest.time.recomputed_flops = recomputed;
+  largest.host = host;
   return largest;
 }
 

@@ -57,14 +57,16 @@ std::string memory_table(const Plan& plan, const std::optional<Measured>& measur
   return out;
 }
 
-nlohmann::json memory_json(const Plan& plan) {
-  nlohmann::json out = {{"peak_bytes", plan.arena.count},
-                        {"live_bytes", plan.live_peak.count},
-                        {"categories", categories_json(plan, Tier::kDevice)},
-                        {"host_peak_bytes", plan.host.size.count}};
-  if (plan.host.size.count > 0) {
-    out["host_live_bytes"] = plan.host.live_peak.count;
-    out["host_categories"] = categories_json(plan, Tier::kHost);
+nlohmann::json memory_json(const Plan& plan) { return memory_json(plan, plan); }
+
+nlohmann::json memory_json(const Plan& on_device, const Plan& on_host) {
+  nlohmann::json out = {{"peak_bytes", on_device.arena.count},
+                        {"live_bytes", on_device.live_peak.count},
+                        {"categories", categories_json(on_device, Tier::kDevice)},
+                        {"host_peak_bytes", on_host.host.size.count}};
+  if (on_host.host.size.count > 0) {
+    out["host_live_bytes"] = on_host.host.live_peak.count;
+    out["host_categories"] = categories_json(on_host, Tier::kHost);
   }
   return out;
 }

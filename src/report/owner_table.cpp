@@ -250,12 +250,15 @@ std::string owner_table(const Scheme& scheme, const Plan& plan, By by, int64_t t
 }
 
 void add_owners(nlohmann::json& out, const Scheme& scheme, const Plan& plan, By by, int64_t top) {
-  for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
-    if (tier == Tier::kHost && plan.host.size.count == 0) continue;
-    const std::string prefix = tier == Tier::kHost ? "host_" : "";
-    out[prefix + "by"] = by_json(scheme, plan, tier, by, top);
-    out[prefix + "peak_at"] = moment_json(scheme, plan, tier);
-  }
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) add_owners(out, scheme, plan, tier, by, top);
+}
+
+void add_owners(nlohmann::json& out, const Scheme& scheme, const Plan& plan, Tier tier, By by,
+                int64_t top) {
+  if (tier == Tier::kHost && plan.host.size.count == 0) return;
+  const std::string prefix = tier == Tier::kHost ? "host_" : "";
+  out[prefix + "by"] = by_json(scheme, plan, tier, by, top);
+  out[prefix + "peak_at"] = moment_json(scheme, plan, tier);
 }
 
 std::string comparison_table(const NamedPlan& a, const NamedPlan& b) {

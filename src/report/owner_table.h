@@ -30,6 +30,9 @@ std::string owner_table(const Scheme& scheme, const Plan& plan, By by, int64_t t
 
 // Adds "by": [...] and "peak_at": {...}, and if the host is used the same with the prefix "host_".
 void add_owners(nlohmann::json& out, const Scheme& scheme, const Plan& plan, By by, int64_t top);
+// The same of one tier.
+void add_owners(nlohmann::json& out, const Scheme& scheme, const Plan& plan, Tier tier, By by,
+                int64_t top);
 
 // Two plans by category, side by side.
 struct NamedPlan {

@@ -7,6 +7,7 @@
 #include "report/profile_folder.h"
 #include "report/rank_table.h"
 #include "report/step_times.h"
+#include "run/stage_profile.h"
 
 namespace adjoint {
 
@@ -84,7 +85,14 @@ Utilization utilization_of(const Profile& p) {
 }
 
 json profile_json(const Profile& p) {
-  const json memory = memory_json(p.plan);
+  const Plan* on_host = &p.plan;
+  Bytes host_touched = p.measured.host_touched;
+  if (p.stages) {
+    const size_t stage = p.stages->planned.largest_on_host();
+    on_host = &p.stages->planned.plans[stage];
+    host_touched = p.ranks[rank_of_stage(p.scheme.mesh, stage)].host_touched;
+  }
+  const json memory = memory_json(p.plan, *on_host);
   const StepFlops flops = flops_of(step_row(p));
   const Utilization used = utilization_of(p);
   json out = {{"peak_bytes", p.plan.arena.count},
@@ -93,8 +101,8 @@ json profile_json(const Profile& p) {
               {"step_s", p.predicted_seconds},
               {"measured_step_s", p.measured.step_seconds},
               {"categories", memory["categories"]},
-              {"host_peak_bytes", p.plan.host.size.count},
-              {"measured_host_peak_bytes", p.measured.host_touched.count},
+              {"host_peak_bytes", on_host->host.size.count},
+              {"measured_host_peak_bytes", host_touched.count},
               {"library_bytes", p.measured.library.count},
               {"model_flops", flops.model},
               {"hardware_flops", flops.hardware},

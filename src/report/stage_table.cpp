@@ -97,6 +97,13 @@ size_t PlannedStages::largest() const {
   return most;
 }
 
+size_t PlannedStages::largest_on_host() const {
+  const auto most = std::max_element(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) {
+    return a.host.size < b.host.size;
+  });
+  return most - plans.begin();
+}
+
 PlannedStages plan_stages(const Scheme& whole, const PlanOptions& options, const Costs& costs) {
   PlannedStages all{.schedule = schedule_of(whole), .steps = steps_of_stages(whole)};
   for (const Scheme& step : all.steps) all.plans.push_back(make_plan(step, options));

@@ -21,7 +21,8 @@ struct PlannedStages {
   Simulated simulated = {};
   bool one_memory = false;  // the host's tier is the device's own memory
 
-  size_t largest() const;  // the stage whose plan is
+  size_t largest() const;          // the stage whose plan is
+  size_t largest_on_host() const;  // and the one that has most there
 };
 
 // Of a finished step with an axis `stage`.

@@ -765,6 +765,23 @@ TEST_F(Cli, PlansAndProfilesAStepOfSeveralRanks) {
   EXPECT_EQ(profile["mesh"]["sent"], json["mesh"]["sent"]);
 }
 
+// The readout makes the last stage the largest, and the parts in flight make the first one keep
+// most on the host.
+TEST_F(Cli, TellsOfTheStageThatHasMostOnTheHost) {
+  const Outcome o =
+      run("plan --model llama-tiny --batch 8 --context 16 --set layers=2 vocab=3000 --json --stack "
+          "'pipeline(2, parts=4) | offload(activations)'");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const auto json = nlohmann::json::parse(o.text);
+  const auto& stages = json["pipeline"]["stages"];
+  EXPECT_EQ(json["peak_bytes"], stages[1]["bytes"]);
+  EXPECT_GT(stages[0]["host_bytes"], stages[1]["host_bytes"]);
+  EXPECT_EQ(json["host_peak_bytes"], stages[0]["host_bytes"]);
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : json["host_categories"].items()) sum += bytes.get<int64_t>();
+  EXPECT_EQ(sum, json["host_peak_bytes"]);
+}
+
 TEST_F(Cli, ProfilesAStep) {
   const std::string command =
       "profile --model char --batch 4 --context 16 --set layers=2 hidden=32 --steps 2 --out " +
