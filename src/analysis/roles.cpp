@@ -201,9 +201,9 @@ Roles::Roles(const Scheme& scheme)
 
 // An attention is an op that says so, or is written in smaller ones: a product of two activations,
 // of which one is made, by bodies and views alone, of another such product, which has an axis of
-// each operand that the other lacks: queries and keys, or keys and values. Scores and what they mix
-// are these two; between them may be a softmax with any mask, or nothing. A gate that is a product
-// of rows, one number each, pairs nothing, wherever the residual stream takes it.
+// one operand that the other lacks: of keys, or of values. Scores and what they mix are these two;
+// between them may be a softmax with any mask, or nothing. A gate that is a product of rows, one
+// number each, pairs nothing, wherever the residual stream takes it.
 void Roles::find_attentions() {
   const Graph graph(scheme_);
   const auto is_product = [&](const Graph&, const Morphism& m) {
@@ -219,7 +219,7 @@ void Roles::find_attentions() {
                !map.has(others, c);
       });
     };
-    return has_own(map.inputs[0], map.inputs[1]) && has_own(map.inputs[1], map.inputs[0]);
+    return has_own(map.inputs[0], map.inputs[1]) || has_own(map.inputs[1], map.inputs[0]);
   };
   const auto is_between = [](const Graph&, const Morphism& m) {
     return op_named(m.op).body || op_named(m.op).view;

@@ -227,8 +227,8 @@ class Writer:
             f"concat({self.linear(x, 'hidden/2')}, slice({x}, 1, hidden/2))",
             f"({x} when hidden > 4 else 2*{x}) - {x}/4", f"-{x}*2 + 1",
         ]
-        # A parameter that only tells a shape, or which is largest, has no influence on the loss, and is refused.
-        forms = [f for f in forms if not (self.inline and ("index(" in f or "top_k(" in f))]
+        # A parameter that only tells a shape, or what is chosen, has no influence on the loss, and is refused.
+        forms = [f for f in forms if not self.inline or not any(w in f for w in ("index(", "top_k(", "where("))]
         # What an attention gives to the stream of states itself, all that follows reads of an attention.
         return self.pick([f for f in forms if not (self.asks_roles and "bti" in f)])
 
