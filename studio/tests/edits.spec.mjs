@@ -253,8 +253,10 @@ async function outcome(was, edits) {
     const choice = page.locator(".banner .choice");
     if ((await choice.count()) === 0) break;
     asked++;
+    const question = await page.evaluate(() => window.__studio.project.message?.text);
     await choice.last().click();
-    await page.waitForFunction(() => !document.querySelector(".banner .choice"));
+    // Behind it may stand another one.
+    await page.waitForFunction((q) => window.__studio.project.message?.text !== q, question);
   }
   const answer = await page.evaluate((t) => {
     const { text, message } = window.__studio.project;

@@ -192,3 +192,25 @@ test("the curve is drawn, a point is read and taken, and a reload finds the curv
   assert.equal(await page.locator(".point[id^=pareto]").count(), n);
   assert.deepEqual(page.mistakes, []);
 });
+// A pipeline has the bits of a step in as many parts, and not those of the step as it comes: whoever shows a law says against what.
+test("a law is shown with what it is true of", async (t) => {
+  await set(page, { model: "char", batch: 4, stack: "pipeline(2, parts=4)" });
+  await tab(page, "stack");
+  const { law, against } = await plan_of("pipeline(2, parts=4)");
+  if (against === undefined) return t.skip("this program does not say against what a law is true");
+  assert.equal(`${law} against ${against}`, "exact against accumulate(n=4, tied=apart)");
+  const said = "exact against accumulate(n=4, tied=apart)";
+  assert.ok((await page.getByLabel("What the stack costs").textContent()).includes(said));
+  const verdict = await page.locator("section[aria-labelledby=stack-costs] .verdict").textContent();
+  assert.ok(verdict.includes(`${said}: the same bits as a step with accumulate(n=4, tied=apart)`), verdict);
+  assert.ok((await page.locator("ol[aria-label^='The stack'] li").first().textContent()).includes(said));
+  await tab(page, "compare");
+  await settled(page);
+  assert.ok((await page.locator(".fate").textContent()).includes(said));
+  await tab(page, "stack");
+  await set(page, { stack: "checkpoint(block)" });
+  assert.match(
+    await page.locator("section[aria-labelledby=stack-costs] .verdict").textContent(),
+    /legal, exact: the same bits as the step as it comes/,
+  );
+});
