@@ -32,4 +32,10 @@ class PlacementSaid {
   std::map<std::string, std::pair<Share, Type>> parameters_;  // by source: those that work follows
 };
 
+// A parameter of which each rank keeps a piece, and which whoever reads it reads whole.
+bool is_kept_in_pieces(const Object& object);
+// cast(concat(W, ...))  ->  concat(cast(W), ...), of such parameters: each is gathered by itself,
+// in the bits in which it is read, and straight to its place.
+Scheme with_casts_before_joins(const Scheme& scheme);
+
 }  // namespace adjoint

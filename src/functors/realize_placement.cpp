@@ -112,6 +112,7 @@ class AxisOfMesh {
     if (shares.cut.letter && !shares.told) shrink(m, call, shares);
     for (size_t k = 0; k < m.outputs.size(); ++k) moves_.set(m.outputs[k], shares.gives[k]);
     const std::vector<Value> made = m.outputs;
+    if (op_named(m.op).lies == LiesWithin::kJoins) reside_as_gathered(original, m);
     if (shares.told) {
       emit_told(m, call, shares);
     } else {
@@ -121,6 +122,15 @@ class AxisOfMesh {
       const auto said = said_.of(out);
       if (said) settle(out, *said);
       if (!said && moves_.comes(out).is_whole()) follow_leader(out);
+    }
+  }
+
+  // What gathered parameters lie in side by side resides where they do.
+  void reside_as_gathered(const Morphism& original, const Morphism& m) {
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      const Value v = original.inputs[i];
+      if (m.inputs[i] == v || !traits_[v].of_parameters || !moves_.comes(v).is_piece()) continue;
+      result_[m.outputs[0]].attributes.residence = result_[m.inputs[i]].attributes.residence;
     }
   }
 
@@ -198,11 +208,14 @@ class AxisOfMesh {
     settled_[v] = said;
   }
 
-  // Of a gradient that is a sum over uses, the terms of all of them are added up together.
+  // Of a gradient that is a sum over uses, the terms of all of them are added up together. One that
+  // holds those of joined parameters side by side is added up parameter by parameter.
   bool is_added_up_later(Value v, const Share& said) const {
-    if (!moves_.comes(v).is_term() || read_by_[v].size() != 1) return false;
-    const Morphism& m = scheme_.morphisms[read_by_[v][0]];
-    return is_linear_together(call_of(scheme_, m)) && said_.of(m.outputs[0]) == said;
+    if (!moves_.comes(v).is_term() || read_by_[v].empty()) return false;
+    return std::all_of(read_by_[v].begin(), read_by_[v].end(), [&](int reader) {
+      const Morphism& m = scheme_.morphisms[reader];
+      return is_linear_together(call_of(scheme_, m)) && said_.of(m.outputs[0]) == said;
+    });
   }
 
   CallShares decide(const Morphism& m, const OpCall& call) {
@@ -243,12 +256,12 @@ class AxisOfMesh {
   }
 
   // Whether pieces of parameters that are only kept so stay pieces: where they are cast, decoded or
-  // laid side by side, and where they are updated. All other work reads them whole, so that where
-  // they are kept never shows in the numbers.
+  // viewed, and where they are updated. All other work reads them whole, so that where they are
+  // kept never shows in the numbers. Those that lie side by side are gathered one by one, each
+  // straight to its place.
   static bool works_on_kept_pieces(const Morphism& m, const OpCall& call) {
     const OpDef& op = op_named(m.op);
-    return m.phase == Phase::kUpdate || (op.body && is_cast(call)) || op.decodes || op.view ||
-           op.lies != LiesWithin::kNo;
+    return m.phase == Phase::kUpdate || (op.body && is_cast(call)) || op.decodes || op.view;
   }
 
   // Whether an update would have other bits on pieces that are only kept so: where it sums over
@@ -550,6 +563,9 @@ Scheme realize_placement(Scheme scheme, const WhoSaid& who_said) {
     }
   }
   forget_unmeshed(scheme);
+  if (std::any_of(scheme.objects.begin(), scheme.objects.end(), is_kept_in_pieces)) {
+    scheme = with_casts_before_joins(scheme);
+  }
   const std::vector<MeshAxis> mesh = scheme.mesh;
   for (size_t i = mesh.size(); i-- > 0;) {
     Found found;

@@ -146,6 +146,19 @@ TEST(RealizePlacement, TermsOfOneSumAreAddedUpTogether) {
   EXPECT_FALSE(has(text, "reduce_scatter(%1)") || has(text, "reduce_scatter(%2)")) << text;
 }
 
+// One that holds two side by side is added up part by part, and never whole.
+TEST(RealizePlacement, PartsOfOneSumAreAddedUpByThemselves) {
+  const std::string text = print(on_mesh(R"(scheme m mesh data=2:
+  input %0 x: f32[batch=4, n=6] place=data/sharded/0
+  %1 j: f32[n=6] gradient place=data/sharded/0 = map(%0) {body="x0/1"} @j backward
+  %2 a: f32[n=4] gradient place=data/sharded/0 = slice(%1) {size=4, start=0} @a backward
+  %3 b: f32[n=2] gradient place=data/sharded/0 = slice(%1) {size=2, start=4} @b backward
+  return %2, %3
+)"));
+  EXPECT_TRUE(has(text, "reduce_scatter(%2)") && has(text, "reduce_scatter(%3)")) << text;
+  EXPECT_FALSE(has(text, "all_reduce") || has(text, "reduce_scatter(%1)")) << text;
+}
+
 TEST(RealizePlacement, WholeStateIsUpdatedWhole) {
   const std::string text = print(on_mesh(R"(scheme m mesh data=2:
   input %0 x: f32[batch=4, n=5] place=data/sharded/0
