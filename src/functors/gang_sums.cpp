@@ -6,7 +6,10 @@
 // Only where it costs no memory. All that the sums read must be there when the last of them runs,
 // and is there anyway if somebody reads it who waits for all the sums. That is so with clipping:
 // every update waits for the norm. Without it an update waits for its own gradient's sum only, and
-// the gradient dies there and then; such sums stay alone.
+// the gradient dies there and then; such sums stay alone. So does the sum of a piece that the ranks
+// have added up: until somebody reads the piece, the whole gradient that was sent is still there.
+// Of vectors that is next to nothing. And so does a sum that the ranks add up by itself: it travels
+// while the backward pass goes on.
 #include <algorithm>
 
 #include "body/facts.h"
@@ -54,10 +57,22 @@ class Sums {
     const auto is_near = [&](Value v) {
       return graph_.scheme()[v].attributes.tier == Tier::kDevice;
     };
-    const auto is_free = [&](Value v) { return is_near(v) && !old_[v]; };
+    const auto is_free = [&](Value v) { return is_near(v) && !old_[v] && !holds_more(v); };
+    const auto is_sent = [&](Value v) {
+      return std::any_of(graph_.readers(v).begin(), graph_.readers(v).end(),
+                         [&](int reader) { return op_named(graph_.call(reader).op).collective; });
+    };
     return std::all_of(m.inputs.begin(), m.inputs.end(), is_free) &&
            std::all_of(m.outputs.begin(), m.outputs.end(), is_near) &&
+           std::none_of(m.outputs.begin(), m.outputs.end(), is_sent) &&
            adds_elements(body_of(call_of(graph_.scheme(), m)));
+  }
+
+  // A collective is under way until its result is read, and what it sends lives as long.
+  bool holds_more(Value v) const {
+    const int maker = graph_.maker(graph_.root(v));
+    return maker >= 0 && op_named(graph_.call(maker).op).collective &&
+           graph_.scheme()[v].type.rank() > 1;
   }
 
   // The most sums that somebody waits for who reads what one of them read; of these, those whose

@@ -1,7 +1,9 @@
 #include "plan/order.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 
@@ -180,9 +182,10 @@ class Growth {
   std::vector<bool> ran_;
 };
 
-}  // namespace
+// What a morphism frees where that decides when it runs; nothing where it runs as written.
+using Freed = std::function<std::optional<int64_t>(int, const Growth&)>;
 
-std::vector<int> freeing_order(const Scheme& scheme) {
+std::vector<int> order_by(const Scheme& scheme, const Freed& grows_by) {
   Dependencies d = dependencies(scheme);
   Growth growth(scheme);
   // Sections in order, and in each its slots.
@@ -212,8 +215,8 @@ std::vector<int> freeing_order(const Scheme& scheme) {
     int64_t best = 0;
     for (const int candidate : fresh) {
       if (!ready.count(candidate)) continue;
-      const int64_t bytes = growth.of(candidate);
-      if (bytes <= best && (next < 0 || bytes < best)) next = candidate, best = bytes;
+      const std::optional<int64_t> bytes = grows_by(candidate, growth);
+      if (bytes && *bytes <= best && (next < 0 || *bytes < best)) next = candidate, best = *bytes;
     }
     if (next < 0) {
       next = *ready.begin();
@@ -234,6 +237,29 @@ std::vector<int> freeing_order(const Scheme& scheme) {
   }
   CHECK(order.size() == scheme.morphisms.size(), "a scheme has no cycle");
   return order;
+}
+
+}  // namespace
+
+std::vector<int> freeing_order(const Scheme& scheme) {
+  return order_by(scheme, [](int m, const Growth& growth) { return growth.of(m); });
+}
+
+std::vector<int> settling_order(const Scheme& scheme) {
+  const auto bytes = [&](const std::vector<Value>& objects) {
+    int64_t sum = 0;
+    for (const Value v : objects) sum += scheme[v].type.bytes().count;
+    return sum;
+  };
+  return order_by(scheme, [&](int i, const Growth& growth) -> std::optional<int64_t> {
+    const Morphism& m = scheme.morphisms[i];
+    // What is sent dies with the last sum over a part of it.
+    if (op_named(m.op).collective && bytes(m.outputs) <= bytes(m.inputs)) {
+      return std::min<int64_t>(growth.of(i), 0);
+    }
+    if (m.phase != Phase::kUpdate && !op_named(m.op).view) return std::nullopt;
+    return growth.of(i);
+  });
 }
 
 }  // namespace adjoint

@@ -19,6 +19,10 @@ Dependencies dependencies(const Scheme& scheme);
 // accumulators are overwritten only after all their readers. Prologue, body and epilogue stay
 // contiguous.
 std::vector<int> freeing_order(const Scheme& scheme);
+// As written, but sums over ranks, and updates that free at least as many bytes as they take, run
+// as soon as they can. The passes themselves run as written: where the last reader of a gathered
+// weight runs as soon as it can, it runs ahead of the gradients of all weights.
+std::vector<int> settling_order(const Scheme& scheme);
 // As written.
 std::vector<int> written_order(const Scheme& scheme);
 

@@ -113,18 +113,39 @@ class Overlap {
         if (is_collective(m)) marks.insert(is_fetch(m) ? first_reader(m) : place_[m]);
       }
     }
-    const Morphism* open = nullptr;
-    int block = -1;
-    int last = -1;
+    std::vector<int> backbone, own;  // calls, and the block of each
     for (const int m : order_) {
       if (!is_backbone(m)) continue;
-      const bool goes_on = open && open->section == call(m).section && open->phase == call(m).phase;
-      int own = chain.length() > 0 ? chain.block_of_morphism[m] : -1;
-      // A call of no block is of the one around it, unless it is behind or before the chain.
+      backbone.push_back(m);
+      own.push_back(chain.length() > 0 ? chain.block_of_morphism[m] : -1);
+    }
+    const auto together = [&](int a, int b) {
+      return call(a).section == call(b).section && call(a).phase == call(b).phase;
+    };
+    // A call of no block is of the stretch around it, unless it is behind or before the chain; and
+    // so is a weight's gradient that runs while the next block does.
+    std::set<int> passed;
+    for (size_t i = 1; i < backbone.size(); ++i) {
+      if (!together(backbone[i - 1], backbone[i])) passed.clear();
+      passed.insert(own[i - 1]);
+      const auto is_other = [&](size_t k) {
+        return own[k] != own[i - 1] && (own[k] < 0 || passed.count(own[k]));
+      };
+      if (own[i - 1] < 0 || !is_other(i)) continue;
+      size_t next = i + 1;
+      while (next < backbone.size() && is_other(next)) ++next;
+      const bool goes_on = next < backbone.size() && own[next] == own[i - 1] &&
+                           together(backbone[i - 1], backbone[next]);
+      for (size_t k = i; goes_on && k < next; ++k) own[k] = own[i - 1];
+    }
+    int last = -1;
+    for (size_t i = 0; i < backbone.size(); ++i) {
+      const int m = backbone[i];
       const auto marked = marks.upper_bound(last);
       const bool cut = marked != marks.end() && *marked <= place_[m];
-      if (!goes_on || own != block || cut) begins_.push_back(m);
-      open = &call(m), block = own, last = place_[m];
+      const bool goes_on = i > 0 && together(backbone[i - 1], m) && own[i] == own[i - 1];
+      if (!goes_on || cut) begins_.push_back(m);
+      last = place_[m];
       stretch_of_[m] = static_cast<int>(begins_.size()) - 1;
     }
   }

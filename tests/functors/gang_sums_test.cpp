@@ -79,6 +79,23 @@ TEST(GangSums, WhoseSumIsNotWaitedForStaysAlone) {
   EXPECT_EQ(summed(text), text);
 }
 
+// Until the piece is read, the whole gradient that was sent is there.
+TEST(GangSums, APieceThatArrivesFromOtherRanksIsSummedAlone) {
+  const std::string text =
+      replaced(with("mul(%2, %0)", "reduce_scatter(%2) {mesh=\"data\", ranks=2}"),
+               "input %2 x: f32[n=4, k=2]", "input %2 x: f32[n=8, k=2]");
+  EXPECT_EQ(summed(text), text);
+}
+
+// What the ranks add up by itself travels while the backward goes on.
+TEST(GangSums, ASumThatIsSentStaysAlone) {
+  const std::string text =
+      replaced(with("sum_all(%8, %10)", "sum_all(%17, %10)"), "  %11 squares",
+               "  %17 w:grad.squares.sum: f32[] metric = all_reduce(%8) {mesh=\"data\", ranks=2} "
+               "@w:grad.squares.sum update\n  %11 squares");
+  EXPECT_EQ(summed(text), text);
+}
+
 // The second sum comes after a reader of the first, which cannot wait for it.
 TEST(GangSums, WhatIsAskedForEarlierStaysAlone) {
   const std::string text = with("mul(%3, %1)", "mul(%3, %8)");

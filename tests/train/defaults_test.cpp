@@ -1,24 +1,13 @@
 // A default never costs: with each functor that is on by itself switched off, neither the planned
-// peak nor the predicted time of a step is lower by more than a percent. On a CPU and on two GPUs,
-// for models of the sizes that people train, cut to a few blocks.
-#include <gtest/gtest.h>
-
-#include "cost/sheet.h"
-#include "functors/pipeline.h"
-#include "plan/plan.h"
-#include "plan/timing.h"
-#include "train/bound_model.h"
+// peak nor the predicted time of a step is lower by more than a percent, nor are the bytes that a
+// rank sends. On a CPU and on GPUs, for models of the sizes that people train, cut to a few blocks;
+// tests/long/rank_defaults_test.cpp has more stacks of ranks.
+#include "train/default_costs.h"
 
 namespace adjoint {
 namespace {
 
-struct Model {
-  std::string name;
-  int64_t batch, context;
-  nlohmann::json settings;
-};
-
-const Model kModels[] = {
+const PricedModel kModels[] = {
     {"gpt2", 8, 1024, {{"layers", 2}}},
     {"llama3.2-1b", 4, 2048, {{"layers", 2}}},
     {std::string(SOURCE_DIR) + "/tests/models/qwen.scheme",
@@ -52,40 +41,14 @@ const std::string kStacks[] = {
     "lora(8) | quantize(nf4) | bf16 | checkpoint(block)",
 };
 
-struct Price {
-  double bytes, seconds;
-};
-
-Price price(const Scheme& forward, const std::string& stack, const Costs& costs) {
-  const bool gpu = !costs.sheet.per_core;
-  const StepOptions options{.stack = stack, .target = gpu ? Target::kCuda : Target::kCpu};
-  const Scheme step = build_step(forward, parse_stack(stack), options).scheme;
-  const Plan plan = make_plan(
-      step,
-      {.threads = costs.threads, .target = options.target, .workspace_cap = costs.sheet.workspace});
-  return {static_cast<double>(plan.arena.count), predict_time(step, plan, costs).step};
-}
-
 class Defaults : public testing::TestWithParam<const char*> {};
 
 TEST_P(Defaults, CostNothing) {
   const Costs costs{.sheet = find_device(GetParam()), .threads = 2};
-  const bool gpu = !costs.sheet.per_core;
-  for (const Model& model : kModels) {
-    const BoundModel bound(
-        find_model(model.name),
-        {.batch = model.batch, .context = model.context, .settings = model.settings});
-    const Scheme forward = bound.forward();
+  for (const PricedModel& model : kModels) {
+    const Scheme forward = model.forward();
     for (const std::string& stack : kStacks) {
-      const Price with = price(forward, stack, costs);
-      for (const Functor* functor : all_functors()) {
-        if (!functor->by_default || (functor->on_gpu_only && !gpu)) continue;
-        const Price without = price(forward, stack + " | -" + functor->name, costs);
-        EXPECT_LE(with.bytes, 1.01 * without.bytes)
-            << functor->name << " raises the peak of " << model.name << ", " << stack;
-        EXPECT_LE(with.seconds, 1.01 * without.seconds)
-            << functor->name << " raises the time of " << model.name << ", " << stack;
-      }
+      expect_defaults_cost_nothing(model, forward, stack, costs);
     }
   }
 }
@@ -93,11 +56,38 @@ TEST_P(Defaults, CostNothing) {
 INSTANTIATE_TEST_SUITE_P(Devices, Defaults, testing::Values("cpu", "h200", "rtx4090"),
                          [](const auto& info) { return std::string(info.param); });
 
+// Maps that are joined, gradients that die in pieces, and a base that is frozen, over ranks.
+TEST(Defaults, CostNothingOnRanks) {
+  const PricedModel model = {"llama-110m", 8, 1024, {}};
+  const Scheme forward = model.forward();
+  const Costs costs{.sheet = find_device("h100"), .threads = 1};
+  for (const char* stack : {"bf16 | data_parallel(8) | zero(2)",
+                            "bf16 | data_parallel(8) | zero(3) | checkpoint(block)"}) {
+    expect_defaults_cost_nothing(model, forward, stack, costs);
+  }
+}
+
+// A frozen base is held in the 16 bits in which it is read, which costs nothing either.
+TEST(Defaults, AFrozenBaseInSixteenBitsCostsNothing) {
+  for (const char* device : {"cpu", "h200", "rtx4090"}) {
+    const Costs costs{.sheet = find_device(device), .threads = 2};
+    for (const PricedModel& model : {kModels[0], kModels[1], kModels[3]}) {
+      const Scheme forward = model.forward();
+      for (const std::string rest : {" | lora(8)", " | lora(8) | checkpoint(block)",
+                                     " | freeze(attention) | accumulate(2)"}) {
+        const Price with = price(forward, "bf16" + rest, costs),
+                    without = price(forward, "bf16(frozen=f32)" + rest, costs);
+        EXPECT_LE(with.bytes, without.bytes) << model.name << rest << " on " << device;
+        EXPECT_LE(with.seconds, without.seconds) << model.name << rest << " on " << device;
+      }
+    }
+  }
+}
+
 // The joined weights of an adapter's frozen base are dequantized for each phase, as they are apart:
 // checkpointing makes the step smaller, and joining does not make it larger.
 TEST(Defaults, JoiningQuantizedProjectionsKeepsNoWeight) {
-  const BoundModel model(find_model("llama3-8b"),
-                         {.batch = 1, .context = 2048, .settings = {{"layers", 8}}});
+  const PricedModel model = {"llama3-8b", 1, 2048, {{"layers", 8}}};
   const Scheme forward = model.forward();
   const Costs costs{.sheet = find_device("rtx4090")};
   const std::string qlora = "lora(8) | quantize(nf4) | bf16";
