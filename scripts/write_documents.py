@@ -219,7 +219,7 @@ def states(maker: Maker) -> str:
 
 def frozen16(maker: Maker) -> str:
     lines = []
-    for stack in ("lora(8) | bf16 | checkpoint(block)", "lora(8) | bf16(frozen=bf16) | checkpoint(block)"):
+    for stack in ("lora(8) | bf16(frozen=f32) | checkpoint(block)", "lora(8) | bf16 | checkpoint(block)"):
         arguments = ["--model", "llama3-8b", "--batch", "1", "--context", "2048", "--device", "rtx4090"]
         plan = maker.plan(*arguments, "--stack", stack)
         command = f'adjoint plan {" ".join(arguments)} --stack "{stack}"'

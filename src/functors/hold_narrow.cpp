@@ -1,6 +1,8 @@
 // cast(W), W a parameter that is read in no other way  ->  W held in the cast's dtype. Parameters
 // that are joined, views of them and rows that are chosen from them are one group: all of it is
 // read through casts to that dtype, or none is held so.
+#include "functors/hold_narrow.h"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -34,11 +36,17 @@ bool chooses_rows(const Morphism& m, const std::vector<bool>& held) {
          m.outputs.size() == 1;
 }
 
-Scheme held_narrow(Scheme scheme, Application& application) {
+}  // namespace
+
+Scheme held_narrow(Scheme scheme, const std::function<bool(const Object&)>& may, int64_t& matches) {
   const size_t n = scheme.objects.size();
   std::vector<bool> held(n, false);  // a parameter that may be held otherwise, or rows of some
   for (const Value in : scheme.inputs) {
-    held[in] = scheme[in].role == Role::kParameter && scheme[in].type.dtype == Dtype::kF32;
+    const Object& object = scheme[in];
+    held[in] = object.role == Role::kParameter && object.type.dtype == Dtype::kF32 && may(object);
+  }
+  for (const std::vector<Carry>* carries : {&scheme.carries, &scheme.loop}) {
+    for (const Carry& c : *carries) held[c.in] = false;  // a step writes it
   }
   Groups groups(n);
   // Per group: the dtype of the casts that read it; f32 where something else reads it too.
@@ -91,13 +99,12 @@ Scheme held_narrow(Scheme scheme, Application& application) {
     const auto dtype = narrowed(static_cast<Value>(v));
     if (!dtype) continue;
     scheme.objects[v].type.dtype = *dtype;
-    application.matches += scheme.objects[v].role == Role::kParameter;
+    matches += scheme.objects[v].role == Role::kParameter;
   }
+  for (Value& out : scheme.outputs) out = renamed[out];
   scheme.morphisms = std::move(left);
   return compact(std::move(scheme));
 }
-
-}  // namespace
 
 extern const Functor functor_hold_narrow = {
     .name = "hold_narrow",
@@ -105,7 +112,11 @@ extern const Functor functor_hold_narrow = {
     .law = Law::kExact,
     .may_match_none = true,
     .of_forward = true,
-    .rules = {{FunctorPhase::kPositions, held_narrow}},
+    .rules = {{FunctorPhase::kPositions,
+               [](Scheme scheme, Application& application) {
+                 const auto any = [](const Object&) { return true; };
+                 return held_narrow(std::move(scheme), any, application.matches);
+               }}},
 };
 
 }  // namespace adjoint

@@ -21,7 +21,10 @@ Scheme apply_optimizer(const Scheme& with_gradients, const StepOptions& options)
 // The realizations, one per attribute, in the order in which they run. Each inserts its transport
 // once, gives every attribute to what it creates, and leaves a scheme without its attribute as it
 // was.
-Scheme realize_precision(Scheme scheme);
+// A frozen parameter of whose precision nobody said anything is held in 16 bits where that is how
+// all its readers read it; where `beside` is given, which holds the same parameters, only where
+// that does.
+Scheme realize_precision(Scheme scheme, const Scheme* beside = nullptr);
 Scheme realize_state(Scheme scheme);  // the precision of the optimizer's state, as a part of it
 // What placement asks about the stack: who said an axis of the mesh, and whether somebody said
 // where an object resides. `recompute_cheap` chooses and says nothing.

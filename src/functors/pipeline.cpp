@@ -107,7 +107,7 @@ class Pipeline {
     return result_.scheme;
   }
 
-  // From now on parameters lie as those of this scheme do.
+  // From now on parameters lie, and are held, as those of this scheme.
   void place_as(const Scheme& step) { placed_as_ = &step; }
 
   BuiltStep run(const Scheme& forward) {
@@ -115,7 +115,7 @@ class Pipeline {
     // Fusions that change bits come before residence, so that a clone copies the fused node.
     apply(FunctorPhase::kBitChanging);
     // Residence and tier come last, because they must see every object that the others create.
-    take(realize_precision(std::move(result_.scheme)));
+    take(realize_precision(std::move(result_.scheme), placed_as_));
     // One rank alone has no mesh, whatever the stack says.
     if (!options_.on_mesh || positions_ > 0) result_.scheme.mesh.clear();
     if (placed_as_) place_parameters(*placed_as_);

@@ -7,11 +7,16 @@
 // trained parameter precision=bf16/stochastic  ->  held and carried in bf16. Its update computes in
 // float32 and rounds up or down at random, each as often as the number is near, so that many steps
 // that are too small for bf16 move it as far as they would in float32, on average.
+// frozen parameter, read through casts to 16 bits alone  ->  held in these (hold_narrow.h): the
+// casts would be the same in every step.
+#include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "analysis/roles.h"
 #include "base/error.h"
+#include "functors/hold_narrow.h"
 #include "functors/phases.h"
 #include "ops/builder.h"
 #include "ops/op_def.h"
@@ -342,12 +347,24 @@ class Realization {
 
 }  // namespace
 
-Scheme realize_precision(Scheme scheme) {
+Scheme realize_precision(Scheme scheme, const Scheme* beside) {
   scheme = realize_state(std::move(scheme));
-  for (const Object& object : scheme.objects) {
-    if (!object.attributes.precision.empty()) return Realization(scheme).run();
+  const auto is_said = [](const Object& object) { return !object.attributes.precision.empty(); };
+  if (std::none_of(scheme.objects.begin(), scheme.objects.end(), is_said)) return scheme;
+  std::set<std::string> free;  // frozen parameters, by source, that may be held as they are read
+  for (const Value in : scheme.inputs) {
+    const Object& object = scheme[in];
+    if (object.role != Role::kParameter || !object.frozen || is_said(object)) continue;
+    const auto held = beside ? beside->find(object.source) : std::nullopt;
+    if (held && (*beside)[*held].type.dtype == object.type.dtype) continue;
+    free.insert(to_string(object.source));
   }
-  return scheme;
+  Scheme realized = Realization(scheme).run();
+  if (free.empty()) return realized;
+  int64_t held = 0;
+  return held_narrow(
+      std::move(realized), [&](const Object& o) { return free.count(to_string(o.source)) > 0; },
+      held);
 }
 
 }  // namespace adjoint

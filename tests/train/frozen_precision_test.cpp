@@ -40,6 +40,9 @@ class Frozen : public TrainFolder {
       EXPECT_EQ(held, is_adapter(name) ? "F32" : dtype) << run << ": " << name;
     }
   }
+  void expect_held_in_float32(const std::string& run) const {
+    for (const auto& [name, held] : dtypes(run)) EXPECT_EQ(held, "F32") << run << ": " << name;
+  }
   // The folder of a run with every number changed, held in float32.
   void copy_base(const std::string& from, const std::string& to,
                  const std::function<float(float)>& changed) const {
@@ -107,6 +110,47 @@ TEST_F(Frozen, TrainsLikeARunWhoseBaseWasRounded) {
   }
 }
 
+// By default what is read in 16 bits alone is held so, with the bits of a run that holds all of it
+// in float32 and casts it in every step: losses, evaluations, adapters and their moments, and what
+// is generated and merged. A norm reads float32, and its gain stays.
+TEST_F(Frozen, WhatIsReadInSixteenBitsIsHeldSo) {
+  train(options("base"));
+  train(options("llama", {{"model", "llama-tiny"}, {"set", json::object()}, {"steps", 2}}));
+  struct Case {
+    std::string base, rest;
+  };
+  for (const Case& c : {Case{"base", "lora(rank=2)"}, Case{"llama", "lora(rank=2) | accumulate(2)"},
+                        Case{"base", "lora(rank=2) | checkpoint(block)"}}) {
+    const json init = {{"init", out(c.base).string()}};
+    train(tuned("held", c.rest + " | bf16", init));
+    train(tuned("plain", c.rest + " | bf16(frozen=f32)", init));
+    EXPECT_EQ(curve("held"), curve("plain")) << c.rest;
+    EXPECT_TRUE(read_file(out("held") / "optimizer.safetensors") ==
+                read_file(out("plain") / "optimizer.safetensors"))
+        << c.rest;
+    const Tensors held = tensors("held"), plain = tensors("plain");
+    int narrow = 0;
+    for (const auto& [name, dtype] : dtypes("held")) {
+      const bool is_wide = is_adapter(name) || name.find("norm") != std::string::npos;
+      if (is_wide) EXPECT_EQ(dtype, "F32") << name;
+      narrow += dtype == "BF16";
+      for (size_t i = 0; i < held.at(name).size(); ++i) {
+        const float wanted = dtype == "BF16" ? bf16(plain.at(name)[i]) : plain.at(name)[i];
+        ASSERT_EQ(held.at(name)[i], wanted) << name;
+      }
+    }
+    EXPECT_GE(narrow, 9) << "two tables or more, and the matrices of two blocks";
+    expect_held_in_float32("plain");
+    // Other readers see the same bits.
+    const auto text = [&](const char* run) {
+      return Generator(out(run), {.threads = num_threads()})
+          .generate("the cat", {.tokens = 12, .temperature = 0}, nullptr);
+    };
+    EXPECT_EQ(text("held"), text("plain")) << c.rest;
+    for (const char* run : {"held", "plain"}) fs::remove_all(out(run));
+  }
+}
+
 // The switch of bf16 says the same as a functor of one's own, of what is frozen alone.
 TEST_F(Frozen, TheSwitchOfBf16HoldsWhatIsFrozen) {
   train(options("run", {{"stack", "freeze(attention) | bf16(frozen=bf16)"}}));
@@ -141,7 +185,8 @@ TEST_F(Frozen, GoesOnBitForBit) {
 // A run's stack says how it holds what it reads: wider is exact, narrower is rounded once.
 TEST_F(Frozen, OtherStacksReadWhatTheyHold) {
   train(options("base"));
-  const std::string held = "lora(rank=2) | bf16(frozen=bf16)", plain = "lora(rank=2) | bf16";
+  const std::string held = "lora(rank=2) | bf16(frozen=bf16)",
+                    plain = "lora(rank=2) | bf16(frozen=f32)";
   train(tuned("run", held, {{"stop_after", 2}}));
   const Tensors narrow = tensors("run");
   train(resume("run", {{"stack", plain}, {"stop_after", 3}}));
@@ -168,7 +213,7 @@ TEST_F(Frozen, BeginsAsTheFloat32RunRounded) {
     Trainer(resolve_config({}, options(name, {{"stack", stack}}))).train(std::atomic<bool>(true));
     return tensors(name);
   };
-  const Tensors plain = begun("plain", "lora(rank=2) | bf16"),
+  const Tensors plain = begun("plain", "lora(rank=2) | bf16(frozen=f32)"),
                 held = begun("held", "lora(rank=2) | bf16(frozen=bf16)");
   ASSERT_EQ(plain.size(), held.size());
   for (const auto& [name, numbers] : plain) {
