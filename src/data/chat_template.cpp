@@ -119,9 +119,14 @@ std::vector<TextPiece> ChatTemplate::render(std::span<const ChatMessage> message
   add_piece(pieces, begin_, false, true);
   const ChatMessage* waiting = nullptr;
   const auto say = [&](const Role& role, const ChatMessage& message) {
+    const bool trained = message.trained.value_or(role.writes);
+    if (trained && !role.writes) {
+      fail("a message of the role '", message.role,
+           "' says that it is trained, and only what the assistant says is: leave that out");
+    }
     add_piece(pieces, role.before, false, true);
-    add_piece(pieces, message.content, role.writes, false);
-    add_piece(pieces, role.behind.substr(0, role.written), role.writes, true);
+    add_piece(pieces, message.content, trained, false);
+    add_piece(pieces, role.behind.substr(0, role.written), trained, true);
     add_piece(pieces, role.behind.substr(role.written), false, true);
   };
   for (const ChatMessage& message : messages) {
@@ -160,17 +165,52 @@ ChatTemplate find_chat_template(const std::string& name) {
        " and files that end in .template", did_you_mean(name, names));
 }
 
-ChatTemplate chat_template_for(const Tokenizer& tokenizer) {
-  const auto is_one_token = [&](const std::string& text) {
-    try {
-      return tokenizer.encode_with_specials(text).size() == 1;
-    } catch (const Error&) {
-      return false;  // it has symbols that the tokenizer does not know
+namespace {
+
+bool is_one_token(const Tokenizer& tokenizer, const std::string& text) {
+  try {
+    return tokenizer.encode_with_specials(text).size() == 1;
+  } catch (const Error&) {
+    return false;  // it has symbols that the tokenizer does not know
+  }
+}
+
+// Adds the "<word>" of a text, but for those in further brackets: "<<SYS>>" is text of Llama 2.
+void add_marks(std::string_view text, std::vector<std::string>& marks) {
+  for (size_t at = text.find('<'); at != text.npos; at = text.find('<', at + 1)) {
+    const size_t end = text.find_first_of("<> \t\n", at + 1);
+    if (end == text.npos || text[end] != '>' || end == at + 1) continue;
+    if (at > 0 && text[at - 1] == '<') continue;
+    const std::string mark(text.substr(at, end + 1 - at));
+    if (std::find(marks.begin(), marks.end(), mark) == marks.end()) marks.push_back(mark);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> ChatTemplate::marks() const {
+  std::vector<std::string> marks;
+  if (!mark_.empty()) marks.push_back(mark_);
+  add_marks(begin_, marks);
+  for (const auto& [name, role] : roles_) {
+    for (const std::string* part : {&role.prelude, &role.before, &role.behind}) {
+      add_marks(*part, marks);
     }
-  };
+  }
+  return marks;
+}
+
+std::vector<std::string> marks_spelled_out(const ChatTemplate& chat, const Tokenizer& tokenizer) {
+  if (learns_tokenizer(tokenizer.kind())) return {};
+  std::vector<std::string> marks = chat.marks();
+  std::erase_if(marks, [&](const std::string& mark) { return is_one_token(tokenizer, mark); });
+  return marks;
+}
+
+ChatTemplate chat_template_for(const Tokenizer& tokenizer) {
   for (const std::string& name : known_chat_templates()) {
     ChatTemplate known = find_chat_template(name);
-    if (!known.mark().empty() && is_one_token(known.mark())) return known;
+    if (!known.mark().empty() && is_one_token(tokenizer, known.mark())) return known;
   }
   fail("this model's tokenizer (", tokenizer.kind(), ") has the mark of none of the templates ",
        join(known_chat_templates(), ", "),

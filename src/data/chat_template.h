@@ -10,6 +10,7 @@
 // Strings are JSON's. A line that begins with # is a comment.
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ namespace adjoint {
 struct ChatMessage {
   std::string role;
   std::string content;
+  std::optional<bool> trained = {};  // as it says; nothing said: what the assistant writes is
 };
 
 // A piece of a document. Pieces, concatenated, are its text.
@@ -46,6 +48,9 @@ class ChatTemplate {
   const std::string& text() const { return text_; }  // of the file
   // The special token that tells a tokenizer of this family, or "".
   const std::string& mark() const { return mark_; }
+  // What it writes in the manner of special tokens, "<|im_end|>", and its own mark.
+  std::vector<std::string> marks() const;
+  const std::string& file() const { return file_; }
 
  private:
   struct Role {
@@ -73,6 +78,10 @@ ChatTemplate find_chat_template(const std::string& name);
 std::vector<std::string> known_chat_templates();
 // The one of ours whose mark is a single token of this tokenizer; refuses one that has none.
 ChatTemplate chat_template_for(const Tokenizer& tokenizer);
+
+// The marks of the template that are no single tokens of this tokenizer, which spells them out as
+// text. None of a tokenizer that was learned from characters or words, which has no such tokens.
+std::vector<std::string> marks_spelled_out(const ChatTemplate& chat, const Tokenizer& tokenizer);
 
 // Only in what a template writes are names of special tokens those tokens.
 std::vector<int32_t> encode_piece(const Tokenizer& tokenizer, const TextPiece& piece);

@@ -80,6 +80,49 @@ const std::string& text_entry(const json& object, const char* name) {
   return found->get_ref<const std::string&>();
 }
 
+// What a message has under this name; null where it has nothing or says null.
+const json& entry_of(const json& message, const char* name) {
+  static const json kNone;
+  const auto found = message.find(name);
+  return found == message.end() ? kNone : *found;
+}
+
+// A template writes roles and contents. A call of a tool would be left out, and the model would
+// learn to end its turn where the call was.
+void check_calls_nothing(const json& message, size_t number) {
+  for (const char* name : {"tool_calls", "function_call"}) {
+    const json& calls = entry_of(message, name);
+    if (calls.is_null() || calls.empty()) continue;
+    fail("message ", number, " has \"", name,
+         "\", which templates do not write: the model would learn to stop where the call is");
+  }
+}
+
+// What other programs write beside a message to say whether it is learned: "weight": 0 or 1, and
+// "train": true or false. Nothing where it says neither.
+std::optional<bool> said_to_be_trained(const json& message, size_t number) {
+  std::optional<bool> said;
+  const json &weight = entry_of(message, "weight"), &train = entry_of(message, "train");
+  if (!weight.is_null()) {
+    if (!weight.is_number() || (weight != 0 && weight != 1)) {
+      fail("wanted 0 or 1 as \"weight\" of message ", number, ", found ", weight.dump(),
+           ": a message is learned or it is not");
+    }
+    said = weight == 1;
+  }
+  if (!train.is_null()) {
+    if (!train.is_boolean()) {
+      fail("wanted true or false as \"train\" of message ", number, ", found ", train.dump());
+    }
+    if (said && *said != train.get<bool>()) {
+      fail("message ", number, " says \"weight\": ", weight.dump(),
+           " and \"train\": ", train.dump(), ", which contradict each other");
+    }
+    said = train.get<bool>();
+  }
+  return said;
+}
+
 std::vector<TextPiece> conversation(const json& messages, const ChatTemplate* chat) {
   if (!messages.is_array() || messages.empty()) {
     fail("wanted a list of messages as \"messages\", found ",
@@ -92,9 +135,27 @@ std::vector<TextPiece> conversation(const json& messages, const ChatTemplate* ch
       fail("wanted {\"role\", \"content\"} as message ", said.size() + 1, ", found ",
            message.type_name());
     }
-    said.push_back({text_entry(message, "role"), text_entry(message, "content")});
+    const size_t number = said.size() + 1;
+    check_calls_nothing(message, number);
+    said.push_back({.role = text_entry(message, "role"),
+                    .content = text_entry(message, "content"),
+                    .trained = said_to_be_trained(message, number)});
   }
   return chat->render(said);
+}
+
+// A line that is a document in two ways would be learned in one of them, and nobody knows which.
+void check_is_one_document(const json& value) {
+  if (!value.is_object()) return;
+  std::vector<std::string> ways;
+  for (const char* name : {"messages", "text"}) {
+    if (value.contains(name)) ways.push_back(std::string("\"") + name + "\"");
+  }
+  if (value.contains("prompt") && value.contains("completion")) {
+    ways.emplace_back("\"prompt\" with \"completion\"");
+  }
+  if (ways.size() < 2) return;
+  fail("wanted one document a line, found ", join(ways, " beside "), ": leave one out");
 }
 
 [[noreturn]] void fail_in_file(const Chunk& chunk, const TextError& error) {
@@ -236,6 +297,7 @@ std::optional<Chunk> ChunkReader::next() {
 
 std::vector<TextPiece> document_of_json(std::string_view line, const ChatTemplate* chat) {
   const json value = parse_json(line);
+  check_is_one_document(value);
   if (value.is_object() && value.contains("messages")) {
     return conversation(value["messages"], chat);
   }

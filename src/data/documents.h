@@ -4,6 +4,8 @@
 //   {"prompt": "...", "completion": "..."}                 the completion is trained
 //   {"messages": [{"role": "...", "content": "..."}, ..]}  what the assistant says is trained
 //
+// A message may say "weight": 0 or "train": false; then nothing of it is trained.
+//
 // A text file is one document. Its pieces end where a line does and the next begins with a word,
 // and are encoded as pieces, so the tokens are those of the whole text.
 #pragma once

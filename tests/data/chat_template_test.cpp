@@ -118,6 +118,19 @@ TEST(ChatTemplate, ATokenizersMarksTellItsFamily) {
   EXPECT_EQ(encode_piece(Marked("[INST]"), {.text = "[INST]"}).size(), 6u) << "what somebody said";
 }
 
+TEST(ChatTemplate, MarksThatATokenizerSpellsOutAreTold) {
+  const auto spelled_out = [](const char* name, const std::string& mark) {
+    return marks_spelled_out(find_chat_template(name), Marked(mark));
+  };
+  using Marks = std::vector<std::string>;
+  EXPECT_EQ(spelled_out("chatml", "<|im_start|>"), Marks{"<|im_end|>"});
+  EXPECT_EQ(spelled_out("chatml", "<|eot_id|>"), (Marks{"<|im_start|>", "<|im_end|>"}));
+  EXPECT_EQ(spelled_out("llama2", "<s>"), Marks{"</s>"}) << "the rest is plain text there";
+  EXPECT_EQ(spelled_out("mistral", "<s>"), (Marks{"[INST]", "</s>"}));
+  EXPECT_EQ(marks_spelled_out(find_chat_template("chatml"), *make_tokenizer("byte", "")), Marks{})
+      << "it has letters alone";
+}
+
 TEST(ChatTemplate, AFileOfTheUsersOwn) {
   const TempFolder folder;
   const std::string file = folder / "mine.template";

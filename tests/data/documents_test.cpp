@@ -70,6 +70,84 @@ TEST(Documents, WhatTheModelDoesNotWriteIsMarked) {
   EXPECT_EQ(made.tokens.size(), 34);
 }
 
+std::string conversation(const std::string& answer) {
+  return R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", )" + answer +
+         "}]}\n";
+}
+
+// As files for other programs say it; half a weight is nothing that a target has.
+TEST(Documents, AMessageMaySayThatItIsNotTrained) {
+  const EndingBytes tokenizer;
+  const ChatTemplate chat = find_chat_template("mistral");
+  const DocumentOptions options{.tokenizer = &tokenizer, .chat = &chat};
+  const auto trained = [&](const std::string& answer) {
+    return ids_of(tokenize(lines(kLines, conversation(answer)), options), true);
+  };
+  using std::string_literals::operator""s;
+  EXPECT_EQ(trained(R"("content": "w")"), "w</s>\0"s);
+  for (const char* said :
+       {R"("weight": 1)", R"("weight": 1.0, "train": true)", R"("train": null)"}) {
+    EXPECT_EQ(trained(R"("content": "w", )"s + said), "w</s>\0"s) << said;
+  }
+  for (const char* said :
+       {R"("weight": 0)", R"("train": false)", R"("weight": 0, "train": false)"}) {
+    EXPECT_EQ(trained(R"("content": "w", )"s + said), "") << said;
+  }
+  const auto error = [&](const std::string& answer) {
+    return error_text([&] { tokenize(lines(kLines, conversation(answer), 6), options); });
+  };
+  const std::string behind = "; --skip-bad leaves such lines out";
+  EXPECT_EQ(error(R"("content": "w", "weight": 0.5)"),
+            "d.jsonl: line 7: wanted 0 or 1 as \"weight\" of message 2, found 0.5: a message is "
+            "learned or it is not" +
+                behind);
+  EXPECT_EQ(error(R"("content": "w", "train": 1)"),
+            "d.jsonl: line 7: wanted true or false as \"train\" of message 2, found 1" + behind);
+  EXPECT_EQ(error(R"("content": "w", "weight": 0, "train": true)"),
+            "d.jsonl: line 7: message 2 says \"weight\": 0 and \"train\": true, which contradict "
+            "each other" +
+                behind);
+  EXPECT_TRUE(has(error(R"("content": "w"}, {"role": "user", "content": "more", "train": true)"),
+                  "line 7: a message of the role 'user' says that it is trained"));
+}
+
+// A call that no template writes would teach to stop where it was.
+TEST(Documents, ACallOfAToolIsRefused) {
+  const EndingBytes tokenizer;
+  const ChatTemplate chat = find_chat_template("chatml");
+  const DocumentOptions options{.tokenizer = &tokenizer, .chat = &chat};
+  const auto error = [&](const std::string& answer) {
+    return error_text([&] { tokenize(lines(kLines, conversation(answer), 2), options); });
+  };
+  const std::string wanted =
+      "d.jsonl: line 3: message 2 has \"tool_calls\", which templates do not write: the model "
+      "would "
+      "learn to stop where the call is; --skip-bad leaves such lines out";
+  EXPECT_EQ(error(R"("content": "", "tool_calls": [{"function": {"name": "f"}}])"), wanted);
+  EXPECT_EQ(error(R"("content": null, "tool_calls": [{"function": {"name": "f"}}])"), wanted);
+  EXPECT_TRUE(has(error(R"("content": "", "function_call": {"name": "f"})"), "\"function_call\""));
+  EXPECT_EQ(error(R"("content": "w", "tool_calls": [])"), "");
+  EXPECT_EQ(error(R"("content": "w", "tool_calls": null)"), "");
+}
+
+TEST(Documents, ALineIsOneDocument) {
+  const EndingBytes tokenizer;
+  const ChatTemplate chat = find_chat_template("chatml");
+  const auto error = [&](const std::string& line) {
+    return error_text(
+        [&] { tokenize(lines(kLines, line + "\n"), {.tokenizer = &tokenizer, .chat = &chat}); });
+  };
+  const std::string messages = R"("messages": [{"role": "user", "content": "q"}])";
+  EXPECT_EQ(
+      error("{\"text\": \"t\", " + messages + "}"),
+      "d.jsonl: line 1: wanted one document a line, found \"messages\" beside \"text\": leave "
+      "one out; --skip-bad leaves such lines out");
+  EXPECT_TRUE(has(error(R"({"text": "t", "prompt": "p", "completion": "c"})"),
+                  "found \"text\" beside \"prompt\" with \"completion\""));
+  EXPECT_EQ(error("{\"prompt\": \"q\", \"source\": \"web\", " + messages + "}"), "")
+      << "a prompt without a completion is no document";
+}
+
 TEST(Documents, ABrokenLineIsNamedOrCounted) {
   const EndingBytes tokenizer;
   const auto error = [&](const std::string& line) {
