@@ -149,6 +149,22 @@ Batches FieldsCorpus::batches(std::span<const FieldWish> wishes, Split split,
           sampling.context,  sampling.seed, split == Split::kTrain ? "train" : "validation"};
 }
 
+TrainingPart FieldsCorpus::training_part(const Sampling& sampling) const {
+  TrainingPart part{.tokens = num_train_};
+  if (!sampling.ignored || !file_->find("targets")) return part;
+  const Field targets = field({.name = "targets"}, Split::kTrain);
+  std::vector<int32_t> entries(std::min<int64_t>(num_train_, 1 << 16));
+  part.learned = false;
+  for (int64_t at = 0; at < num_train_ && !part.learned;) {
+    const auto count = std::min<int64_t>(std::ssize(entries), num_train_ - at);
+    copy_crop(targets, at, count, reinterpret_cast<std::byte*>(entries.data()));
+    part.learned = std::any_of(entries.begin(), entries.begin() + count,
+                               [&](int32_t id) { return id != *sampling.ignored; });
+    at += count;
+  }
+  return part;
+}
+
 std::vector<int64_t> FieldsCorpus::documents_in(size_t /*source*/,
                                                 const Samples::Tokens& tokens) const {
   return {tokens.first};
@@ -166,6 +182,18 @@ int64_t TextCorpus::size(Split split) const {
     sum += split == Split::kTrain ? train : part.tokens.size() - train;
   }
   return sum;
+}
+
+int64_t TextCorpus::middle_of(const Part& part, bool documents) const {
+  const int64_t middle = tokens_to_train_on(part.tokens.size(), val_fraction_);
+  if (!documents) return middle;
+  int64_t end = 0;  // the last one up to the middle
+  for (int64_t next = part.tokens.end_behind(0); next <= middle;
+       next = part.tokens.end_behind(end)) {
+    end = next;
+    if (end == part.tokens.size()) break;
+  }
+  return end;
 }
 
 Batches TextCorpus::batches(std::span<const FieldWish> wishes, Split split,
@@ -207,17 +235,7 @@ Batches TextCorpus::batches(std::span<const FieldWish> wishes, Split split,
       fail(part.name, ": some of its tokens are not to be trained, but the model's loss has no ",
            "target that it ignores");
     }
-    int64_t middle = tokens_to_train_on(part.tokens.size(), val_fraction_);
-    // Documents are not cut in two. The last end up to here:
-    if (documents) {
-      int64_t end = 0;
-      for (int64_t next = part.tokens.end_behind(0); next <= middle;
-           next = part.tokens.end_behind(end)) {
-        end = next;
-        if (end == part.tokens.size()) break;
-      }
-      middle = end;
-    }
+    const int64_t middle = middle_of(part, documents);
     const bool train = split == Split::kTrain;
     const TextRowsOptions options = {.packing = sampling.packing,
                                      .begin = train ? 0 : middle,
@@ -242,6 +260,50 @@ Batches TextCorpus::batches(std::span<const FieldWish> wishes, Split split,
       sampling.packing == Packing::kCrops ? Batches::Draw::kAtRandom : Batches::Draw::kShuffled;
   return {std::move(fields), std::move(sources), draw,      sampling.batch,
           sampling.context,  sampling.seed,      split_name};
+}
+
+TrainingPart TextCorpus::training_part(const Sampling& sampling) const {
+  constexpr size_t kMostPlaces = 3;
+  constexpr int64_t kPiece = int64_t{1} << 16;
+  const bool documents = packs_documents(sampling.packing);
+  TrainingPart all{.learned = false};
+  std::vector<uint32_t> piece;
+  for (size_t source = 0; source < parts_.size(); ++source) {
+    const TokenStream& stream = parts_[source].tokens;
+    const int64_t middle = middle_of(parts_[source], documents);
+    const bool marked = stream.marked();
+    all.tokens += middle;
+    if (!marked && !documents) {
+      all.learned |= middle > 1;
+      continue;
+    }
+    for (int64_t begin = 0; begin < middle;) {
+      const int64_t end = std::min(stream.end_behind(begin), middle);
+      // Nothing stands before a document's first token where it is kept apart.
+      const int64_t first = begin + (documents || sampling.apart || begin == 0 ? 1 : 0);
+      bool learned = !marked && first < end;
+      for (int64_t at = first; marked && !learned && at < end;) {
+        const int64_t count = std::min(kPiece, end - at);
+        piece.resize(count);
+        stream.copy(at, count, piece.data());
+        learned = std::any_of(piece.begin(), piece.end(),
+                              [](uint32_t token) { return (token & kNotTrained) == 0; });
+        at += count;
+      }
+      ++all.documents;
+      all.learned |= learned;
+      if (!learned) {
+        ++all.silent;
+        if (all.first_silent.size() < kMostPlaces) all.first_silent.push_back({source, begin});
+      }
+      if (documents && end - begin > sampling.context) {
+        ++all.longer;
+        all.beyond += end - begin - sampling.context;
+      }
+      begin = end;
+    }
+  }
+  return all;
 }
 
 void TextCorpus::check_entries(const FieldWish& wish, std::optional<int64_t> below,

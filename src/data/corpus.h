@@ -43,6 +43,22 @@ struct Sampling {
   std::optional<int32_t> ignored = {};  // the target that counts for nothing, if the model has one
 };
 
+// What there is to learn in the training part, and in which of its documents there is nothing.
+struct TrainingPart {
+  int64_t tokens = 0;
+  bool learned = true;  // some token is a target
+  int64_t documents = 0;
+  int64_t silent = 0;  // documents in which no token is a target
+  struct Place {
+    size_t source = 0;
+    int64_t token = 0;  // of the source
+  };
+  std::vector<Place> first_silent = {};  // a few of them, in order
+  // Where samples are made of whole documents: those that are longer than a sample, and how many of
+  // their tokens are beyond the first sample's.
+  int64_t longer = 0, beyond = 0;
+};
+
 class Corpus {
  public:
   Corpus() = default;
@@ -62,6 +78,8 @@ class Corpus {
                              std::optional<int64_t> also) const = 0;
   // Of a sample's tokens, the first one of each document that it has some of.
   virtual std::vector<int64_t> documents_in(size_t source, const Samples::Tokens& tokens) const = 0;
+  // Reads all tokens once where some of them are not trained, and else only where documents end.
+  virtual TrainingPart training_part(const Sampling& sampling) const = 0;
 };
 
 // Fields of a file, which is mapped.
@@ -75,6 +93,7 @@ class FieldsCorpus : public Corpus {
   void check_entries(const FieldWish& wish, std::optional<int64_t> below,
                      std::optional<int64_t> also) const override;
   std::vector<int64_t> documents_in(size_t source, const Samples::Tokens& tokens) const override;
+  TrainingPart training_part(const Sampling& sampling) const override;
 
   // The field of this name: targets are the next token where there are none.
   Field field(const FieldWish& wish, Split split) const;
@@ -105,8 +124,12 @@ class TextCorpus : public Corpus {
   void check_entries(const FieldWish& wish, std::optional<int64_t> below,
                      std::optional<int64_t> also) const override;
   std::vector<int64_t> documents_in(size_t source, const Samples::Tokens& tokens) const override;
+  TrainingPart training_part(const Sampling& sampling) const override;
 
  private:
+  // Where the training part of a source ends; whole documents are not cut in two.
+  int64_t middle_of(const Part& part, bool documents) const;
+
   std::vector<Part> parts_;
   double val_fraction_;
 };

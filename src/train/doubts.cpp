@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "base/counts.h"
+#include "base/file.h"
+#include "base/file_view.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "device/limits.h"
 #include "functors/optimizer_text.h"
@@ -17,6 +20,10 @@ using nlohmann::json;
 namespace {
 
 constexpr double kFarFromUsual = 100;  // times
+
+std::string percent(int64_t some, int64_t all) {
+  return fmt::format("{:.3g}%", 100.0 * static_cast<double>(some) / static_cast<double>(all));
+}
 
 std::string shown(const json& value) {
   if (value.is_string()) return value == "" ? "none" : value.get<std::string>();
@@ -34,6 +41,18 @@ bool has_second_momentum(const StepOptions& step) {
   const Optimizer optimizer = find_optimizer(step.optimizer, step);
   return std::any_of(optimizer.params.begin(), optimizer.params.end(),
                      [](const FunctorParam& param) { return param.name == "beta2"; });
+}
+
+// How a folder of Hugging Face's format writes conversations, in Jinja; "" where it does not say.
+std::string chat_template_of(const std::string& folder) {
+  if (folder.empty()) return "";
+  const std::filesystem::path at = folder;
+  if (is_visible(at / "chat_template.jinja")) return read_file(at / "chat_template.jinja");
+  if (!is_visible(at / "tokenizer_config.json")) return "";
+  const json config = read_json(at / "tokenizer_config.json");
+  if (!config.is_object() || !config.contains("chat_template")) return "";
+  const json& own = config["chat_template"];
+  return own.is_string() ? own.get<std::string>() : own.dump();  // several, by name
 }
 
 }  // namespace
@@ -97,6 +116,51 @@ std::vector<std::string> doubts_about_data(int64_t batch, int64_t context, int64
       fmt::format("--batch {}: a step reads {} x {} tokens, and there are {} to train on, so it "
                   "reads some of them several times",
                   batch, batch, context, tokens)};
+}
+
+std::vector<std::string> doubts_about_silence(const TrainingPart& part,
+                                              const std::vector<DocumentPlace>& places) {
+  if (part.silent == 0) return {};
+  std::vector<std::string> named;
+  for (const DocumentPlace& place : places) {
+    if (place.file.empty()) continue;
+    named.push_back(place.file.string() +
+                    (place.line > 0 ? ": line " + std::to_string(place.line) : ""));
+  }
+  const std::string first = named.empty()                     ? ""
+                            : part.silent > std::ssize(named) ? "; the first: " + join(named, ", ")
+                                                              : "; " + join(named, ", ");
+  return {fmt::format("{} of {} documents ({}) hold nothing that is learned{}",
+                      with_commas(part.silent), with_commas(part.documents),
+                      percent(part.silent, part.documents), first)};
+}
+
+std::vector<std::string> notes_about_length(const TrainingPart& part, int64_t context) {
+  if (part.longer == 0) return {};
+  return {fmt::format(
+      "{} of {} documents are longer than a sample of {} tokens (--seq), and {} of all tokens are "
+      "beyond it: they are read in samples of their own, without what stands before them",
+      with_commas(part.longer), with_commas(part.documents), context,
+      percent(part.beyond, part.tokens))};
+}
+
+std::vector<std::string> doubts_about_template(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                               const std::string& folder) {
+  std::vector<std::string> doubts;
+  const std::string whose = folder.empty() ? "the tokenizer" : "the tokenizer of " + folder;
+  if (const auto marks = marks_spelled_out(chat, tokenizer); !marks.empty()) {
+    doubts.push_back(fmt::format(
+        "the template {} writes {}, and {} ({}) has no such {}: the model reads {} as text",
+        chat.file(), join(marks, ", "), whose, tokenizer.kind(),
+        marks.size() == 1 ? "token" : "tokens", marks.size() == 1 ? "it" : "them"));
+  }
+  const std::string own = chat_template_of(folder);
+  if (!own.empty() && !chat.mark().empty() && own.find(chat.mark()) == own.npos) {
+    doubts.push_back(
+        fmt::format("the template {} writes {}, which the chat template of {} does not",
+                    chat.file(), chat.mark(), folder));
+  }
+  return doubts;
 }
 
 std::vector<std::string> doubts_about_frozen(int64_t parameters, int64_t trained) {

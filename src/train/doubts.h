@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/corpus.h"
 #include "train/config.h"
 
 namespace adjoint {
@@ -19,6 +20,18 @@ std::vector<std::string> doubts_about_threads(int64_t threads, int64_t ranks = 1
 
 // A batch that needs more tokens than there are.
 std::vector<std::string> doubts_about_data(int64_t batch, int64_t context, int64_t tokens);
+
+// Documents in which nothing is learned, of which `places` are the first.
+std::vector<std::string> doubts_about_silence(const TrainingPart& part,
+                                              const std::vector<DocumentPlace>& places);
+
+// Documents that a sample of so many tokens does not hold; that is no doubt, but worth knowing.
+std::vector<std::string> notes_about_length(const TrainingPart& part, int64_t context);
+
+// A template whose marks this tokenizer spells out as text, or one that writes otherwise than the
+// conversations of the model's folder were written; "": there is no folder.
+std::vector<std::string> doubts_about_template(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                               const std::string& folder);
 
 // Parameters that begin at random and are mostly not trained.
 std::vector<std::string> doubts_about_frozen(int64_t parameters, int64_t trained);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/activity.h"
+#include "base/counts.h"
 #include "base/error.h"
 #include "base/file_view.h"
 #include "base/hash.h"
@@ -13,6 +14,7 @@
 #include "base/philox.h"
 #include "data/mapped_file.h"
 #include "device/parallel.h"
+#include "train/doubts.h"
 
 namespace adjoint {
 
@@ -111,6 +113,8 @@ std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config,
 // give other tokens than before: from 1 on, pieces in the middle of a text have no mark before
 // them.
 constexpr uint64_t kWayToTokenize = 1;
+// The same of conversations: from 1 on, a message may say that it is not trained.
+constexpr uint64_t kWayToWrite = 1;
 
 TokenizeOptions options_for(const DataSource& source, const TrainConfig& config,
                             const Tokenizer* tokenizer, const ChatTemplate* chat,
@@ -127,7 +131,7 @@ TokenizeOptions options_for(const DataSource& source, const TrainConfig& config,
     options.documents_hash = hash_of(tokenizer->to_json().dump(), kWayToTokenize);
     options.border = tokenizer->end_of_text();
   }
-  if (chat) options.documents_hash = hash_of(chat->text(), options.documents_hash);
+  if (chat) options.documents_hash = hash_of(chat->text(), options.documents_hash + kWayToWrite);
   if (config.end_of_text >= 0) options.border = static_cast<int32_t>(config.end_of_text);
   return options;
 }
@@ -173,6 +177,34 @@ std::vector<DocumentPlace> documents_in(std::span<const MadeOf> parts,
 
 }  // namespace
 
+// A folder's rows of tables stand for the ids of its own tokenizer.
+static void compare_tokenizers(const Tokenizer& asked, const TrainConfig& config,
+                               const std::string& weights, std::vector<std::string>& doubts) {
+  std::unique_ptr<Tokenizer> own;
+  try {
+    own = load_tokenizer(weights);
+  } catch (const Error&) {
+    return;  // the folder has none, or none that is read here
+  }
+  if (asked.to_json() == own->to_json()) return;
+  const int64_t both = std::min(asked.vocab_size(), own->vocab_size());
+  int64_t others = 0;
+  const auto text_of = [](const Tokenizer& tokenizer, int64_t id) {
+    try {
+      return std::optional(tokenizer.bytes_of(static_cast<int32_t>(id), false));
+    } catch (const Error&) {
+      return std::optional<std::string>();  // the id is nobody's
+    }
+  };
+  for (int64_t id = 0; id < both; ++id) others += text_of(asked, id) != text_of(*own, id);
+  if (others == 0 && asked.vocab_size() == own->vocab_size()) return;
+  doubts.push_back(fmt::format(
+      "--tokenizer {}: it is not the tokenizer of {}, by whose ids the weights were trained: {} of "
+      "{} ids stand for other texts, and it has {} ids where the folder's has {}",
+      config.tokenizer, weights, with_commas(others), with_commas(both),
+      with_commas(asked.vocab_size()), with_commas(own->vocab_size())));
+}
+
 // Tables and lists are read as any text is, which is seldom meant.
 static void tell_what_is_read_as_text(const std::vector<DataSource>& sources) {
   for (const DataSource& source : sources) {
@@ -213,6 +245,15 @@ RunData read_data(const TrainConfig& config, const std::optional<SavePaths>& tra
     chat = std::make_shared<const ChatTemplate>(find_chat_template(config.chat_template));
   }
   data.tokenizer = tokenizer_for(config, trained_before, weights, sources, chat.get());
+  if (data.tokenizer && !trained_before && !weights.empty() &&
+      !learns_tokenizer(config.tokenizer)) {
+    compare_tokenizers(*data.tokenizer, config, weights, data.doubts);
+  }
+  if (chat && data.tokenizer) {
+    const std::string folder = trained_before ? trained_before->folder.string() : weights;
+    const std::vector<std::string> more = doubts_about_template(*chat, *data.tokenizer, folder);
+    data.doubts.insert(data.doubts.end(), more.begin(), more.end());
+  }
   std::vector<TextCorpus::Part> parts;
   std::vector<std::vector<MadeOf>> made_of;
   for (const DataSource& source : sources) {

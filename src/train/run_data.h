@@ -19,6 +19,8 @@ struct RunData {
   std::string print = {};  // tells the data from others
   Packing packing = Packing::kCrops;
   bool fields = false;  // they are a file's, and not a text's
+  // What can hardly be meant, a sentence each.
+  std::vector<std::string> doubts = {};
   // The documents that hold tokens of a source of the corpus, in order. Of fields nobody knows.
   std::function<std::vector<DocumentPlace>(size_t source, std::span<const int64_t> tokens)>
       documents = nullptr;

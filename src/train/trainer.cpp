@@ -186,6 +186,9 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     batches->pad_with(ignored_by_input);
   }
   check_entries(*corpus_, wishes, forward);
+  const TrainingPart part = corpus_->training_part(sampling);
+  // A file of fields may have targets of another name as well.
+  if (!data.fields || ignored_by_input.size() == 1) check_learns(part, data.fields);
   if (config_.resume) set_position(*corpus_, wishes, sampling);
   if (config_.epochs > 0) {
     // What is left of the epochs, in steps of as many samples as there are now.
@@ -339,6 +342,9 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   if (writes()) {
     // Only now, because what is refused is told alone.
     warn_of(doubts_about(config_, resolved.said));
+    warn_of(data.doubts);
+    warn_of(doubts_about_silence(part, silent_places(part)));
+    for (const std::string& note : notes_about_length(part, model_->context())) note_once(note);
     warn_of(doubts_about_data(config_.batch, model_->context(), corpus_->size(Split::kTrain)));
     const bool at_random = !config_.resume && config_.init.empty() && !weights;
     if (at_random) warn_of(doubts_about_frozen(num_parameters(step), num_trained(step)));
@@ -347,6 +353,28 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   if (world_) world_->barrier().wait();  // nothing is written before all ranks are ready
   if (writes()) begin_folder();
   if (world_) world_->barrier().wait();  // the folder is this run's
+}
+
+void Trainer::check_learns(const TrainingPart& part, bool fields) const {
+  if (part.learned) return;
+  fail(config_.data[0], config_.data.size() > 1 ? " and others" : "",
+       ": no token of the training part is learned, because ",
+       fields
+           ? "all of its targets are the one that the loss ignores"
+           : "all of it is read alone: prompts, what others than the assistant say, and messages "
+             "with \"weight\": 0 or \"train\": false");
+}
+
+// A source is tokenized again to tell, so only what is quickly tokenized.
+std::vector<DocumentPlace> Trainer::silent_places(const TrainingPart& part) const {
+  constexpr int64_t kQuickly = int64_t{1} << 22;  // tokens
+  if (!documents_ || part.silent == 0 || part.tokens > kQuickly) return {};
+  const size_t source = part.first_silent[0].source;
+  std::vector<int64_t> tokens;
+  for (const TrainingPart::Place& at : part.first_silent) {
+    if (at.source == source) tokens.push_back(at.token);
+  }
+  return documents_(source, tokens);
 }
 
 // Says where the run is whenever a call of it begins.

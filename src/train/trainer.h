@@ -67,6 +67,8 @@ class Trainer {
   bool agreed(bool mine) const;
   void follow(Run& run);
   void fit_stack(const Scheme& forward);  // sets the config's stack
+  void check_learns(const TrainingPart& part, bool fields) const;
+  std::vector<DocumentPlace> silent_places(const TrainingPart& part) const;  // of the first of them
   void check_folder();
   void check_disk() const;
   void take_lock();

@@ -172,6 +172,40 @@ std::vector<int32_t> draw(const Batches& batches, int64_t step) {
   return row;
 }
 
+// Of the documents above, of 3, 1, 7, 2 and 4 tokens: where nothing is learned, and what a row of 5
+// does not hold.
+TEST(TrainingPart, CountsWhatIsLearnedAndWhatIsLonger) {
+  const auto part_of = [](TokenStream stream, Sampling sampling, double val_fraction = 0) {
+    std::vector<TextCorpus::Part> parts;
+    parts.push_back({"d.jsonl", std::move(stream)});
+    return TextCorpus(std::move(parts), val_fraction).training_part(sampling);
+  };
+  const TrainingPart packed =
+      part_of(documents(), {.context = 5, .packing = Packing::kDocuments, .ignored = -1});
+  EXPECT_TRUE(packed.learned);
+  EXPECT_EQ(packed.tokens, 17);
+  EXPECT_EQ(packed.documents, 5);
+  EXPECT_EQ(packed.silent, 1) << "one token has nothing before it";
+  ASSERT_EQ(packed.first_silent.size(), 1u);
+  EXPECT_EQ(packed.first_silent[0].token, 3);
+  EXPECT_EQ(packed.longer, 1);
+  EXPECT_EQ(packed.beyond, 2);
+  const TrainingPart crops = part_of(documents(), {.context = 5, .ignored = -1});
+  EXPECT_EQ(crops.silent, 0) << "a crop reads on across documents";
+  EXPECT_EQ(crops.longer, 0);
+  // The last document is for validation, and of the others nothing is learned.
+  std::vector<uint32_t> tokens(17);
+  for (uint32_t i = 0; i < 17; ++i) tokens[i] = i | (i < 13 && i != 3 ? kNotTrained : 0);
+  TokenStream silent;
+  silent.add(std::make_shared<TokenShard>(tokens, std::vector<int64_t>{3, 4, 11, 13, 17}));
+  const TrainingPart nothing =
+      part_of(silent, {.context = 5, .packing = Packing::kPadded, .ignored = -1}, 0.2);
+  EXPECT_FALSE(nothing.learned) << "what is learned is a document's first token";
+  EXPECT_EQ(nothing.documents, 4);
+  EXPECT_EQ(nothing.silent, 4);
+  EXPECT_EQ(nothing.first_silent.size(), 3u);
+}
+
 TEST(Shuffling, EverySampleComesOncePerEpoch) {
   const Batches batches = numbered({{std::make_shared<Numbered>(0, 37)}}, 5);
   std::vector<int32_t> all;

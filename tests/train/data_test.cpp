@@ -4,9 +4,12 @@
 #include <cmath>
 #include <fstream>
 
+#include "base/error_text.h"
 #include "base/note.h"
+#include "data/bpe_train.h"
 #include "data/safetensors.h"
 #include "ops/segments.h"
+#include "train/convert.h"
 #include "train/train_folder.h"
 
 namespace adjoint {
@@ -263,6 +266,122 @@ TEST_F(TrainOnData, BrokenLinesAreNamedOrLeftOut) {
   EXPECT_EQ(error_of(with_llama("run", {{"data", file}, {"skip_bad", true}})), "no error");
   set_note_writer(nullptr);
   EXPECT_EQ(said, file + ": 1 broken lines were left out");
+}
+
+// Conversations in which nobody answers, answers that say that they are not learned, fields whose
+// targets are all ignored: such a run would end as it began.
+TEST_F(TrainOnData, RefusesDataInWhichNothingIsLearned) {
+  const auto talks = [&](const std::string& name, const std::string& answer) {
+    std::string lines;
+    for (int i = 0; i < 40; ++i) {
+      lines += fmt::format(
+          "{{\"messages\": [{{\"role\": \"user\", \"content\": \"say {}\"}}{}]}}\n", i, answer);
+    }
+    return put(name, lines).string();
+  };
+  const std::string none = talks("none.jsonl", "");
+  const std::string unsaid =
+      talks("unsaid.jsonl", R"(, {"role": "assistant", "content": "so", "weight": 0})");
+  for (const std::string& file : {none, unsaid}) {
+    for (const char* packing : {"documents", "padded", "crops"}) {
+      const json run = with_llama(
+          "run", {{"data", file}, {"template", "chatml"}, {"packing", packing}, {"context", 64}});
+      EXPECT_EQ(error_of(run),
+                file +
+                    ": no token of the training part is learned, because all of it is read "
+                    "alone: prompts, what others than the assistant say, and messages with "
+                    "\"weight\": 0 or \"train\": false")
+          << packing;
+      EXPECT_FALSE(fs::exists(out("run")));
+    }
+  }
+  std::vector<int32_t> tokens(400), ignored(400, -1);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i % 7);
+  const auto view = [](const char* name, const std::vector<int32_t>& numbers) {
+    return SafetensorView{.name = name,
+                          .dtype = "I32",
+                          .shape = {std::ssize(numbers)},
+                          .data = numbers.data(),
+                          .size = {4 * std::ssize(numbers)}};
+  };
+  const fs::path fields = folder_ / "fields.safetensors";
+  AtomicFile file(fields);
+  const std::vector<SafetensorView> views = {view("tokens", tokens), view("targets", ignored)};
+  write_safetensors(file, views, {});
+  file.commit();
+  EXPECT_EQ(error_of(options("run", {{"data", fields.string()}, {"set", {{"vocab", 7}}}})),
+            fields.string() +
+                ": no token of the training part is learned, because all of its "
+                "targets are the one that the loss ignores");
+}
+
+TEST_F(TrainOnData, TellsWhatIsNotLearnedAndWhatIsLonger) {
+  std::vector<std::string> said;
+  set_note_writer([&](const std::string& text) { said.push_back(text); });
+  std::string lines = read_file(sums());
+  lines += "{\"prompt\": \"a question\", \"completion\": \"\"}\n";
+  lines = "{\"prompt\": \"another question\", \"completion\": \"\"}\n" + lines;
+  lines += "{\"text\": \"this is one text that is longer than a row is\"}\n";
+  const std::string file = put("mixed.jsonl", lines + read_file(sums())).string();
+  train(with_llama("run", {{"data", file}}));
+  set_note_writer(nullptr);
+  const auto tells = [&](const std::string& words) {
+    return std::any_of(said.begin(), said.end(),
+                       [&](const std::string& text) { return has(text, words); });
+  };
+  EXPECT_TRUE(tells("2 of 542 documents (0.369%) hold nothing that is learned; " + file +
+                    ": line 1, " + file + ": line 302"))
+      << (said.empty() ? "" : said[0]);
+  EXPECT_TRUE(tells("1 of 542 documents are longer than a sample of 24 tokens (--seq), and "));
+}
+
+// Ids of one tokenizer are rows of tables that were trained with them.
+TEST_F(TrainOnData, TellsOfATokenizerAndATemplateThatAreNotTheFolders) {
+  const auto bpe = [&](const std::string& name, const std::string& special) {
+    const std::string text = read_file(data());
+    const std::vector<std::string_view> texts = {text};
+    const auto made = train_bpe(texts, {.vocab = 270, .specials = {special}});
+    return put(name, byte_level_json(made)).string();
+  };
+  const std::string own = bpe("own.json", "<|im_start|>"), other = bpe("other.json", "<|other|>");
+  train(with_llama("run", {{"tokenizer", own}}));
+  const std::string model = out("model").string();
+  convert(out("run"), model, {});
+  std::string lines;
+  for (int i = 0; i < 40; ++i) {
+    lines += R"({"messages": [{"role": "user", "content": "cat"}, )"
+             R"({"role": "assistant", "content": "sat"}]})"
+             "\n";
+  }
+  const std::string talks = put("talks.jsonl", lines).string();
+  const auto told = [&](const json& more) {
+    std::string said;
+    set_note_writer([&](const std::string& text) { said += text + "\n"; });
+    json run = with_llama("again", {{"model", model}, {"overwrite", true}, {"steps", 1}});
+    run.erase("tokenizer");
+    run.update(more);
+    const std::string error = error_of(run);
+    set_note_writer(nullptr);
+    return error == "no error" ? said : error;
+  };
+  EXPECT_EQ(told(json::object()), "");
+  EXPECT_EQ(told({{"tokenizer", own}}), "");
+  EXPECT_EQ(
+      told({{"tokenizer", other}}),
+      "--tokenizer " + other + ": it is not the tokenizer of " + model +
+          ", by whose ids the weights were trained: 1 of 270 ids stand for other texts, and it "
+          "has 270 ids where the folder's has 270\n");
+  const json chat = {{"data", talks}, {"template", "chatml"}};
+  const std::string spelled_out = "the template chatml writes <|im_end|>, and the tokenizer of " +
+                                  model + " (bpe) has no such token: the model reads it as text\n";
+  EXPECT_EQ(told(chat).substr(0, spelled_out.size()), spelled_out);
+  write_file_atomically(fs::path(model) / "chat_template.jinja", "{{ '<|im_start|>' + messages }}");
+  EXPECT_FALSE(has(told(chat), "the chat template of"));
+  write_file_atomically(fs::path(model) / "chat_template.jinja", "{{ '[INST] ' + messages }}");
+  EXPECT_TRUE(has(told(chat),
+                  "the template chatml writes <|im_start|>, which the chat "
+                  "template of " +
+                      model + " does not"));
 }
 
 TEST_F(TrainOnData, RefusesWhatCannotBeRead) {

@@ -36,6 +36,24 @@ TEST(ChangedOptions, OfNumbersThatOneOfThemNeverSaid) {
   EXPECT_EQ(words_for(none, some, {{"dropout", 0.3}}), Words{}) << "said, and the same";
 }
 
+TEST(Doubts, OfDocumentsThatTeachNothing) {
+  EXPECT_EQ(doubts_about_silence({.tokens = 100, .documents = 10}, {}), Words{});
+  EXPECT_EQ(doubts_about_silence({.tokens = 100, .documents = 300, .silent = 12},
+                                 {{"talks.jsonl", 7}, {"talks.jsonl", 9}}),
+            Words{"12 of 300 documents (4%) hold nothing that is learned; the first: talks.jsonl: "
+                  "line 7, talks.jsonl: line 9"});
+  EXPECT_EQ(doubts_about_silence({.tokens = 100, .documents = 3, .silent = 1}, {{"a.txt", 0}}),
+            Words{"1 of 3 documents (33.3%) hold nothing that is learned; a.txt"});
+}
+
+TEST(Doubts, DocumentsThatAreLongerThanASampleAreTold) {
+  EXPECT_EQ(notes_about_length({.tokens = 100, .documents = 10}, 64), Words{});
+  EXPECT_EQ(notes_about_length({.tokens = 1000, .documents = 120, .longer = 3, .beyond = 125}, 64),
+            Words{"3 of 120 documents are longer than a sample of 64 tokens (--seq), and 12.5% of "
+                  "all tokens are beyond it: they are read in samples of their own, without what "
+                  "stands before them"});
+}
+
 TEST(Doubts, OfParametersThatStayAsTheyBegan) {
   EXPECT_EQ(doubts_about_frozen(1000, 500), Words{}) << "half of them are trained";
   EXPECT_EQ(doubts_about_frozen(1000, 499),
