@@ -235,14 +235,14 @@ static bool holds_model(const std::filesystem::path& path) {
   return is_model_folder(path.string()) || is_visible(path / "run.json");
 }
 
-// Of what a hub would call a model, meta-llama/Llama-3.2-1B: a preset of that name, or what one
-// downloads from there.
-static std::string did_you_mean_download(const std::filesystem::path& path) {
+// Of what a hub would call a model, meta-llama/Llama-3.2-1B: its weights are in a folder that one
+// downloads from there, and a preset of that name has its sizes alone.
+static std::string what_of_a_hub(const std::filesystem::path& path) {
   if (path.has_root_path() || std::distance(path.begin(), path.end()) != 2) return "";
   if (!path.has_filename() || *path.begin() == "." || is_visible(*path.begin())) return "";
   const std::string preset = nearest(path.filename().string(), known_presets());
-  return "; did you mean " + (preset.empty() ? "" : "'" + preset + "', or ") +
-         "a folder that was downloaded (adjoint help formats)?";
+  return " here: for its weights give the folder of a download (adjoint help formats)" +
+         (preset.empty() ? "" : "; the preset '" + preset + "' is sizes, with random weights");
 }
 
 std::vector<std::string> known_presets() {
@@ -302,7 +302,7 @@ ModelText find_model(std::string_view model) {
         is_path || std::filesystem::path(folder).has_extension() || holds_model(there);
     if (meant) near = did_you_mean_folder(folder);
   }
-  if (near.empty() && is_path) near = did_you_mean_download(folder);
+  if (near.empty() && is_path) near = what_of_a_hub(folder);
   if (!near.empty()) fail("there is no model '", model, "'", near);
   fail("there is no model '", model, "': ", kWanted);
 }
