@@ -3,11 +3,13 @@
 #include <optional>
 
 #include "base/activity.h"
+#include "base/note.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/interrupts.h"
 #include "cli/sample_flags.h"
 #include "data/chat_template.h"
+#include "train/doubts.h"
 
 namespace adjoint {
 
@@ -30,8 +32,13 @@ int run(const ChatFlags& flags) {
   reading.reset();
   Interrupts::be_silent();  // a conversation tells by ending
   generator.stop_when(&interrupts.stop());
-  const ChatTemplate form = flags.form.empty() ? chat_template_for(generator.tokenizer())
-                                               : find_chat_template(flags.form);
+  const std::string& named = flags.form.empty() ? generator.chat_template() : flags.form;
+  const ChatTemplate form =
+      named.empty() ? chat_template_for(generator.tokenizer()) : find_chat_template(named);
+  if (!flags.form.empty()) {
+    const auto doubts = doubts_about_template(form, generator.tokenizer(), flags.sample.model);
+    for (const std::string& doubt : doubts) warn_once(doubt);
+  }
   if (!form.stop().empty()) sample.stops.push_back(form.stop());
   std::vector<ChatMessage> messages;
   if (!flags.system.empty()) messages.push_back({"system", flags.system});
@@ -70,8 +77,8 @@ void add_chat(CLI::App& app, Action& action) {
   command->add_option("--system", flags->system, "what the model is told before the first line");
   command->add_option("--template", flags->form,
                       "how conversations are written: " + join(known_chat_templates(), ", ") +
-                          ", or a file that ends in .template; else what the tokenizer's special "
-                          "tokens tell");
+                          ", or a file that ends in .template; else the run's own, or what the "
+                          "tokenizer's special tokens tell");
   command->footer(
       "A template has a line for each role, with {} for what is said; the model writes up to "
       "{end}:\n"

@@ -109,7 +109,7 @@ void add_eval(CLI::App& app, Action& action) {
   command->add_option("--data", options.data,
                       "texts, JSON lines (.jsonl), either compressed (.gz, .zst), tokens (.bin), a "
                       "folder or a pattern of them; several times (default: the validation part of "
-                      "the run's own, in whole windows)");
+                      "the run's own, in whole samples)");
   command->add_option("--by", flags->by, "a result for each --data (source) or each file (file)")
       ->capture_default_str();
   command

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ops/cross_entropy.h"
 
 namespace adjoint {
@@ -31,13 +32,39 @@ Scheme without_randomness(const Scheme& forward) {
 
 namespace {
 
+constexpr std::string_view kTargets = "targets";
+
+bool is_targets(const Scheme& forward, Value v) {
+  return forward[v].role == Role::kInput && forward[v].source == Source{std::string(kTargets)};
+}
+
+// The targets at their own places: themselves, or what is chosen among them element by element.
+// Shifted ones are those of other places.
+bool are_targets(const Scheme& forward, const std::vector<int>& made_by, Value v) {
+  if (is_targets(forward, v)) return true;
+  if (made_by[v] < 0) return false;
+  const Morphism& m = forward.morphisms[made_by[v]];
+  if (!is_row_op(op_named(m.op)) || body_of(call_of(forward, m)).needs_whole_rows()) return false;
+  return std::any_of(m.inputs.begin(), m.inputs.end(),
+                     [&](Value in) { return are_targets(forward, made_by, in); });
+}
+
+// The first loss that predicts the next token. Where no input is called targets, the first of all.
 size_t first_loss(const Scheme& forward, std::string_view purpose) {
-  const auto loss = std::find_if(forward.morphisms.begin(), forward.morphisms.end(),
-                                 [](const Morphism& m) { return op_named(m.op).loss; });
-  if (loss == forward.morphisms.end()) {
-    fail("a model to ", purpose, " has a cross_entropy, this one has none");
+  const std::vector<int> made_by = producers(forward);
+  const bool text = std::any_of(forward.inputs.begin(), forward.inputs.end(),
+                                [&](Value in) { return is_targets(forward, in); });
+  std::vector<std::string> others;
+  for (size_t i = 0; i < forward.morphisms.size(); ++i) {
+    const Morphism& m = forward.morphisms[i];
+    const OpDef& op = op_named(m.op);
+    if (!op.loss) continue;
+    if (!text || are_targets(forward, made_by, m.inputs[op.targets])) return i;
+    others.push_back("'" + m.source.path + "'");
   }
-  return loss - forward.morphisms.begin();
+  if (others.empty()) fail("a model to ", purpose, " has a cross_entropy, this one has none");
+  fail("a model to ", purpose, " has a cross_entropy of ", kTargets, ", the next tokens; ",
+       join(others, ", "), others.size() == 1 ? " predicts" : " predict", " something else");
 }
 
 }  // namespace

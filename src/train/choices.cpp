@@ -195,6 +195,9 @@ std::vector<std::vector<double>> choice_likelihoods(EvaluatedModel& model,
         const auto logits = row_values(*run, s.outputs[0], row * longest + i - 1, vocab);
         likelihoods[c.question][c.choice] += log_probability(logits, c.tokens[i]);
       }
+      if (!std::isnan(likelihoods[c.question][c.choice])) continue;
+      fail(questions[c.question].place, ": the likelihood of choice ", c.choice, " is no number",
+           EvaluatedModel::parameter_not_finite(*run));
     }
     if (told) told(begin + rows, count, "choices");
   }

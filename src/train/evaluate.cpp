@@ -3,15 +3,23 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <set>
 #include <vector>
 
+#include "analysis/input_ranges.h"
 #include "base/error.h"
 #include "base/note.h"
+#include "base/text.h"
+#include "data/byte_reader.h"
 #include "data/corpus.h"
 #include "data/token_stream.h"
 #include "functors/evaluation.h"
+#include "ops/segments.h"
+#include "train/doubts.h"
 #include "train/evaluated_model.h"
 #include "train/fed_inputs.h"
+#include "train/run_data.h"
+#include "train/save.h"
 
 namespace adjoint {
 
@@ -54,6 +62,25 @@ std::optional<double> mean_loss(Run& evaluation, std::span<const int32_t> all,
     count += evaluation.number(s.outputs[1]);
   }
   return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+std::optional<LossSum> loss_in_order(Run& evaluation, const Batches& batches,
+                                     const std::atomic<bool>& stop,
+                                     const std::function<void(int64_t, int64_t)>& told) {
+  const Scheme& s = evaluation.scheme();
+  Batch data(batches);
+  LossSum all;
+  const int64_t batch = batches.batch(), samples = batches.count_in_order();
+  for (int64_t first = 0; first < samples; first += batch) {
+    if (stop) return std::nullopt;
+    batches.fill_in_order(first, data.to);
+    feed(evaluation, batches, data);
+    evaluation.step();
+    all.sum += evaluation.number(s.outputs[0]);
+    all.count += evaluation.number(s.outputs[1]);
+    if (told) told(first / batch + 1, (samples + batch - 1) / batch);
+  }
+  return all;
 }
 
 std::vector<int32_t> tokens_of(const std::filesystem::path& data, const Tokenizer& tokenizer) {
@@ -174,6 +201,12 @@ void check_inputs(const Scheme& scheme) {
   }
 }
 
+// Refuses a loss that is no number, and names the parameter that made it so, if one did.
+void check_finite(const Run& run, const std::string& source, double loss) {
+  if (std::isfinite(loss)) return;
+  fail(source, ": the loss is ", loss, EvaluatedModel::parameter_not_finite(run));
+}
+
 // `run` is of a scheme that likelihood_of made.
 Likelihood likelihood(Run& run, const Documents& documents, int64_t stride,
                       const std::string& source, const OnProgress& told) {
@@ -209,6 +242,7 @@ Likelihood likelihood(Run& run, const Documents& documents, int64_t stride,
     if (told) told(first + rows, count, "windows of " + source);
   }
   if (counted == 0) fail(source, ": wanted a text of two tokens or more, found none to predict");
+  check_finite(run, source, sum / counted);
   return {.source = source,
           .tokens = std::llround(counted),
           .bytes = documents.bytes,
@@ -228,7 +262,40 @@ Likelihood all_of(const std::vector<Likelihood>& sources) {
   return all;
 }
 
-// The number that the run's own evaluations give, of its whole validation part.
+// How many bytes of a plain text the targets are; nothing where the data are something else, or the
+// tokenizer forgets some of a text.
+std::optional<int64_t> bytes_of_targets(const TrainConfig& config, const Tokenizer& tokenizer,
+                                        const Batches& batches, std::optional<int32_t> ignored) {
+  const std::filesystem::path file = config.data[0];
+  std::error_code none;
+  const bool plain = config.data.size() == 1 && std::filesystem::is_regular_file(file, none) &&
+                     kind_of(file) == DataKind::kText && without_compression(file) == file;
+  if (!plain || tokenizer.decode(tokens_of(file, tokenizer)) != load_text(file)) {
+    return std::nullopt;
+  }
+  std::set<int32_t> no_text;  // what is put around a text
+  for (const SpecialToken& special : tokenizer.special_tokens()) no_text.insert(special.id);
+  if (ignored) no_text.insert(*ignored);
+  const auto& fields = batches.fields();
+  const auto targets = std::find_if(fields.begin(), fields.end(),
+                                    [](const Field& field) { return field.name == "targets"; });
+  Batch data(batches);
+  const auto* const ids = static_cast<const int32_t*>(data.to[targets - fields.begin()]);
+  int64_t bytes = 0;
+  const int64_t samples = batches.count_in_order();
+  for (int64_t first = 0; first < samples; first += batches.batch()) {
+    batches.fill_in_order(first, data.to);
+    const int64_t rows = std::min(batches.batch(), samples - first);
+    for (int64_t i = 0; i < rows * batches.context(); ++i) {
+      if (no_text.count(ids[i])) continue;
+      bytes += static_cast<int64_t>(tokenizer.bytes_of(ids[i], false).size());
+    }
+  }
+  return bytes;
+}
+
+// The run's own validation part, gone through once as the run's evaluations with --eval-batches 0
+// do. Counted is how likely the next tokens are, and nothing else of what was trained.
 Likelihood validation_of(EvaluatedModel& model, const EvaluateOptions& options) {
   const std::string folder = model.folder().string();
   if (!model.is_run()) {
@@ -237,40 +304,46 @@ Likelihood validation_of(EvaluatedModel& model, const EvaluateOptions& options) 
   if (options.stride > 0 || options.seq > 0) {
     fail("--stride and --seq: wanted --data PATH beside them");
   }
-  const TrainConfig& config = model.config();
-  if (config.data.size() != 1) {
-    fail(folder, ": this run has ", config.data.size(),
-         " sources of data; say which text to evaluate on: --data FILE");
+  TrainConfig config = model.config();
+  config.out = folder;  // it may have been moved, and has what it tokenized beside it
+  const RunData data = read_data(config, SavePaths(folder), "", model.data_print());
+  const bool apart = config.documents == "apart";
+  Scheme forward = model.model().forward();
+  if (apart) forward = with_segments(std::move(forward));
+  forward = likelihood_of(forward);
+  const auto ignored = ignored_values(forward);
+  Sampling sampling{.batch = model.batch(),
+                    .context = model.context(),
+                    .seed = static_cast<uint64_t>(config.seed),
+                    .packing = data.packing,
+                    .apart = apart};
+  if (const auto of_targets = ignored.find("targets"); of_targets != ignored.end()) {
+    sampling.ignored = static_cast<int32_t>(of_targets->second);
   }
-  const std::filesystem::path data = config.data[0];
-  if (kind_of(data) != DataKind::kText || without_compression(data) != data) {
-    fail(folder, ": this run's data, ", data.string(),
-         ", are no plain text; say what to evaluate on: --data PATH");
+  const std::vector<FieldWish> wishes = wished_fields(forward, model.model().text().file);
+  Batches batches = data.corpus->batches(wishes, Split::kValidation, sampling);
+  batches.pad_with(ignored);
+  check_entries(*data.corpus, wishes, forward);
+  const auto run = model.load(forward);
+  const auto told = [&](int64_t done, int64_t of) {
+    if (options.told) options.told(done, of, "batches of the validation part");
+  };
+  const LossSum found = *loss_in_order(*run, batches, std::atomic<bool>(false), told);
+  const std::string source = join(config.data, ", ");
+  if (!found.mean()) {
+    fail(source,
+         ": the validation part has no target that counts, so there is nothing to evaluate");
   }
-  check_inputs(model.model().forward());
-  const std::vector<int32_t> tokens = tokens_of(data, model.tokenizer());
-  const std::span<const int32_t> validation = std::span(tokens).subspan(
-      tokens_to_train_on(static_cast<int64_t>(tokens.size()), config.val_fraction));
-  const auto run = model.load(model.model().forward());
-  const auto loss = mean_loss(*run, validation, std::atomic<bool>(false));
-  if (!loss) {
-    fail(data.string(), ": its validation part is too short for one window of ", model.context(),
-         " tokens");
-  }
-  const int64_t windows = (static_cast<int64_t>(validation.size()) - 1) / model.context();
-  Likelihood result{.source = data.string(),
-                    .tokens = windows * model.context(),
-                    .bytes = std::nullopt,
-                    .loss = *loss};
-  // A tokenizer that forgets some of a text does not know how long the part was.
-  if (model.tokenizer().decode(tokens) == load_text(data)) {
-    const auto predicted = validation.subspan(1, result.tokens);
-    result.bytes = static_cast<int64_t>(model.tokenizer().decode(predicted).size());
-  }
-  return result;
+  check_finite(*run, source, *found.mean());
+  return {.source = source,
+          .tokens = std::llround(found.count),
+          .bytes = bytes_of_targets(config, model.tokenizer(), batches, sampling.ignored),
+          .loss = *found.mean()};
 }
 
-std::vector<Likelihood> likelihoods_of_data(EvaluatedModel& model, const EvaluateOptions& options) {
+std::vector<Likelihood> likelihoods_of_data(EvaluatedModel& model,
+                                            const std::vector<DataSource>& parts,
+                                            const EvaluateOptions& options) {
   if (options.stride > model.context()) {
     fail("--stride: wanted at most the window's ", model.context(), " tokens, found ",
          options.stride);
@@ -278,11 +351,17 @@ std::vector<Likelihood> likelihoods_of_data(EvaluatedModel& model, const Evaluat
   const std::string& named =
       options.chat_template.empty() ? model.config().chat_template : options.chat_template;
   std::optional<ChatTemplate> chat;
-  if (!named.empty()) chat = find_chat_template(named);
+  if (!named.empty()) {
+    chat = find_chat_template(named);
+    const bool own = model.is_run() && named == model.config().chat_template;
+    const std::string folder = own ? "" : model.folder().string();
+    for (const std::string& doubt : doubts_about_template(*chat, model.tokenizer(), folder)) {
+      warn_once(doubt);
+    }
+  }
   const DocumentOptions reading{.tokenizer = &model.tokenizer(),
                                 .chat = chat ? &*chat : nullptr,
                                 .skip_bad = options.skip_bad};
-  const std::vector<DataSource> parts = parts_of_data(options);
   const Scheme forward = likelihood_of(model.model().forward());
   check_inputs(forward);
   const auto run = model.load(forward);
@@ -301,14 +380,23 @@ EvaluateResult evaluate(const std::filesystem::path& folder, const EvaluateOptio
   if (options.stride < 0) fail("--stride: wanted 0 or more, found ", options.stride);
   if (options.seq < 0) fail("--seq: wanted 0 or more, found ", options.seq);
   if (options.batch < 0) fail("--batch: wanted 0 or more, found ", options.batch);
-  EvaluatedModel model(
-      folder,
-      {.plan = plan, .weights = options.weights, .seq = options.seq, .batch = options.batch});
+  const std::vector<DataSource> parts = parts_of_data(options);
+  const bool ids_alone =
+      !parts.empty() && options.choices.empty() &&
+      std::all_of(parts.begin(), parts.end(), [](const DataSource& part) {
+        return std::all_of(part.files.begin(), part.files.end(),
+                           [](const DataFile& file) { return file.kind == DataKind::kTokens; });
+      });
+  EvaluatedModel model(folder, {.plan = plan,
+                                .weights = options.weights,
+                                .seq = options.seq,
+                                .batch = options.batch,
+                                .ids_alone = ids_alone});
   EvaluateResult result;
   std::vector<Question> questions;  // read first: a broken line is told before anything is computed
   if (!options.choices.empty()) questions = read_questions(options.choices);
-  if (!options.data.empty()) {
-    result.sources = likelihoods_of_data(model, options);
+  if (!parts.empty()) {
+    result.sources = likelihoods_of_data(model, parts, options);
     result.text = all_of(result.sources);
   } else if (questions.empty()) {
     result.text = validation_of(model, options);

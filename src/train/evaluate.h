@@ -3,11 +3,13 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "data/batches.h"
 #include "data/tokenizer.h"
 #include "run/run.h"
 #include "train/choices.h"
@@ -19,6 +21,21 @@ namespace adjoint {
 // it or no target was counted.
 std::optional<double> mean_loss(Run& evaluation, std::span<const int32_t> tokens,
                                 const std::atomic<bool>& stop);
+
+// What an evaluation adds up: the loss of all that is counted, and how much that is.
+struct LossSum {
+  double sum = 0, count = 0;
+  std::optional<double> mean() const {
+    return count > 0 ? std::optional(sum / count) : std::nullopt;
+  }
+};
+
+// Goes once through the data with a run of an evaluation scheme. Rows of the last batch that have
+// no sample count for nothing, where the batches are padded with the target that is ignored.
+// Nothing if `stop` interrupted it.
+std::optional<LossSum> loss_in_order(Run& evaluation, const Batches& batches,
+                                     const std::atomic<bool>& stop,
+                                     const std::function<void(int64_t, int64_t)>& told);
 
 // The tokens of a text file. A mistake names the file.
 std::vector<int32_t> tokens_of(const std::filesystem::path& data, const Tokenizer& tokenizer);
@@ -46,7 +63,7 @@ struct Likelihood {
 
 struct EvaluateOptions {
   // Texts, JSON lines, tokens, folders and patterns of them; none: the validation part of the run's
-  // own text, in whole windows, as the run evaluates it.
+  // own data, in whole samples, as the run evaluates it.
   std::vector<std::string> data = {};
   bool by_file = false;  // results are a file's, and not those of all that one entry names
   std::string chat_template = {};      // of messages in JSON lines; "": the run's

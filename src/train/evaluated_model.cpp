@@ -1,10 +1,14 @@
 #include "train/evaluated_model.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 #include "base/file_view.h"
 #include "base/near_path.h"
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
+#include "run/random_steps.h"
 #include "train/model_folder.h"
 #include "train/preset_weights.h"
 #include "train/saved_parameters.h"
@@ -47,14 +51,20 @@ EvaluatedModel::EvaluatedModel(const fs::path& folder, EvaluatedModelOptions opt
   if (!is_run_ && !options_.weights.empty()) {
     fail(folder.string(), ": --weights is of a training run; this folder has parameters alone");
   }
-  tokenizer_ = load_tokenizer(is_run_ ? SavePaths(folder).tokenizer() : folder);
+  try {
+    tokenizer_ = load_tokenizer(is_run_ ? SavePaths(folder).tokenizer() : folder);
+  } catch (const Error&) {
+    if (!options_.ids_alone || is_run_) throw;
+  }
   const TrainConfig& config = resolved_.config;
   model_ = std::make_unique<BoundModel>(
       resolved_.text, ModelSizes{.batch = samples_at_once(options_, is_run_, config),
                                  .context = config.context,
                                  .seq = options_.seq > 0 ? options_.seq : config.seq,
-                                 .vocab = tokenizer_->vocab_of_model(),
+                                 .vocab = tokenizer_ ? tokenizer_->vocab_of_model() : std::nullopt,
                                  .settings = config.settings});
+  if (!tokenizer_)
+    tokenizer_ = make_ids_tokenizer(ids_below(model_->forward(1, model_->context())));
   trained_with_ = resolved_.printed_with > 0 ? resolved_.printed_with
                   : config.seq > 0           ? config.seq
                                              : config.context;
@@ -87,6 +97,18 @@ void EvaluatedModel::load_into(Run& run) {
   if (!is_run_) return ModelFolder(folder_).load(*model_, run);
   const std::string print = fingerprint(without_randomness(one_sample()));
   step_ = load_state(SavePaths(folder_), run, false, print, options_.weights);
+}
+
+std::string EvaluatedModel::parameter_not_finite(const Run& run) {
+  for (const Value in : run.scheme().inputs) {
+    const Object& object = run.scheme()[in];
+    if (object.role != Role::kParameter || !is_float(object.type.dtype)) continue;
+    const std::vector<double> numbers = run.values(in);
+    const auto is_finite = [](double number) { return std::isfinite(number); };
+    if (std::all_of(numbers.begin(), numbers.end(), is_finite)) continue;
+    return "; '" + to_string(object.source) + "' holds numbers that are not finite";
+  }
+  return "";
 }
 
 void EvaluatedModel::load_under_another_stack(Run& run) {

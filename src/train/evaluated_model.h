@@ -18,7 +18,8 @@ struct EvaluatedModelOptions {
   std::string weights = {};  // a state that follows parameters, in their place: ema.average
   // Tokens that the model sees at once; 0: as many as in training, or the model's context.
   int64_t seq = 0;
-  int64_t batch = 0;  // windows at once; 0: as many as in training, or a few
+  int64_t batch = 0;       // windows at once; 0: as many as in training, or a few
+  bool ids_alone = false;  // it is shown tokens and no texts, so it needs no tokenizer
 };
 
 class EvaluatedModel {
@@ -45,6 +46,9 @@ class EvaluatedModel {
   // save that has parameters beside the model's own is refused.
   void load_under_another_stack(Run& run);
   std::optional<int64_t> step() const { return step_; }  // of the run, once something was loaded
+  const std::string& data_print() const { return resolved_.data_print; }  // of the run
+  // "; 'wte' holds numbers that are not finite", of the first such parameter of the run; else "".
+  static std::string parameter_not_finite(const Run& run);
 
  private:
   Scheme one_sample() const;  // by which a save is known

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "base/activity.h"
 #include "base/error.h"
@@ -233,10 +234,10 @@ void Generator::prepare(int64_t batch, int64_t positions) {
   const auto logits = [&](int64_t length) {
     return logits_of(model_.model().forward(batch, length));
   };
+  const Scheme cached = logits(context);  // a model that cannot be sampled from is refused here
   try {
-    forward_ =
-        std::make_unique<CachedForward>(logits(context), step, options_.plan, !options_.own_stack,
-                                        tokenizer().vocab_size(), options_.ahead);
+    forward_ = std::make_unique<CachedForward>(cached, step, options_.plan, !options_.own_stack,
+                                               tokenizer().vocab_size(), options_.ahead);
   } catch (const Error& e) {
     note_once(std::string(e.what()) + "; generate runs the whole window instead");
     forward_ = std::make_unique<WindowForward>(logits(most), step, options_.plan);
@@ -315,6 +316,13 @@ std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t
     }
     if (text.done) finish(i);
   };
+  // From logits that are no numbers some token would be drawn all the same.
+  const auto check_logits = [&](const std::vector<float>& logits) {
+    const auto is_nan = [](float logit) { return std::isnan(logit); };
+    if (std::none_of(logits.begin(), logits.end(), is_nan)) return;
+    fail(model_.folder().string(), ": its logits are no numbers",
+         EvaluatedModel::parameter_not_finite(forward_->run()));
+  };
   bool begun = false;  // the step that shows tokens which are not known yet
   while (!of_all([](const Text& t) { return t.done; })) {
     if (!begun) forward_->step(texts, choices(0));
@@ -330,6 +338,7 @@ std::vector<Generated> Generator::generate(const std::vector<std::vector<int32_t
     for (size_t i = 0; i < texts.size(); ++i) {
       if (!waits[i]) continue;
       const auto row = static_cast<int64_t>(i);
+      if (times_.tokens == 0) check_logits(forward_->logits(row, usable));
       add(i, draws ? drawn[i]
                    : sample_token(forward_->logits(row, usable), texts[i].tokens, options,
                                   first + row, made[i].tokens));

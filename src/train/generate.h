@@ -46,6 +46,8 @@ class Generator {
   ~Generator();
 
   const Tokenizer& tokenizer() const { return model_.tokenizer(); }
+  // That the run was trained with; "" where it was none, or the folder is no run's.
+  const std::string& chat_template() const { return model_.config().chat_template; }
 
   // Called with the number of a text and what it has grown by.
   using OnText = std::function<void(int64_t, std::string_view)>;

@@ -158,6 +158,7 @@ ResolvedConfig saved_config(const std::filesystem::path& folder) {
   const json saved = saved_layer(paths);
   return {.config = make_config(std::span(&saved, 1)),
           .text = saved_text(paths),
+          .data_print = read_json(paths.run()).value("data", ""),
           .before = saved,
           .printed_with = saved_print_length(paths)};
 }

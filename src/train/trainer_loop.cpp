@@ -34,10 +34,6 @@ namespace {
 constexpr int kSkipsInARow = 10;  // updates, before a run is given up
 constexpr int kBacksInARow = 10;  // to one save
 
-// A mean of nothing is none.
-std::optional<double> mean(double sum, double count) {
-  return count > 0 ? std::optional(sum / count) : std::nullopt;
-}
 std::string shown(const std::optional<double>& loss) {
   return loss ? fmt::format("{:.4f}", *loss) : "(no targets counted)";
 }
@@ -63,35 +59,24 @@ void Trainer::set_control(int64_t step) {
 
 std::optional<double> Trainer::evaluate(const std::atomic<bool>& stop) {
   Activity activity(Progress{.what = "evaluating", .unit = "batches"}, writes());
+  if (config_.eval_batches == 0) {
+    const auto found = loss_in_order(*eval_, *val_batches_, stop,
+                                     [&](int64_t done, int64_t of) { activity.at(done, of); });
+    return found ? found->mean() : std::nullopt;
+  }
   const Scheme& s = eval_->scheme();
   Batch data(*val_batches_);
-  double sum = 0, count = 0;
-  const auto add = [&] {
+  LossSum all;
+  for (int64_t i = 0; i < config_.eval_batches; ++i) {
+    if (stop) return std::nullopt;
+    val_batches_->fill(i, data.to);
     feed(*eval_, *val_batches_, data);
     eval_->step();
-    sum += eval_->number(s.outputs[0]);
-    count += eval_->number(s.outputs[1]);
-  };
-  if (config_.eval_batches > 0) {
-    for (int64_t i = 0; i < config_.eval_batches; ++i) {
-      if (stop) return std::nullopt;
-      val_batches_->fill(i, data.to);
-      add();
-      activity.at(i + 1, config_.eval_batches);
-    }
-    return mean(sum, count);
+    all.sum += eval_->number(s.outputs[0]);
+    all.count += eval_->number(s.outputs[1]);
+    activity.at(i + 1, config_.eval_batches);
   }
-  // Once through, window by window; what does not fill a window is left out, and rows of the last
-  // batch that have no window count for nothing.
-  const int64_t batch = config_.batch;
-  const int64_t windows = val_batches_->count_in_order();
-  for (int64_t first = 0; first < windows; first += batch) {
-    if (stop) return std::nullopt;
-    val_batches_->fill_in_order(first, data.to);
-    add();
-    activity.at(first / batch + 1, (windows + batch - 1) / batch);
-  }
-  return mean(sum, count);
+  return all.mean();
 }
 
 std::vector<std::vector<DocumentPlace>> Trainer::documents_of(int64_t step) const {

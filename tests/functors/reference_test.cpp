@@ -4,11 +4,13 @@
 
 #include <set>
 
+#include "base/error_text.h"
 #include "functors/evaluation.h"
 #include "functors/functor_named.h"
 #include "functors/pipeline.h"
 #include "kernels/backend.h"
 #include "kernels/harness.h"
+#include "models/elaborate.h"
 
 namespace adjoint {
 namespace {
@@ -212,6 +214,39 @@ TEST(LogitsOf, OfSeveralLossesTheFirst) {
   verify(s);
   EXPECT_EQ(s.outputs, std::vector<Value>{0});
   EXPECT_THROW(logits_of(parse_scheme("scheme:\n  input %0 x: f32[n=1]\n  return %0\n")), Error);
+}
+
+// A head that predicts later tokens is no next token, wherever it stands in the text.
+TEST(LogitsOf, AreThoseOfTheNextToken) {
+  const auto forward = [](const std::string& loss) {
+    const std::string text =
+        "axes hidden=4 context=3 vocab=7\n"
+        "model tokens[batch, seq], targets[batch, seq]:\n"
+        "  x = embed(tokens, vocab, name=wte)\n"
+        "  later = cross_entropy(linear(x, vocab, name=far), shift(targets, -1, fill=-1))\n"
+        "  loss = " +
+        loss + "\n";
+    return elaborate(parse_document(text, "m.scheme"), "m.scheme", {.settings = {{"batch", 2}}});
+  };
+  for (const std::string targets : {"targets", "where(tokens < 3, targets, -1)"}) {
+    const Scheme both = forward("later + 0.5*cross_entropy(linear(x, vocab, name=near), " +
+                                targets + ", smoothing=0.1)");
+    const Scheme logits = logits_of(both), likelihood = likelihood_of(both);
+    EXPECT_TRUE(to_string(logits[logits.outputs[0]].source).starts_with("near")) << targets;
+    int64_t losses = 0;
+    for (const Morphism& m : likelihood.morphisms) {
+      if (!op_named(m.op).loss) continue;
+      ++losses;
+      EXPECT_EQ(m.attrs.count("smoothing"), 0u);
+      EXPECT_EQ(likelihood.outputs, (std::vector<Value>{m.outputs[0], m.outputs[1]}));
+    }
+    EXPECT_EQ(losses, 1) << targets;
+  }
+  for (const auto& use : {logits_of, likelihood_of}) {
+    const std::string error = error_text([&] { use(forward("later")); });
+    EXPECT_TRUE(has(error, "has a cross_entropy of targets, the next tokens; ")) << error;
+    EXPECT_TRUE(has(error, "predicts something else")) << error;
+  }
 }
 
 TEST(WithoutRandomness, PassesTheFirstOperandOn) {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numbers>
 
+#include "base/error_text.h"
+#include "train/generate.h"
 #include "train/huggingface_folders.h"
 #include "train/save.h"
 #include "train/train_folder.h"
@@ -181,6 +183,56 @@ TEST_F(EvaluatedFolder, TokensHaveTheLossOfTheirTextAndNoBytes) {
                 std::to_string(tokenizer_->vocab_size()) + ", found 40");
 }
 
+// Ids need nobody who knows what they stand for; texts do.
+TEST_F(EvaluatedFolder, TokensNeedNoTokenizer) {
+  const fs::path model = folder("gpt2");
+  const std::vector<int32_t> text = tokenizer_->encode(kText);
+  const std::vector<uint16_t> ids(text.begin(), text.end());
+  const auto bin = [&](const std::vector<uint16_t>& all) {
+    return write("ids.bin", {reinterpret_cast<const char*>(all.data()), 2 * all.size()});
+  };
+  const EvaluateOptions of_ids{.data = {bin(ids)}, .seq = 8};
+  const double with = evaluated(model, of_ids).text->loss;
+  fs::remove(model / "tokenizer.json");
+  EXPECT_EQ(evaluated(model, of_ids).text->loss, with);
+  EXPECT_TRUE(has(error_of(model, {.data = {write("text.txt", kText)}, .seq = 8}), "tokenizer"));
+  EXPECT_TRUE(has(error_of(model, {.data = {bin({1, 5000, 2})}, .seq = 8}), "found 5000"));
+}
+
+// Such weights have no loss, and who asks for it is told which ones they are.
+TEST_F(EvaluatedFolder, WeightsThatAreNoNumbersAreRefused) {
+  const fs::path model = folder("gpt2"), weights = model / "model.safetensors";
+  {
+    const std::string bytes = read_file(weights);
+    write_file_atomically(folder_ / "copy.safetensors", bytes);
+    const SafetensorsFile file(folder_ / "copy.safetensors");
+    std::vector<SafetensorView> views = file.tensors();
+    std::vector<float> norm(file.find("transformer.ln_f.weight")->shape[0], NAN);
+    for (SafetensorView& view : views) {
+      if (view.name != "transformer.ln_f.weight") continue;
+      view.dtype = "F32";
+      view.data = norm.data();
+      view.size = {4 * std::ssize(norm)};
+    }
+    AtomicFile out(weights);
+    write_safetensors(out, views, {});
+    out.commit();
+  }
+  const std::string text = write("text.txt", kText);
+  const std::string which = "' holds numbers that are not finite", because = "; '";
+  const auto refused = [&](const std::string& error, const std::string& begin) {
+    EXPECT_TRUE(error.starts_with(begin + because) && error.ends_with(which)) << error;
+  };
+  refused(error_of(model, {.data = {text}, .seq = 8}), text + ": the loss is nan");
+  const std::string questions =
+      write("q.jsonl", R"({"prompt": "a ", "choices": ["bee", "cab"], "answer": 1})");
+  refused(error_of(model, {.choices = questions, .seq = 8}),
+          questions + ": line 1: the likelihood of choice 0 is no number");
+  Generator generator(model, {.threads = num_threads()});
+  refused(error_text([&] { generator.generate("a bad", {.tokens = 2}, nullptr); }),
+          model.string() + ": its logits are no numbers");
+}
+
 TEST_F(EvaluatedFolder, ChoicesAreAsLikelyAsTheirTokens) {
   const fs::path model = folder("gpt2");
   const std::vector<Question> questions = {
@@ -348,6 +400,77 @@ TEST_F(TrainFolder, EvaluatesTheValidationPartAsTheRunDoes) {
   EXPECT_EQ(result.text->loss, trained);
   EXPECT_EQ(result.text->tokens % 16, 0);
   EXPECT_EQ(result.text->bytes, result.text->tokens) << "letters of one byte";
+}
+
+// JSON lines, several sources, tokens, rows of whole documents: whatever the run itself evaluates.
+TEST_F(TrainFolder, EvaluatesTheValidationPartOfAnyData) {
+  std::string lines, talks;
+  std::vector<uint16_t> ids;
+  for (int i = 0; i < 200; ++i) {
+    const std::string number = std::to_string(i * 37 % 101);
+    lines += R"({"prompt": "the cat ", "completion": "sat on )" + number + "\"}\n";
+    talks += R"({"messages": [{"role": "user", "content": ")" + number +
+             R"("}, {"role": "assistant", "content": "mat"}]})" + "\n";
+    for (int k = 0; k < 9; ++k) ids.push_back(static_cast<uint16_t>((i * 31 + k * 7) % 40));
+  }
+  const auto put = [&](const std::string& name, std::string_view text) {
+    write_file_atomically(folder_ / name, text);
+    return (folder_ / name).string();
+  };
+  const std::string asked = put("asked.jsonl", lines), said = put("said.jsonl", talks);
+  const std::string bin =
+      put("ids.bin", {reinterpret_cast<const char*>(ids.data()), 2 * ids.size()});
+  const std::string text = data().string();
+  const json kinds[] = {{{"data", asked}, {"tokenizer", "byte"}},
+                        {{"data", said}, {"tokenizer", "byte"}, {"template", "chatml"}},
+                        {{"data", {text + ":1", asked + ":2"}}, {"packing", "windows"}},
+                        {{"data", asked}, {"packing", "padded"}, {"documents", "apart"}},
+                        {{"data", bin}}};
+  for (const json& kind : kinds) {
+    json more = kind;
+    more.update({{"eval_batches", 0}, {"overwrite", true}});
+    more["set"] = {{"layers", 1}, {"hidden", 32}, {"heads", 2}, {"dropout", 0}};
+    if (kind["data"] == bin) more["set"]["vocab"] = 40;
+    const auto trained = train(options("run", more)).val_loss;
+    const EvaluateResult result = evaluate(out("run"), {}, {.threads = num_threads()});
+    EXPECT_EQ(result.text->loss, trained) << kind;
+    EXPECT_GT(result.text->tokens, 0) << kind;
+    EXPECT_FALSE(result.text->bytes) << kind;
+  }
+  put("ids.bin", "changed");
+  const std::string error =
+      error_text([&] { evaluate(out("run"), {}, {.threads = num_threads()}); });
+  EXPECT_TRUE(has(error, "this text has changed since the run began")) << error;
+}
+
+// What is trained has later tokens, smoothing and weights in it; what is evaluated is how likely
+// the next tokens are, with --data and without.
+TEST_F(TrainFolder, EvaluatesTheNextTokensAndNotWhatIsTrained) {
+  write_file_atomically(
+      folder_ / "several.scheme",
+      "axes hidden=8 context=16 vocab=40\n"
+      "model tokens[batch, seq], targets[batch, seq]:\n"
+      "  x = embed(tokens, vocab, name=wte)\n"
+      "  later = cross_entropy(linear(x, vocab, name=far), shift(targets, -1, fill=-1))\n"
+      "  loss = 3*later + 2*cross_entropy(linear(x, vocab, name=near), targets, "
+      "smoothing=0.2, z=0.01)\n");
+  json flags = options("run", {{"model", (folder_ / "several.scheme").string()},
+                               {"eval_batches", 0},
+                               {"set", json::object()}});
+  const double trained = train(flags).val_loss.value();
+  const std::string all = read_file(data());
+  const size_t middle = tokens_to_train_on(static_cast<int64_t>(all.size()), 0.1);
+  // As many whole windows as the run evaluates.
+  const size_t windows = (all.size() - middle - 1) / 16;
+  const std::string part = (folder_ / "part.txt").string();
+  write_file_atomically(part, std::string_view(all).substr(middle, 16 * windows + 1));
+  const PlanOptions plan{.threads = num_threads()};
+  const EvaluateResult own = evaluate(out("run"), {}, plan);
+  const EvaluateResult said = evaluate(out("run"), {.data = {part}}, plan);
+  EXPECT_NEAR(own.text->loss, said.text->loss, 1e-6);
+  EXPECT_EQ(own.text->tokens, said.text->tokens);
+  EXPECT_EQ(own.text->bytes, static_cast<int64_t>(16 * windows));
+  EXPECT_GT(trained, 2 * own.text->loss) << "which is another number";
 }
 
 // Runs trained with 16 tokens are evaluated with fewer.
