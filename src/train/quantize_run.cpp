@@ -8,7 +8,9 @@
 #include "analysis/structure.h"
 #include "base/error.h"
 #include "data/batches.h"
+#include "data/byte_reader.h"
 #include "data/corpus.h"
+#include "data/source.h"
 #include "data/tokenizer.h"
 #include "functors/evaluation.h"
 #include "functors/pipeline.h"
@@ -232,6 +234,10 @@ struct Parts {
 };
 
 Parts parts_of(const fs::path& data, const Tokenizer& tokenizer, double val_fraction) {
+  // Anything else would be read as a text all the same, with all its marks.
+  if (kind_of(data) != DataKind::kText || without_compression(data) != data) {
+    fail(data.string(), ": wanted a plain text to calibrate with; say which with --data FILE");
+  }
   const std::vector<int32_t> tokens = tokens_of(data, tokenizer);
   const auto middle =
       tokens.begin() + tokens_to_train_on(static_cast<int64_t>(tokens.size()), val_fraction);

@@ -243,6 +243,13 @@ TEST_F(QuantizeRun, RefusesInOneSentence) {
   EXPECT_EQ(refusal("merged", "sparse_codes", "int4/16"), "");
   quantize("base", "codes", "int8/channel", false);
   EXPECT_TRUE(has(refusal("codes", "to", "int4/16"), "holds codes already"));
+  std::string lines;
+  for (int i = 0; i < 60; ++i) lines += "{\"text\": \"the cat sat\"}\n";
+  write_file_atomically(folder_ / "lines.jsonl", lines);
+  const std::string file = (folder_ / "lines.jsonl").string();
+  train(options("lines", {{"data", file}, {"tokenizer", "byte"}}));
+  EXPECT_EQ(refusal("lines", "to", "int4/16"),
+            file + ": wanted a plain text to calibrate with; say which with --data FILE");
   EXPECT_FALSE(fs::exists(out("to")));
 }
 
