@@ -59,7 +59,8 @@ void add_convert(CLI::App& app, Action& action) {
       ->required();
   command->add_option("out", flags->out, "the folder to write, new or empty")->required();
   command->add_option("--dtype", flags->dtype,
-                      "of the weights: f32, bf16 or f16 (default: theirs)");
+                      "of the weights: f32, bf16 or f16 (default: as in the folder that they come "
+                      "from, or that the run began with, else f32)");
   command->add_option("--shard", flags->shard, "the largest file of weights")
       ->capture_default_str();
   command->add_option("--adapter", flags->options.adapter,

@@ -134,6 +134,17 @@ Converted from_run(const fs::path& in) {
   return {std::move(model), std::move(parameters), origin_of(in), saved};
 }
 
+// A run holds in float32 what its folder may have held in 16 bits: the tensors of this folder are
+// written in the dtypes that they have there.
+void take_dtypes(const fs::path& folder, std::vector<ParameterValues>& parameters) {
+  const ModelFolder like(folder);
+  for (ParameterValues& p : parameters) {
+    const SafetensorView* view = like.find(p.stored.names[0]);
+    if (!view) view = like.find(p.stored.short_names[0]);
+    if (const auto dtype = view ? float_dtype(*view) : std::nullopt) p.dtype = *dtype;
+  }
+}
+
 // One tensor of the file: entry `entry` of a parameter.
 struct Written {
   SafetensorView view;
@@ -319,6 +330,7 @@ ConvertResult convert(const fs::path& in, const fs::path& out, const ConvertOpti
     return write_adapters(in, out);
   }
   Converted converted = is_run ? from_run(in) : from_model_folder(in);
+  if (is_run && !converted.like.empty()) take_dtypes(converted.like, converted.parameters);
   if (!options.adapter.empty()) {
     PeftAdapter adapter(options.adapter);
     for (ParameterValues& p : converted.parameters) p = adapter.merged(std::move(p));

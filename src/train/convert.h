@@ -12,10 +12,12 @@
 namespace adjoint {
 
 struct ConvertOptions {
-  std::optional<Dtype> dtype = {};  // of the weights; none: as they are
-  Bytes shard{5'000'000'000};       // no file is larger, unless one tensor is
-  std::string adapter = {};         // a folder of PEFT's layout, to be merged
-  bool adapters_only = false;       // of a run with adapters: these alone, in PEFT's layout
+  // Of the weights; none: as they are, and those of a run that began with a folder as they are
+  // there.
+  std::optional<Dtype> dtype = {};
+  Bytes shard{5'000'000'000};  // no file is larger, unless one tensor is
+  std::string adapter = {};    // a folder of PEFT's layout, to be merged
+  bool adapters_only = false;  // of a run with adapters: these alone, in PEFT's layout
 };
 
 struct ConvertResult {

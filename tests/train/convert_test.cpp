@@ -81,10 +81,33 @@ TEST(PeftAdapter, OfPeftIsMergedAsPeftUsesIt) {
   EXPECT_LE(distance(logits, reference.doubles("logits")), 2 * reference.said("float32_error"));
 }
 
+// What a folder holds in 16 bits is trained in 32, and written as it was.
+TEST_F(RunOfFolder, KeepsTheDtypesOfItsFolder) {
+  for (const Dtype dtype : {Dtype::kBF16, Dtype::kF16}) {
+    const fs::path narrow = folder_ / ("narrow_" + std::string(name(dtype)));
+    convert(family_folder("llama"), narrow, {.dtype = dtype});
+    for (const char* stack : {"", "lora(rank=4)"}) {
+      json flags = options("llama", stack);
+      flags["model"] = narrow.string();
+      flags["overwrite"] = true;
+      train(flags);
+      const fs::path out = folder_ / "out";
+      fs::remove_all(out);
+      convert(folder_ / "run", out, {});
+      const ModelFolder before(narrow), after(out);
+      for (const std::string& tensor : before.names()) {
+        EXPECT_EQ(after.find(tensor)->dtype, before.find(tensor)->dtype) << tensor << stack;
+      }
+      EXPECT_EQ(json::parse(read_file(out / "config.json")).at("torch_dtype"),
+                json::parse(read_file(narrow / "config.json")).at("torch_dtype"));
+    }
+  }
+}
+
 // A run's model is another one than its folder's after a few steps, and goes on where it stopped.
 TEST_F(RunOfFolder, IsConverted) {
   train(options("mistral", ""));
-  convert(folder_ / "run", folder_ / "out", {});
+  convert(folder_ / "run", folder_ / "out", {.dtype = Dtype::kF32});
   const ReferenceFile reference(family_folder("mistral"));
   const std::vector<int32_t> tokens = reference.ids("tokens");
   const Numbers before = logits_for(family_folder("mistral"), tokens, 2);
@@ -146,7 +169,7 @@ TEST_F(RunOfFolder, BeginsWithPeftsAdapter) {
   flags["adapter"] = family_folder("llama_adapter").string();
   flags["lr"] = 0.0;
   train(flags);
-  convert(folder_ / "run", folder_ / "merged", {});
+  convert(folder_ / "run", folder_ / "merged", {.dtype = Dtype::kF32});
   const ReferenceFile reference(family_folder("llama_adapter"));
   const Numbers logits = logits_for(folder_ / "merged", reference.ids("tokens"), 2);
   EXPECT_LE(distance(logits, reference.doubles("logits")), 2 * reference.said("float32_error"));
@@ -165,7 +188,7 @@ TEST_F(RunOfFolder, BeginsWithPeftsAdapter) {
 // Merging what a run added gives what its adapters give when they are merged as PEFT's.
 TEST_F(RunOfFolder, WritesAdaptersThatMergeToTheSame) {
   train(options("llama", "lora(rank=4, alpha=6)"));
-  convert(folder_ / "run", folder_ / "merged", {});
+  convert(folder_ / "run", folder_ / "merged", {.dtype = Dtype::kF32});
   convert(folder_ / "run", folder_ / "adapter", {.adapters_only = true});
   convert(family_folder("llama"), folder_ / "again",
           {.dtype = Dtype::kF32, .adapter = (folder_ / "adapter").string()});
