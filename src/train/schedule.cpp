@@ -22,12 +22,13 @@ double RateSchedule::rate(int64_t step) const {
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
   if (shape == "constant") return peak;
   if (shape == "wsd") {
-    const int64_t left = steps - step;
-    if (cooldown == 0 || left > cooldown) return peak;
+    const int64_t left = steps - 1 - step;  // behind this one
+    if (left >= cooldown) return peak;
     return last + (peak - last) * static_cast<double>(left) / static_cast<double>(cooldown);
   }
-  const double done = std::min(1.0, static_cast<double>(step - warmup) /
-                                        static_cast<double>(std::max<int64_t>(1, steps - warmup)));
+  const int64_t falls = std::max<int64_t>(1, steps - 1 - warmup);
+  const double done =
+      std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(falls));
   return last + (peak - last) * 0.5 * (1 + std::cos(done * M_PI));
 }
 

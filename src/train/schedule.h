@@ -8,7 +8,7 @@ struct RateSchedule {
   explicit RateSchedule(const TrainConfig& config);
 
   // The rate of step `step`, counted from 0: it grows linearly to `peak` during warm-up, then
-  // follows the schedule's shape to `last`.
+  // follows the schedule's shape to `last`, which the run's last step has.
   double rate(int64_t step) const;
 
   std::string shape;

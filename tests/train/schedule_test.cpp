@@ -16,8 +16,8 @@ TEST(Schedule, WarmsUpLinearlyThenFallsAlongACosine) {
   EXPECT_DOUBLE_EQ(s.rate(0), 0.01);
   EXPECT_DOUBLE_EQ(s.rate(49), 0.5);
   EXPECT_DOUBLE_EQ(s.rate(99), 1.0);
-  EXPECT_NEAR(s.rate(99 + 1001 / 2), 0.55, 2e-3);  // half way between 1 and 0.1
-  EXPECT_NEAR(s.rate(1100), 0.1, 1e-12);
+  EXPECT_NEAR(s.rate(99 + 1000 / 2), 0.55, 1e-12);  // half way between 1 and 0.1
+  EXPECT_NEAR(s.rate(1099), 0.1, 1e-12);
   for (int64_t i = 100; i < 1100; ++i) EXPECT_LT(s.rate(i), s.rate(i - 1));
 }
 
@@ -30,8 +30,25 @@ TEST(Schedule, StaysConstantThenCoolsDown) {
                                    {"cooldown", 0.2}});
   EXPECT_DOUBLE_EQ(s.rate(10), 2.0);
   EXPECT_DOUBLE_EQ(s.rate(799), 2.0);
-  EXPECT_DOUBLE_EQ(s.rate(900), 1.0);
-  EXPECT_DOUBLE_EQ(s.rate(1000), 0.0);
+  EXPECT_DOUBLE_EQ(s.rate(899), 1.0);
+  EXPECT_DOUBLE_EQ(s.rate(999), 0.0);
+  for (int64_t i = 800; i < 1000; ++i) EXPECT_LT(s.rate(i), s.rate(i - 1));
+}
+
+// The last step of a run, which is one before --steps, has the rate that --min-lr says.
+TEST(Schedule, TheLastStepHasTheLastRate) {
+  for (const char* shape : {"wsd", "cosine"}) {
+    for (const int64_t steps : {3, 4, 20, 1000}) {
+      for (const double cooldown : {0.2, 0.5, 1.0}) {
+        const RateSchedule s = schedule({{"steps", steps},
+                                         {"lr", 1.0},
+                                         {"min_lr", 0.1},
+                                         {"schedule", shape},
+                                         {"cooldown", cooldown}});
+        EXPECT_NEAR(s.rate(steps - 1), 0.1, 1e-12) << shape << ", " << steps << ", " << cooldown;
+      }
+    }
+  }
 }
 
 TEST(Schedule, ScalesWithTheBatch) {
