@@ -43,7 +43,7 @@ Scheme scale_loss(const Scheme& scheme, Application& application) {
   if (!application.training) return scheme;
   const Morphism whole = global_factor(scheme);
   Scheme result = scheme;
-  const Value scale = whole.inputs[1], norm = whole.outputs[2];
+  const Value count = whole.inputs[0], scale = whole.inputs[1], norm = whole.outputs[2];
   if (result[scale].role != Role::kControl) application.refuse("the loss is scaled already");
   result[scale].role = Role::kState;
   result[scale].source = {"loss_scale"};
@@ -70,7 +70,7 @@ Scheme scale_loss(const Scheme& scheme, Application& application) {
   next_good.init.reset();
   const Value scale_out = result.add(next_scale), good_out = result.add(next_good);
   result.morphisms.push_back({.op = "loss_scale",
-                              .inputs = {scale, good, norm},
+                              .inputs = {scale, good, norm, count},
                               .outputs = {scale_out, good_out},
                               .attrs = {{"window", kWindow}},
                               .source = {"loss_scale"},

@@ -86,11 +86,11 @@ TEST(Fp16, EvaluationHasNoScale) {
 }
 
 TEST(LossScale, HalvesAtOverflowAndDoublesAfterAWindow) {
-  const auto next = [](double scale, double good, double norm) {
+  const auto next = [](double scale, double good, double norm, double count = 5) {
     const Scheme s = sample_scheme(
-        "loss_scale", {.inputs = std::vector<Type>(3, Type{}), .attrs = {{"window", int64_t{3}}}},
+        "loss_scale", {.inputs = std::vector<Type>(4, Type{}), .attrs = {{"window", int64_t{3}}}},
         Dtype::kF32);
-    const auto out = run_scheme(s, {{scale}, {good}, {norm}}, false);
+    const auto out = run_scheme(s, {{scale}, {good}, {norm}, {count}}, false);
     return std::pair{out[0][0], out[1][0]};
   };
   const double top = 0x1p24;
@@ -101,6 +101,28 @@ TEST(LossScale, HalvesAtOverflowAndDoublesAfterAWindow) {
   EXPECT_EQ(next(8, 2, NAN), (std::pair{4.0, 0.0}));
   EXPECT_EQ(next(1, 0, INFINITY), (std::pair{1.0, 0.0}));
   EXPECT_EQ(next(top, 2, 0), (std::pair{top, 0.0}));
+  EXPECT_EQ(next(8, 2, 0, 0), (std::pair{8.0, 2.0})) << "a step without targets says nothing";
+}
+
+// Its gradients are 0 whatever the scale is, so it is no sign that the scale is small enough.
+TEST(Fp16, AStepWithoutTargetsIsNoGoodStep) {
+  const Scheme step = step_of({.stack = "fp16"});
+  adjoint::Run run(step, make_plan(step, {.threads = num_threads()}));
+  initialize(run, 3);
+  const Value good = *step.find({"loss_scale", "good"});
+  run.set_number(*step.find({"rate"}), 0.01);
+  const Value scale = *step.find({"loss_scale"});
+  run.set_number(scale, 256);  // so that nothing overflows
+  const auto good_after = [&](const Numbers& targets) {
+    run.set_values(*step.find({"ids"}), {0, 1, 2});
+    run.set_values(*step.find({"targets"}), targets);
+    run.step();
+    return run.number(good);
+  };
+  EXPECT_EQ(good_after({3, 4, 5}), 1);
+  EXPECT_EQ(good_after({-1, -1, -1}), 1);
+  EXPECT_EQ(good_after({-1, 4, -1}), 2);
+  EXPECT_EQ(run.number(scale), 256);
 }
 
 // A step that overflows changes the scale and nothing else, bit for bit; the scale falls until the
