@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "body/join.h"
@@ -9,6 +10,33 @@
 namespace adjoint {
 
 namespace {
+
+std::optional<double> constant_of(const Body& body, int node) {
+  if (body.nodes[node].kind != ExprKind::kConst) return std::nullopt;
+  return body.nodes[node].value;
+}
+
+// c - c * e^u loses the digits of what it should be where e^u is near 1, as 1 - beta^step does for
+// the first steps. It is -c * tanh(u/2) * (1 + e^u), which loses none.
+std::optional<int> without_cancelling(Body& body, const ExprNode& sum) {
+  if (sum.kind != ExprKind::kAdd) return std::nullopt;
+  for (const int k : {0, 1}) {
+    const auto c = constant_of(body, sum.args[k]);
+    int power = sum.args[1 - k];
+    double factor = 1;
+    while (c && body.nodes[power].kind == ExprKind::kMul) {
+      const auto& args = body.nodes[power].args;
+      const auto a = constant_of(body, args[0]), b = constant_of(body, args[1]);
+      if (!a && !b) break;
+      factor *= a ? *a : *b;
+      power = a ? args[1] : args[0];
+    }
+    if (!c || *c == 0 || body.nodes[power].kind != ExprKind::kExp || factor != -*c) continue;
+    const Expr e{&body, power}, u{&body, body.nodes[power].args[0]};
+    return (tanh(u * 0.5) * (e + 1.0) * factor).node;
+  }
+  return std::nullopt;
+}
 
 class Joiner {
  public:
@@ -119,7 +147,8 @@ class Joiner {
         continue;
       }
       for (int a = 0; a < facts(n.kind).arity; ++a) n.args[a] = renamed[n.args[a]];
-      renamed.push_back(body.add(std::move(n)));
+      const auto steady = without_cancelling(body, n);
+      renamed.push_back(steady ? *steady : body.add(std::move(n)));
     }
     return nodes[v] = renamed[own.outputs[0].node];
   }

@@ -305,6 +305,52 @@ optimizer adam(beta1 = 0.9, beta2 = 0.99, eps = 1e-8):
   p = p - rate*(first/(sqrt(second) + eps) + decay*p)
 )";
 
+// The same as one would write it.
+constexpr const char* kPlainAdamText = R"(optimizer adam(beta1 = 0.9, beta2 = 0.99, eps = 1e-8):
+  state m like p
+  state v like p
+  m = beta1*m + (1 - beta1)*g
+  v = beta2*v + (1 - beta2)*g*g
+  p = p - rate*(m/(1 - pow(beta1, step))/(sqrt(v/(1 - pow(beta2, step))) + eps) + decay*p)
+)";
+
+// 1 - beta^step in float32 has lost four digits where beta^step is rounded first.
+TEST(OptimizerText, APowerNearOneKeepsTheDigitsOfItsDifference) {
+  const TextFile file(
+      "optimizer my(beta = 0.9999):\n  state a like rate\n  state b like rate\n  state c like "
+      "rate\n"
+      "  a = 1 - pow(beta, step)\n  b = 3*pow(beta, step) - 3\n  c = 2 - exp(step/1000)*2\n"
+      "  p = p - rate*g\n");
+  Stepper ours({.optimizer = file.path.string()});
+  for (int step = 1; step <= 10; ++step) {
+    ours.take(batch_at(step), 0.01);
+    const double difference = -std::expm1(step * std::log(0.9999));
+    const auto expect = [&](const char* state, double wanted) {
+      EXPECT_NEAR(ours.run.number(ours.at("table", std::string("my.") + state)) / wanted, 1, 5e-7)
+          << state << ", step " << step;
+    };
+    expect("a", difference);
+    expect("b", -3 * difference);
+    expect("c", -2 * std::expm1(step / 1000.0));
+  }
+}
+
+TEST(OptimizerText, AdamWAsTextIsTheOp) {
+  const TextFile file(kPlainAdamText);
+  Stepper text({.optimizer = file.path.string() + "(beta2=0.9999)"});
+  Stepper op({.optimizer = "adamw(beta2=0.9999)"});
+  for (int step = 0; step < 10; ++step) {
+    text.take(batch_at(step), 1.0);
+    op.take(batch_at(step), 1.0);
+    const Parameters a = text.parameters(), b = op.parameters();
+    for (size_t k = 0; k < a.size(); ++k) {
+      for (size_t i = 0; i < a[k].size(); ++i) {
+        EXPECT_NEAR(a[k][i], b[k][i], 2e-6 * (1 + step)) << step << ", " << kParameters[k].path;
+      }
+    }
+  }
+}
+
 const std::vector<std::string> kTexts = {"lion", "adafactor", "adafactor(relative=1)", "muon"};
 
 void compare_steps(const StepOptions& options, double within) {
