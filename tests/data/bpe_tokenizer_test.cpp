@@ -11,6 +11,7 @@
 #include "base/base64.h"
 #include "base/error_text.h"
 #include "base/file.h"
+#include "base/shared_text.h"
 #include "base/temp_folder.h"
 #include "data/bpe_train.h"
 
@@ -342,9 +343,9 @@ TEST(Originals, SmallFilesHaveTheLibrarysIds) {
 }
 
 TEST(Originals, Gpt2HasTiktokensIds) {
-  const char* const folder = std::getenv("ADJOINT_TEXTS");
-  if (!folder) GTEST_SKIP() << "ADJOINT_TEXTS names no folder with gpt2.tiktoken";
-  const auto tokenizer = load_tokenizer(std::filesystem::path(folder) / "gpt2.tiktoken");
+  const auto ranks = shared_text("gpt2.tiktoken");
+  if (!ranks) GTEST_SKIP() << no_shared_text("gpt2.tiktoken");
+  const auto tokenizer = load_tokenizer(*ranks);
   EXPECT_EQ(tokenizer->vocab_size(), 50257);
   EXPECT_EQ(tokenizer->end_of_text(), 50256);
   expect_ids(*tokenizer, "gpt2 by tiktoken", false);

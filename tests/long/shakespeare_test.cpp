@@ -2,8 +2,7 @@
 // dropout, characters of tiny Shakespeare: validation loss 1.88.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
+#include "base/shared_text.h"
 #include "base/temp_folder.h"
 #include "train/trainer.h"
 
@@ -11,13 +10,11 @@ namespace adjoint {
 namespace {
 
 TEST(Shakespeare, ReachesThePublishedLoss) {
-  const char* folder_of_texts = std::getenv("ADJOINT_TEXTS");
-  if (!folder_of_texts) GTEST_SKIP() << "ADJOINT_TEXTS names no folder with tinyshakespeare.txt";
-  const std::filesystem::path data = std::filesystem::path(folder_of_texts) / "tinyshakespeare.txt";
-  ASSERT_TRUE(std::filesystem::exists(data)) << data;
+  const auto data = shared_text("tinyshakespeare.txt");
+  if (!data) GTEST_SKIP() << no_shared_text("tinyshakespeare.txt");
   const TempFolder folder;
   const nlohmann::json flags = {{"model", "char"},
-                                {"data", data.string()},
+                                {"data", data->string()},
                                 {"tokenizer", "char"},
                                 {"steps", 2000},
                                 {"batch", 12},
