@@ -44,9 +44,10 @@ std::optional<Match> match(const Graph& graph, const Pattern& pattern, int call)
       if (taken.count(k) || (operand.only && std::count(m.inputs.begin(), m.inputs.end(), v) > 1)) {
         continue;
       }
-      if (operand.fits && !operand.fits(graph, m, v)) continue;
       std::set<Value> seen;
       found = match_maker(graph, operand, v, seen);
+      // Asked last: it may look at the whole body of a call with hundreds of operands.
+      if (found && operand.fits && !operand.fits(graph, m, v)) found.reset();
       if (found) taken.insert(k);
     }
     if (!found) return std::nullopt;

@@ -82,8 +82,10 @@ std::optional<double> constant_value(const Body& body, const ExprNode& node) {
 
 // The node that equals this one bit for bit; 0 and -0 are different constants.
 std::optional<int> find_node(const std::vector<ExprNode>& nodes, const ExprNode& node) {
+  // Most nodes differ in their index or first operand; a sum of a thousand operands looks at each.
   const auto found = std::find_if(nodes.begin(), nodes.end(), [&](const ExprNode& other) {
-    return other == node && std::signbit(other.value) == std::signbit(node.value);
+    return other.index == node.index && other.args[0] == node.args[0] && other == node &&
+           std::signbit(other.value) == std::signbit(node.value);
   });
   if (found == nodes.end()) return std::nullopt;
   return static_cast<int>(found - nodes.begin());
