@@ -71,17 +71,16 @@ RankBench bench_ranks(const Communicator& world, const std::string& engine, cons
   const auto stage = which.stages ? static_cast<size_t>(seat.coordinates().at(kStageAxis)) : 0;
   const Scheme& own = which.stages ? which.stages->steps[stage] : which.together;
   const Plan& own_plan = which.stages ? which.stages->plans[stage] : which.together_plan;
-  const auto bytes_of_plan = [](const Plan& plan) { return plan.arena + plan.host.size; };
-  Bytes planned = bytes_of_plan(own_plan);
+  Bytes planned = own_plan.footprint();
   if (which.stages) {
-    for (const Plan& plan : which.stages->plans) planned = std::max(planned, bytes_of_plan(plan));
+    for (const Plan& plan : which.stages->plans) planned = std::max(planned, plan.footprint());
   }
   RankBench bench{.step = which.step,
                   .engine = engine,
                   .ranks = world.size(),
                   .alone_batch = which.alone_batch,
                   .planned = planned,
-                  .planned_alone = bytes_of_plan(which.alone_plan)};
+                  .planned_alone = which.alone_plan.footprint()};
   Run together(own, own_plan, {.reference = false, .poison = false, .seat = &seat});
   Run alone(which.alone, which.alone_plan, {.reference = false, .poison = false});
   RandomSteps of_all(together, kRankSeed), of_one(alone, kRankSeed);

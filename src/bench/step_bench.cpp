@@ -67,7 +67,7 @@ StepBench bench_step(const BenchedStep& which, const Scheme& step, const Plan& p
                   .flops = model_flops(step, plan),
                   .dtype = product_dtype(step),
                   .parameters = num_parameters(step),
-                  .predicted = plan.arena + plan.host.size};
+                  .predicted = plan.footprint()};
   const int64_t all = options.warmup + options.steps + (options.touched ? 2 : 0);
   int64_t done = 0;
   const auto tell = [&] {

@@ -107,7 +107,7 @@ Chosen FitFlags::choose(const BoundModel& model, const StepOptions& step) const 
   PlansMade plans;
   options.say = plans.told();
   Fit fit(model.forward(), options);
-  Chosen chosen{.point = fitted(fit, wish), .why = {}, .one_memory = options.costs.sheet.link <= 0};
+  Chosen chosen{.point = fitted(fit, wish), .why = {}};
   const FitPoint &p = chosen.point, &plain = fit.plain();
   const std::string who = p.ranks > 1 ? fmt::format("each of {} ranks, ", p.ranks) : "";
   chosen.why = fmt::format("within {} on {}{}\n\n", human(budget), who, options.costs.sheet.name) +

@@ -13,7 +13,6 @@ namespace adjoint {
 struct Chosen {
   FitPoint point;
   std::string why;
-  bool one_memory = false;  // the next tier's bytes are in the same memory, and in the peak
 };
 
 struct FitFlags {

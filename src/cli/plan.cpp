@@ -83,7 +83,7 @@ struct PlannedStep {
     for (const StepTime& each : stages->times) flops += each.recomputed_flops;
     return flops;
   }
-  bool fits() const { return memory.count == 0 || plan.arena <= memory; }
+  bool fits() const { return memory.count == 0 || plan.footprint() <= memory; }
 };
 
 // How many of a step's products a table of this device knows; nothing where it knows none.
@@ -298,8 +298,7 @@ int run(const PlanFlags& flags) {
   if (!first.stages && !flags.write_schedule.empty()) {
     fail("--write-schedule: '", stack, "' has no pipeline");
   }
-  CHECK(!chosen || first.plan.arena + (chosen->one_memory ? first.plan.host.size : Bytes{0}) ==
-                       chosen->point.peak,
+  CHECK(!chosen || first.plan.footprint() == chosen->point.peak,
         "the plan that is shown is the one that was chosen");
   std::optional<PlannedStep> second;
   if (flags.pictures.compare) {

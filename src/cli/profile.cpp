@@ -75,11 +75,11 @@ void profile_pipeline(ProfiledRun& run, const Scheme& whole, const PlanOptions& 
             : measure_pipeline(stages.schedule, stages.steps, stages.plans, wanted);
   run.step = stages.steps[stages.largest()];
   run.plan = stages.plans[stages.largest()];
-  run.of_process = run.plan.arena + run.plan.host.size;
+  run.of_process = run.plan.footprint();
   if (!world) {
     const auto of_each = static_cast<int64_t>(found.ranks.size() / stages.plans.size());
     run.of_process = {0};
-    for (const Plan& plan : stages.plans) run.of_process += of_each * (plan.arena + plan.host.size);
+    for (const Plan& plan : stages.plans) run.of_process += of_each * plan.footprint();
   }
   run.measured = found.ranks[rank_of_stage(whole.mesh, stages.largest())];
   run.ranks = std::move(found.ranks);
@@ -99,7 +99,7 @@ void profile_run(ProfiledRun& run, const Scheme& step, const PlanOptions& option
   const MeasureOptions wanted{.steps = steps, .told = progress.told()};
   run.ranks =
       world ? measure_ranks(*world, step, run.plan, wanted) : measure_ranks(step, run.plan, wanted);
-  run.of_process = (world ? 1 : num_ranks(step.mesh)) * (run.plan.arena + run.plan.host.size);
+  run.of_process = (world ? 1 : num_ranks(step.mesh)) * run.plan.footprint();
   run.measured = most_touched(run.ranks);
 }
 

@@ -69,7 +69,7 @@ int train(const TrainFlags& flags, Interrupts& interrupts, const ResolvedConfig&
         with_commas(trainer.corpus().size(Split::kValidation)),
         with_commas(trainer.tokenizer().vocab_size()), c.batch, trainer.model().context(),
         world ? std::to_string(world->size()) + " ranks of " : "", counted(num_threads(), "thread"),
-        human(trainer.run().plan().arena),
+        human(trainer.run().plan().footprint()),
         copied.count > 0 ? ", and " + human(copied) + " to copy what a save writes" : "");
     for (const std::string& rule : trainer.idle_rules()) std::cout << rule << "\n";
     if (!c.wish.budget.empty()) {

@@ -29,6 +29,9 @@ struct DeviceSheet {
   bool overlaps = false;            // copies to the next tier run concurrently with arithmetic
   Bytes workspace = {0};            // the cap on a kernel's workspace
   Fabric fabric = {};               // between ranks that have such a device each
+
+  // Whether the next tier is this device's own memory: a CPU's always is.
+  bool one_memory() const { return per_core || link <= 0; }
 };
 
 // The sheet of a device that comes with Adjoint, or of a file that ends in .device. An unknown name

@@ -179,7 +179,7 @@ void Blocks::find_options() {
   for (size_t g = 0; g < n; ++g) by_size[g] = g;
   std::stable_sort(by_size.begin(), by_size.end(),
                    [&](size_t a, size_t b) { return groups_[0][a].bytes > groups_[0][b].bytes; });
-  const bool away = costs_.sheet.link > 0;
+  const bool away = !costs_.sheet.one_memory();
   const size_t free = std::min(n, away ? kMostGroups - 4 : kMostGroups);
   int64_t count = 1;
   for (size_t k = 0; k < free; ++k) count *= away ? 3 : 2;
@@ -411,7 +411,7 @@ ChainProblem Blocks::measure(const std::function<const TimedStep&(const std::str
   ChainProblem problem{.blocks = chain_.length()};
   const double parts = plain.scheme.parts;
   problem.state = static_cast<int64_t>(stored_bytes(said_[chain_.states[1]]) / parts);
-  if (costs_.sheet.link > 0) {
+  if (!costs_.sheet.one_memory()) {
     problem.state_cost =
         copies * parts * 2 * static_cast<double>(problem.state) / costs_.sheet.link;
   }

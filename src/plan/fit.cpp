@@ -117,7 +117,7 @@ struct Fit::Search {
     }
     const bool precision = names(stack, "bf16") || names(stack, "fp16") || names(stack, "tf32");
     if (options.may_approximate && !precision) precisions.push_back("bf16");
-    if (options.costs.sheet.link > 0 && !names(stack, "offload")) {
+    if (!options.costs.sheet.one_memory() && !names(stack, "offload")) {
       tiers.insert(tiers.end(), {"offload(optimizer)", "offload(optimizer) | offload(parameters)"});
     }
     for (const std::string& precision_part : precisions) {
@@ -227,7 +227,7 @@ struct Fit::Search {
       };
       for (const double hidden : kHidden) {
         v.problems.push_back({base, v.blocks->measure(known, *v.plain_step, hidden)});
-        if (options.costs.sheet.link <= 0) break;
+        if (options.costs.sheet.one_memory()) break;
       }
     }
   }

@@ -61,12 +61,10 @@ TimedStep Looks::planned(Scheme scheme, const PlanOptions& options) const {
 }
 
 // Seconds are rounded to picoseconds, so that the same calls in another order take the same time.
-// Where both tiers are one memory, the peak counts both.
 FitPoint Looks::point_of(const std::string& stack, const TimedStep& step) const {
-  const bool one = options_.costs.sheet.link <= 0;
   return {.stack = stack,
           .ranks = num_ranks(step.scheme.mesh),
-          .peak = one ? step.plan.arena + step.plan.host.size : step.plan.arena,
+          .peak = step.plan.footprint(),
           .host = step.host,
           .seconds = std::round(step.time.step * 1e12) / 1e12,
           .flops = step.time.flops,

@@ -124,6 +124,7 @@ Plan make_plan(const Scheme& scheme, const PlanOptions& options) {
     if (under_way.live_peak.count <= most) plan = std::move(under_way);
   }
   static_cast<KernelTerms&>(plan) = options.terms();
+  plan.one_memory = options.target == Target::kCpu || !options.host_apart;
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
     Arena arena = plan.arena_of(tier);
     pack(plan.storages, arena.state_end, arena.live_peak, tier);
@@ -145,6 +146,7 @@ PlanOptions beside(const Scheme& scheme, const Plan& plan, int threads) {
   PlanOptions options{.threads = threads,
                       .target = plan.target,
                       .deterministic = plan.deterministic,
+                      .host_apart = !plan.one_memory,
                       .workspace_cap = plan.workspace_cap,
                       .fixed = {},
                       .floor = {plan.state_end, plan.host.state_end},

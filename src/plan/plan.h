@@ -93,10 +93,14 @@ struct Plan : KernelTerms {
   Bytes live_peak = {0};
   int peak_at = 0;
   Bytes state_end = {0};
-  Arena host = {};  // the next tier
+  Arena host = {};         // the next tier
+  bool one_memory = true;  // both tiers are in the same memory
 
   Arena arena_of(Tier tier) const;
   void set_arena(Tier tier, const Arena& arena);
+  // Bytes of the memory that the step runs in: the device's tier, and the host's where both are one
+  // memory. A budget and a device's memory are compared with these.
+  Bytes footprint() const { return one_memory ? arena + host.size : arena; }
   Bytes offset_of(Value v) const { return storages[places[v].storage].offset + places[v].offset; }
   Tier tier_of(Value v) const { return storages[places[v].storage].tier; }
   // The tenants that own the tier's live bytes at a place in the order; their sizes add up to all
@@ -114,6 +118,7 @@ struct PlanOptions {
   int threads = 1;
   Target target = Target::kCpu;
   bool deterministic = false;
+  bool host_apart = true;  // a GPU has a host tier beside it; a sheet without a link has none
   // From the device's sheet: a kernel that wants a larger workspace is used only where there is no
   // other.
   Bytes workspace_cap = {64 << 20};

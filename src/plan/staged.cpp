@@ -46,10 +46,6 @@ TimedStep timed_stages(const Scheme& whole, const PlanOptions& options, const Co
   const Schedule schedule = schedule_of(whole);
   SlotTimes times = equal_times(schedule.chunks, 0, 0, 0);
   int64_t largest_message = 0;
-  const bool one_memory = costs.sheet.link <= 0;
-  const auto bytes = [&](const Plan& plan) {
-    return one_memory ? plan.arena + plan.host.size : plan.arena;
-  };
   TimedStep largest;
   double flops = 0, recomputed = 0;
   Bytes host{0};
@@ -62,7 +58,7 @@ TimedStep timed_stages(const Scheme& whole, const PlanOptions& options, const Co
     flops = std::max(flops, step.time.flops);
     recomputed = std::max(recomputed, step.time.recomputed_flops);
     host = std::max(host, step.plan.host.size);
-    if (stage == 0 || bytes(step.plan) > bytes(largest.plan)) largest = std::move(step);
+    if (stage == 0 || step.plan.footprint() > largest.plan.footprint()) largest = std::move(step);
   }
   const Fabric& fabric = costs.sheet.fabric;
   times.send = fabric.latency + fabric.seconds_per_byte * static_cast<double>(largest_message);

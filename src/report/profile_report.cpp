@@ -74,7 +74,7 @@ std::string difference(double measured, double predicted) {
 }  // namespace
 
 Bytes Profile::planned_of_process() const {
-  return of_process.count > 0 ? of_process : plan.arena + plan.host.size;
+  return of_process.count > 0 ? of_process : plan.footprint();
 }
 
 Utilization utilization_of(const Profile& p) {

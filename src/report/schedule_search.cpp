@@ -41,7 +41,7 @@ FoundSchedule search_schedule(const Scheme& whole, const PlannedStages& stages, 
     Scheme as_found = whole;
     as_found.schedule = print(found.schedule);
     for (const Plan& plan : plan_stages(as_found, options, costs).plans) {
-      found.most = std::max(found.most, plan.arena);
+      found.most = std::max(found.most, plan.footprint());
     }
     return found;
   };

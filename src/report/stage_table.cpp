@@ -87,12 +87,9 @@ std::set<int> chunks_of(const std::vector<Slot>& list) {
 }  // namespace
 
 size_t PlannedStages::largest() const {
-  const auto bytes = [&](size_t i) {
-    return plans[i].arena + (one_memory ? plans[i].host.size : Bytes{0});
-  };
   size_t most = 0;
   for (size_t i = 0; i < plans.size(); ++i) {
-    if (bytes(i) > bytes(most)) most = i;
+    if (plans[i].footprint() > plans[most].footprint()) most = i;
   }
   return most;
 }
@@ -107,7 +104,6 @@ size_t PlannedStages::largest_on_host() const {
 PlannedStages plan_stages(const Scheme& whole, const PlanOptions& options, const Costs& costs) {
   PlannedStages all{.schedule = schedule_of(whole), .steps = steps_of_stages(whole)};
   for (const Scheme& step : all.steps) all.plans.push_back(make_plan(step, options));
-  all.one_memory = costs.sheet.link <= 0;
   time_stages(all, costs);
   return all;
 }

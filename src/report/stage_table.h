@@ -19,7 +19,6 @@ struct PlannedStages {
   std::vector<StepTime> times = {};
   SlotTimes slots = {};
   Simulated simulated = {};
-  bool one_memory = false;  // the host's tier is the device's own memory
 
   size_t largest() const;          // the stage whose plan is
   size_t largest_on_host() const;  // and the one that has most there

@@ -54,7 +54,7 @@ Bytes held_memory(Target target) {
 
 void check_fits(const Plan& plan, int ranks) {
   if (plan.target == Target::kCuda) return;  // a GPU's allocation fails by itself
-  check_memory(ranks * (plan.arena + plan.host.size),
+  check_memory(ranks * plan.footprint(),
                ranks > 1 ? "running this step on all its ranks" : "running this step",
                ": take a smaller --batch, or plan without running");
 }
@@ -325,7 +325,7 @@ MeasuredPipeline measure_pipeline(const Schedule& schedule, const std::vector<Sc
   check_measurable_stages(plans[0].target);
   const int ranks = num_ranks(steps[0].mesh);
   Bytes all{0};
-  for (const Plan& plan : plans) all += plan.arena + plan.host.size;
+  for (const Plan& plan : plans) all += plan.footprint();
   check_memory(ranks / static_cast<int>(plans.size()) * all, "running this step on all its ranks",
                ": take a smaller --batch, or plan without running");
   load_libraries(plans[0].target);

@@ -25,9 +25,7 @@ Run::Run(Scheme scheme, Plan plan, RunOptions options)
     : scheme_(std::move(scheme)), plan_(std::move(plan)), options_(std::move(options)) {
   if (on_gpu()) stream_ = std::make_shared<GpuStream>();
   // Tiers together: what the first was given is not yet touched when the next one asks.
-  if (!on_gpu()) {
-    check_memory(plan_.arena_of(Tier::kDevice).size + plan_.host.size, "this", options_.advice);
-  }
+  if (!on_gpu()) check_memory(plan_.footprint(), "this", options_.advice);
   for (int t = 0; t < kNumTiers; ++t) {
     const Bytes size = plan_.arena_of(static_cast<Tier>(t)).size;
     if (t > 0 && size.count == 0) continue;  // most steps use one tier

@@ -76,6 +76,7 @@ PlanOptions plan_options(const Costs& costs) {
   options.threads = costs.threads;
   options.target = costs.sheet.per_core ? Target::kCpu : Target::kCuda;
   options.deterministic = costs.deterministic;
+  options.host_apart = !costs.sheet.one_memory();
   if (costs.sheet.workspace.count > 0) options.workspace_cap = costs.sheet.workspace;
   return options;
 }

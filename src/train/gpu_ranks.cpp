@@ -45,7 +45,7 @@ void meet_on_gpu(Seat& seat, const Plan& plan, bool deterministic) {
   const Bytes have = free_gpu_memory();
   // Stages of a pipeline want different amounts. When all have told theirs, all have looked, too,
   // and nobody has taken any.
-  const int64_t mine = plan.arena.count;
+  const int64_t mine = plan.footprint().count;
   std::vector<int64_t> arenas(ranks);
   world.all_gather(std::as_bytes(std::span(&mine, 1)), bytes_of(arenas)).wait();
   const Bytes all{std::accumulate(arenas.begin(), arenas.end(), int64_t{0})};

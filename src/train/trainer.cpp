@@ -274,9 +274,8 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
     weights_plan = make_plan(weights_scheme, beside(step, plan, num_threads()));
     train_plan.make_room_for(weights_plan);
   }
-  // On a CPU both tiers are one memory.
   const bool cpu = planned.target == Target::kCpu;
-  const Bytes needed = cpu ? train_plan.arena + train_plan.host.size : train_plan.arena;
+  const Bytes needed = train_plan.footprint();
   if (!config_.wish.budget.empty()) {
     const Bytes budget = budget_of(config_.wish.budget);
     if (needed > budget) {

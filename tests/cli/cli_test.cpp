@@ -355,6 +355,33 @@ TEST_F(Cli, PlanSaysWhatDoesNotFitTheDevice) {
   EXPECT_EQ(nlohmann::json::parse(run(on_l4 + "512 --json").text)["fits"], false);
 }
 
+// A device without a link has one memory: what lies in the host's tier is in it as well.
+TEST_F(Cli, PlanCountsBothTiersWhereTheyAreOneMemory) {
+  const std::string plan =
+      "plan --json --model char --batch 2 --context 16 --threads 1 --stack 'offload(optimizer)'";
+  const auto planned = [&](const std::string& more) {
+    const Outcome o = run(plan + more);
+    EXPECT_EQ(o.code, 0) << o.text;
+    return nlohmann::json::parse(o.text);
+  };
+  const auto here = planned("");
+  const int64_t device = here["peak_bytes"], both = device + here["host_peak_bytes"].get<int64_t>();
+  ASSERT_GT(both, device + 1000);
+  const auto fits = [&](int64_t memory, const std::string& link) {
+    write_file_atomically(at("own.device"),
+                          "memory = \"" + std::to_string(memory) +
+                              "\"\nper_core = " + (link.empty() ? "true" : "false") + "\n" + link +
+                              "arithmetic = 1e9\nbandwidth = 1e9\n[products]\nf32 = 1e9\n");
+    return planned(" --device " + at("own.device"))["fits"].get<bool>();
+  };
+  EXPECT_TRUE(fits(both, ""));
+  EXPECT_FALSE(fits(both - 1, "")) << "both tiers are one memory";
+  EXPECT_FALSE(fits(device, ""));
+  fits(both, "link = 1e9\n");
+  const int64_t apart = planned(" --device " + at("own.device"))["peak_bytes"];
+  EXPECT_TRUE(fits(apart, "link = 1e9\n")) << "the host's tier is another memory";
+}
+
 TEST_F(Cli, PlanDrawsAndComparesAndTraces) {
   const std::string plan = "plan --model char --batch 2 --context 16 --set layers=2 hidden=32 ";
   Outcome o = run(plan + "--compare 'checkpoint(block)' --chart " + at("m.svg") + " --trace " +

@@ -103,7 +103,7 @@ TEST(FitStages, NoStageExceedsTheBudget) {
     Bytes largest{0};
     for (const Scheme& step : steps_of_stages(training_step(model.forward(), chosen))) {
       const Plan planned = make_plan(step, options.plan);
-      largest = std::max(largest, planned.arena + planned.host.size);
+      largest = std::max(largest, planned.footprint());
     }
     EXPECT_EQ(largest, point->peak) << point->stack;
   }

@@ -33,7 +33,7 @@ Planned planned(const BoundModel& model, const FitOptions& options, const std::s
   step.stack = stack;
   const Scheme scheme = training_step(model.forward(), step);
   const Plan plan = make_plan(scheme, options.plan);
-  return {plan.arena + plan.host.size, predict_time(scheme, plan, options.costs).step};
+  return {plan.footprint(), predict_time(scheme, plan, options.costs).step};
 }
 
 class FitThreads : public ::testing::TestWithParam<const char*> {
