@@ -11,6 +11,7 @@
 #include "device/parallel.h"
 #include "report/choice_labels.h"
 #include "report/pareto_chart.h"
+#include "train/config.h"
 
 namespace adjoint {
 
@@ -90,6 +91,8 @@ void FitFlags::add_to(CLI::App& command) {
   command.add_option_function<std::string>(
       "--fit", [this](const std::string& size) { wish.budget = size.empty() ? " " : size; },
       "choose the fastest stack within this many bytes, such as 24GB or 512MiB");
+  command.add_option("--fit-seconds", seconds, run_help("fit_seconds"))
+      ->default_str(std::to_string(kFitSeconds));
   command.add_flag("--allow-approximating", wish.may_approximate, run_help("allow_approximating"));
   command.add_option("--profile", wish.profile,
                      "a folder of `adjoint profile` of this model: costs as they were measured");
@@ -99,15 +102,32 @@ void FitFlags::check(bool chooses) const {
   if (!chooses && wish.may_approximate) {
     fail("--allow-approximating goes with --fit or --pareto: nothing else is chosen");
   }
+  if (!wanted() && !seconds.empty()) {
+    fail("--fit-seconds goes with --fit: nothing else is searched for that long");
+  }
+  limited();
+}
+
+FitWish FitFlags::limited() const {
+  FitWish limited = wish;
+  if (seconds.empty()) return limited;
+  const OptionSpec& option = option_named(train_options(), "fit_seconds");
+  const nlohmann::json value = option.parse(seconds);
+  option.check(value);
+  limited.seconds = value;
+  return limited;
 }
 
 Chosen FitFlags::choose(const BoundModel& model, const StepOptions& step) const {
+  const FitWish wish = limited();
   const Bytes budget = budget_of(wish.budget);
   FitOptions options = fit_options(wish, model, step, num_threads());
-  PlansMade plans;
+  PlansMade plans(budget);
   options.say = plans.told();
   Fit fit(model.forward(), options);
   Chosen chosen{.point = fitted(fit, wish), .why = {}};
+  chosen.plans = fit.considered().size();
+  chosen.cut_off = fit.cut_off();
   const FitPoint &p = chosen.point, &plain = fit.plain();
   const std::string who = p.ranks > 1 ? fmt::format("each of {} ranks, ", p.ranks) : "";
   chosen.why = fmt::format("within {} on {}{}\n\n", human(budget), who, options.costs.sheet.name) +
@@ -122,6 +142,7 @@ Chosen FitFlags::choose(const BoundModel& model, const StepOptions& step) const 
                                 100 * (p.seconds / plain.seconds - 1)));
   line("recomputed", fmt::format("{:.4g} FLOPs a step, {:.1f}% of all", p.recomputed_flops,
                                  p.flops > 0 ? 100 * p.recomputed_flops / p.flops : 0.0));
+  if (chosen.cut_off) line("cut off", told_if_cut_off(fit, wish));
   chosen.why += "\nuse it with --stack '" + p.stack + "'\n";
   return chosen;
 }
@@ -146,6 +167,7 @@ int run_pareto(const ParetoFlags& pareto, const FitFlags& flags, const StepFlags
   {
     PlansMade plans;
     options.say = plans.told();
+    options.enough = nullptr;
     Fit fit(model.forward(), options);
     curve = fit.pareto(static_cast<int>(pareto.points));
     everything_kept = fit.plain().peak;

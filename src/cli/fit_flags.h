@@ -13,17 +13,23 @@ namespace adjoint {
 struct Chosen {
   FitPoint point;
   std::string why;
+  size_t plans = 0;      // that were made
+  bool cut_off = false;  // the search was, after the seconds that were allowed
 };
 
 struct FitFlags {
   FitWish wish;
+  std::string seconds = {};  // as --fit-seconds says it; "": as many as by default
 
-  void add_to(CLI::App& command);  // --fit --allow-approximating --profile
+  void add_to(CLI::App& command);  // --fit --fit-seconds --allow-approximating --profile
   bool wanted() const { return !wish.budget.empty(); }
   // Flags that mean nothing without a choice are refused, not ignored.
   void check(bool chooses) const;
   // With a progress bar. Refuses what cannot be met.
   Chosen choose(const BoundModel& model, const StepOptions& step) const;
+
+ private:
+  FitWish limited() const;
 };
 
 // --pareto: the curve as a table, and as a picture.

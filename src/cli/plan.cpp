@@ -384,6 +384,11 @@ int run(const PlanFlags& flags) {
     out["device"] = first.clock;
     out["step_s"] = first.seconds();
     out["recomputed_flops"] = first.recomputed_flops();
+    if (chosen) {
+      out["fit"] = {{"budget_bytes", budget_of(flags.fit.wish.budget).count},
+                    {"plans", chosen->plans},
+                    {"cut_off", chosen->cut_off}};
+    }
     if (first.memory.count > 0) out["fits"] = first.fits();
     if (measured) {
       out["measured_peak_bytes"] = measured->touched.count;

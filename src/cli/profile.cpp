@@ -14,6 +14,7 @@
 #include "cli/interrupts.h"
 #include "cli/pictures.h"
 #include "cli/step_flags.h"
+#include "comm/at_work.h"
 #include "comm/mpi.h"
 #include "device/parallel.h"
 #include "functors/evaluation.h"
@@ -115,9 +116,13 @@ void profile(ProfileFlags flags, const Communicator* world) {
       flags.fit.wish.device = sheet_here(planned.target).name;
     }
     flags.step.step.deterministic = planned.deterministic;
-    const Chosen chosen = flags.fit.choose(model, flags.step.step);
-    flags.step.step.stack = chosen.point.stack;
-    why = chosen.why;
+    const auto ranks = world ? std::optional(*world) : std::nullopt;
+    const AtWork at_work(ranks, -1, "planning");
+    flags.step.step.stack = found_by_first_rank(ranks, [&] {
+      const Chosen chosen = flags.fit.choose(model, flags.step.step);
+      why = chosen.why;
+      return chosen.point.stack;
+    });
   }
   const BuiltStep built = flags.step.built(model);
   if (!world || world->rank() == 0) StepFlags::warn_of(built);

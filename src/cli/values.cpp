@@ -84,6 +84,7 @@ const std::map<std::string, ValueKind>& table() {
       {"plan --device", {.word = "DEVICE", .names = device_names, .paths = Paths::kFiles}},
       {"show --device", {.word = "DEVICE", .names = device_names, .paths = Paths::kFiles}},
       {"--fit", bytes},
+      {"--fit-seconds", {.word = "SECONDS"}},
       {"--workspace", bytes},
       {"--shard", bytes},
       {"--schedule-memory", bytes},

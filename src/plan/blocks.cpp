@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/op_def.h"
+#include "plan/lanes.h"
 
 namespace adjoint {
 
@@ -18,6 +19,8 @@ namespace {
 constexpr size_t kMostGroups = 12;  // the largest groups, of which every set is considered
 // Options that are planned. With a host tier there are more options, but also more stacks to plan.
 constexpr size_t kMostOptions = 24, kMostOptionsWithTiers = 16;
+// Blocks from which on a chain is long: one step has room for all options, each in another block.
+constexpr int kLongChain = 18;
 
 // Per object: does the backward read it, or a view of it?
 std::vector<bool> seen_by_backward(const Scheme& scheme) {
@@ -333,6 +336,19 @@ class Reading {
   int64_t backward_peak(int b) const {
     return most(windows_.backward[b + 1], windows_.backward[b]);
   }
+  // Of work in the windows of block b, once through the body.
+  double seconds(int b) const {
+    double sum = 0;
+    const auto add = [&](int begin, int end) {
+      for (int at = begin; at < end; ++at) {
+        const Morphism& m = step_.scheme.morphisms[step_.plan.calls[at].morphism];
+        if (lane_of(m) == Lane::kWork) sum += step_.time.seconds[at];
+      }
+    };
+    add(windows_.forward[b], windows_.forward[b + 1]);
+    add(windows_.backward[b + 1], windows_.backward[b]);
+    return sum;
+  }
   int64_t peak_between() const {
     return most(windows_.forward[blocks_], windows_.backward[blocks_]);
   }
@@ -405,44 +421,98 @@ Bytes Blocks::around(const TimedStep& step) const {
   return {Reading(said_, chain_, step).peak_around()};
 }
 
+bool Blocks::is_long() const { return chain_.length() >= kLongChain; }
+
+// Of a long chain: blocks in which options are read off a sample. The first and the last block are
+// like no other, for what is beside them is no block.
+int Blocks::num_sampled() const { return is_long() ? chain_.length() - 2 : 1; }
+
+std::vector<ChainChoice> Blocks::samples() const {
+  std::vector<ChainChoice> all;
+  for (int o = 0; o < num_options(); o += num_sampled()) {
+    all.push_back(uniform(o));
+    if (!is_long()) continue;
+    const int some = std::min(num_sampled(), num_options() - o);
+    for (int k = 0; k < num_sampled(); ++k) all.back().option[k + 1] = o + k % some;
+  }
+  return all;
+}
+
 ChainProblem Blocks::measure(const std::function<const TimedStep&(const std::string&)>& build,
                              const TimedStep& plain, double copies) const {
   CHECK(can_choose_, "residences that can be chosen");
   ChainProblem problem{.blocks = chain_.length()};
   const double parts = plain.scheme.parts;
   problem.state = static_cast<int64_t>(stored_bytes(said_[chain_.states[1]]) / parts);
-  if (!costs_.sheet.one_memory()) {
-    problem.state_cost =
-        copies * parts * 2 * static_cast<double>(problem.state) / costs_.sheet.link;
+  const double link = costs_.sheet.one_memory() ? 0 : costs_.sheet.link;
+  if (link > 0) {
+    problem.state_cost = copies * parts * 2 * static_cast<double>(problem.state) / link;
   }
-  const auto count = [&](int b, int64_t each) { return b * (each + problem.state); };
-  for (size_t o = 0; o < options_.size(); ++o) {
-    const TimedStep& step = build(print(uniform(static_cast<int>(o))));
-    const Reading read(said_, chain_, step);
-    const Option& said = options_[o];
-    BlockOption option{.held = static_cast<int64_t>(said.held / parts)};
-    const int middle = problem.blocks / 2;
-    const bool last = middle + 1 == problem.blocks;
-    option.kept = std::max<int64_t>(read.kept(middle) - (last ? 0 : problem.state), 0);
-    for (int b = 0; b < problem.blocks; ++b) {
-      option.forward.push_back(read.forward_peak(b) - count(b, option.kept));
-      option.backward.push_back(read.backward_peak(b) - count(b, option.kept));
+  const int blocks = problem.blocks;
+  const auto kept_in = [&](const Reading& read, int b) {
+    return std::max<int64_t>(read.kept(b) - (b + 1 == blocks ? 0 : problem.state), 0);
+  };
+  // Before each block, what those before it keep, and their states; behind the last, what all do.
+  const auto below_each = [&](const auto& kept) {
+    std::vector<int64_t> below = {0};
+    for (int b = 0; b < blocks; ++b) {
+      below.push_back(below.back() + kept(b) + (b + 1 == blocks ? 0 : problem.state));
     }
-    const double blocks = problem.blocks;
-    option.cost = (step.time.work - plain.time.work) / blocks;
-    // Recomputing the state as well was only estimated, not planned; it is scaled by the ratio of
-    // the planned to the estimated cost.
-    const bool seen = said.cost > 0 && option.cost > 0;
-    option.through =
-        option.cost + (said.through - said.cost) * (seen ? option.cost / said.cost : 1);
-    const double moved = copies * (step.time.copies - plain.time.copies) / blocks;
-    option.cost += moved;
-    option.through += moved;
-    const int64_t all = problem.blocks * option.kept + (problem.blocks - 1) * problem.state;
-    problem.outside_all = std::max(problem.outside_all, read.peak_between() - all);
+    return below;
+  };
+  const Reading kept_all(said_, chain_, plain);
+  const auto below_all = below_each([&](int b) { return kept_in(kept_all, b); });
+  const auto forward_of = [](const Reading& read, const std::vector<int64_t>& below, int b) {
+    return read.forward_peak(b) - below[b];
+  };
+  const auto backward_of = [](const Reading& read, const std::vector<int64_t>& below, int b) {
+    return read.backward_peak(b) - below[b];
+  };
+  for (const ChainChoice& sample : samples()) {
+    const TimedStep& step = build(print(sample));
+    const Reading read(said_, chain_, step);
+    const auto below = below_each([&](int b) { return kept_in(read, is_long() ? b : blocks / 2); });
+    for (int k = 0; k < num_sampled(); ++k) {
+      const auto o = static_cast<size_t>(problem.options.size());
+      const int here = is_long() ? k + 1 : blocks / 2;
+      if (sample.option[here] != static_cast<int>(o)) break;
+      const Option& said = options_[o];
+      BlockOption option{.kept = kept_in(read, here),
+                         .held = static_cast<int64_t>(said.held / parts)};
+      double moved = 0;
+      if (is_long()) {
+        // Other blocks differ from this one as they do where everything is kept.
+        const int64_t forward =
+            forward_of(read, below, here) - forward_of(kept_all, below_all, here);
+        const int64_t backward =
+            backward_of(read, below, here) - backward_of(kept_all, below_all, here);
+        for (int b = 0; b < blocks; ++b) {
+          option.forward.push_back(forward_of(kept_all, below_all, b) + forward);
+          option.backward.push_back(backward_of(kept_all, below_all, b) + backward);
+        }
+        option.cost = parts * (read.seconds(here) - kept_all.seconds(here));
+        if (said.away > 0) moved = copies * 2 * said.away / link;
+      } else {
+        for (int b = 0; b < blocks; ++b) {
+          option.forward.push_back(forward_of(read, below, b));
+          option.backward.push_back(backward_of(read, below, b));
+        }
+        option.cost = (step.time.work - plain.time.work) / blocks;
+        moved = copies * (step.time.copies - plain.time.copies) / blocks;
+      }
+      // Recomputing the state as well was only estimated, not planned; it is scaled by the ratio of
+      // the planned to the estimated cost.
+      const bool seen = said.cost > 0 && option.cost > 0;
+      option.through =
+          option.cost + (said.through - said.cost) * (seen ? option.cost / said.cost : 1);
+      option.cost += moved;
+      option.through += moved;
+      problem.options.push_back(std::move(option));
+    }
+    problem.outside_all = std::max(problem.outside_all, read.peak_between() - below.back());
     problem.outside_none = std::max(problem.outside_none, read.peak_around());
-    problem.options.push_back(std::move(option));
   }
+  CHECK(problem.options.size() == options_.size(), "every option is in a sample");
   return problem;
 }
 

@@ -36,14 +36,19 @@ class Blocks {
 
   // Every block takes the same option, and every state is kept.
   ChainChoice uniform(int option) const;
+  // Whether so many blocks repeat that each plan of a step counts.
+  bool is_long() const;
+  // Choices whose steps `measure` reads: each option in all blocks of a short chain. In a long one
+  // blocks take the options in turn, so that a step or two say all.
+  std::vector<ChainChoice> samples() const;
 
   // The most bytes of a step's plan while no block's tensors are held; residences do not change
   // that.
   Bytes around(const TimedStep& step) const;
 
-  // Reads the numbers of every option off the step that `build` gives for its `print`. Copies
-  // between tiers may be hidden behind arithmetic, so only the share `copies` of their seconds
-  // counts.
+  // Reads the numbers of every option off the steps that `build` gives for the prints of samples,
+  // beside `plain`, in which everything is kept. Copies between tiers may be hidden behind
+  // arithmetic, so only the share `copies` of their seconds counts.
   ChainProblem measure(const std::function<const TimedStep&(const std::string&)>& build,
                        const TimedStep& plain, double copies) const;
 
@@ -66,6 +71,7 @@ class Blocks {
   void choose_options(size_t most);
   Option option_of(const std::vector<Stay>& stays) const;
   double closure(const std::vector<Stay>& stays, bool state) const;
+  int num_sampled() const;
   std::vector<std::string> patterns(const std::vector<std::vector<Value>>& per_block) const;
 
   Scheme said_;

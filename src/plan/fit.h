@@ -31,6 +31,9 @@ class Fit {
   std::vector<FitPoint> pareto(int points);
   // All stacks that were planned, the chosen one among them: the reasons for the choice.
   std::vector<FitPoint> considered() const;
+  // Whether the options ended a search before everything was tried: answers are then the best so
+  // far.
+  bool cut_off() const;
 
   // For tests that judge the choice: the given stack's chain as a problem (nullptr where there is
   // nothing to choose), and a solution of it as a stack.

@@ -71,13 +71,30 @@ FitPoint Looks::point_of(const std::string& stack, const TimedStep& step) const 
           .recomputed_flops = step.time.recomputed_flops};
 }
 
+// The first plan is always made: there is something to answer with.
+void Looks::check_enough() {
+  if (!options_.enough) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (found_.empty()) return;
+  }
+  if (!cut_off_ && options_.enough()) cut_off_ = true;
+  if (cut_off_) throw CutOff{};
+}
+
 TimedStep Looks::build(const std::string& stack) {
+  check_enough();
+  return build_now(stack);
+}
+
+TimedStep Looks::build_now(const std::string& stack) {
   TimedStep step = planned(builder_.build(parse_stack(stack)).scheme, in_a_search(options_.plan));
   const std::lock_guard lock(mutex_);
-  if (options_.say) options_.say(stack);
+  const FitPoint point = point_of(stack, step);
+  if (options_.say) options_.say(point);
   if (!found_.count(stack)) {
     std::promise<Found> known;
-    known.set_value(point_of(stack, step));
+    known.set_value(point);
     found_.emplace(stack, known.get_future().share());
   }
   return step;
@@ -90,6 +107,12 @@ std::optional<FitPoint> Looks::at(const std::string& stack) {
   std::shared_future<Found> others;
   {
     const std::lock_guard lock(mutex_);
+    const auto known = found_.find(stack);
+    if (known != found_.end()) others = known->second;
+  }
+  if (!others.valid()) {
+    check_enough();
+    const std::lock_guard lock(mutex_);
     const auto [known, is_new] = found_.emplace(stack, std::shared_future<Found>());
     if (is_new) known->second = mine.get_future().share();
     if (!is_new) others = known->second;
@@ -98,7 +121,7 @@ std::optional<FitPoint> Looks::at(const std::string& stack) {
     return others.get();  // no deadlock: the thread that began it waits for no other
   Found found;
   try {
-    found = point_of(stack, build(stack));
+    found = point_of(stack, build_now(stack));
   } catch (const Error&) {
     found = std::nullopt;
   } catch (...) {

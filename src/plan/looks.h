@@ -1,6 +1,7 @@
 // Stacks of one model that a search has built, planned and timed, each once, on all cores. A search
 // sees a stack as a FitPoint; only the steps that it reads numbers off are kept.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <future>
 #include <map>
@@ -16,15 +17,23 @@
 
 namespace adjoint {
 
+struct FitPoint;
+
 struct FitOptions {
   StepOptions step = {};  // its stack is kept, and what is chosen is added to it
   Costs costs = {};
   PlanOptions plan = {};
   bool may_approximate = false;  // precision may be chosen, too
   int64_t batch = 1;             // samples, which may be split into parts
-  std::function<void(const std::string&)> say =
-      nullptr;  // called with each stack that is planned, one call at a time
+  // Called with each stack that was planned, one call at a time.
+  std::function<void(const FitPoint&)> say = nullptr;
+  // Asked before each plan, by several threads: whether the search is to end with the best that it
+  // knows. nullptr: it ends when there is nothing left to try.
+  std::function<bool()> enough = nullptr;
 };
+
+// Thrown through a search whose options say that it is enough.
+struct CutOff {};
 
 // A stack that was built, planned and timed. On a mesh bytes, seconds and FLOPs are those of each
 // rank, and so is the budget; of stages they are the most that one has, and the seconds those of
@@ -53,7 +62,8 @@ class Looks {
  public:
   Looks(Scheme forward, FitOptions options);
 
-  // Safe to call from several threads. Nothing where the stack is refused.
+  // Safe to call from several threads, and so is `build`. Nothing where the stack is refused. Both
+  // throw CutOff instead of planning where the options say that it is enough.
   std::optional<FitPoint> at(const std::string& stack);
   // The same, and the step itself; throws where the stack is refused.
   TimedStep build(const std::string& stack);
@@ -70,15 +80,19 @@ class Looks {
 
   const Scheme& forward() const { return forward_; }
   const FitOptions& options() const { return options_; }
+  bool cut_off() const { return cut_off_; }
 
  private:
   using Found = std::optional<FitPoint>;
   TimedStep planned(Scheme scheme, const PlanOptions& options) const;
+  TimedStep build_now(const std::string& stack);
+  void check_enough();
 
   Scheme forward_;
   FitOptions options_;
   StepBuilder builder_;
   mutable std::mutex mutex_;
+  std::atomic<bool> cut_off_ = false;
   std::map<std::string, std::shared_future<Found>> found_;
   std::set<std::string> confirmed_;
 };

@@ -144,7 +144,12 @@ struct TrainConfig : OptionFields {
                "what --stack names",
                {.check_flag = [](const std::string& size) { budget_of(size); }}),
       .may_approximate =
-          flag("allow_approximating", "--fit may choose bf16, too, which is another function"),
+          flag("allow_approximating",
+               "--fit may choose bf16, too, and 8 or 4 bits for frozen matrices: another function"),
+      .seconds = number("fit_seconds", kFitSeconds, {0, 1e7},
+                        "--fit answers after so many seconds with the best that it has found; 0: "
+                        "when nothing is left to try",
+                        {.of_command = true}),
       .profile = text("profile", "",
                       "--fit goes by the times of this folder of `adjoint profile`, not by the "
                       "CPU's sheet")};

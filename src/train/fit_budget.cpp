@@ -1,9 +1,14 @@
 #include "train/fit_budget.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_view.h"
 #include "base/text.h"
+#include "comm/texts.h"
 #include "functors/evaluation.h"
 #include "kernels/cuda/cublaslt/product_table.h"
 #include "run/machine.h"
@@ -92,12 +97,24 @@ FitOptions fit_options(const FitWish& wish, const BoundModel& model, const StepO
   options.costs.tuned.clear();
   options.costs.deterministic = step.deterministic;
   options.plan = plan_options(options.costs);
+  if (wish.seconds > 0) {
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::duration<double>(wish.seconds);
+    options.enough = [end] { return Clock::now() >= end; };
+  }
   options.step.target = options.plan.target;
   return options;
 }
 
-std::function<void(const std::string&)> PlansMade::told() {
-  return [this](const std::string&) { activity_.at(++count_, 0); };
+std::function<void(const FitPoint&)> PlansMade::told() {
+  return [this](const FitPoint& p) {
+    const bool fits = budget_ && p.peak <= *budget_;
+    if (fits && (best_ == 0 || p.seconds < best_)) best_ = p.seconds;
+    const std::string best = best_ > 0 ? fmt::format("best so far {:.2f} ms a step", 1e3 * best_)
+                             : budget_ ? "none fits yet"
+                                       : "";
+    activity_.at(++count_, 0, best);
+  };
 }
 
 FitPoint fitted(Fit& fit, const FitWish& wish) {
@@ -105,9 +122,38 @@ FitPoint fitted(Fit& fit, const FitWish& wish) {
   if (const auto point = fit.best(budget)) return *point;
   const FitPoint least = fit.smallest();
   if (least.peak <= budget) return least;
+  if (fit.cut_off()) {
+    fail("--fit ", wish.budget, ": nothing that needs so little was found in ",
+         shortest(wish.seconds), " s; the smallest that was has ", with_commas(least.peak.count),
+         " bytes (", human(least.peak), "), with --stack '", least.stack,
+         "'; say a larger --fit-seconds, or 0 to try everything");
+  }
   fail("--fit ", wish.budget, ": no choice needs so little; the smallest that --fit can choose is ",
        with_commas(least.peak.count), " bytes (", human(least.peak), "), with --stack '",
        least.stack, "'");
+}
+
+std::string told_if_cut_off(const Fit& fit, const FitWish& wish) {
+  if (!fit.cut_off()) return "";
+  return fmt::format(
+      "the search was cut off after {} s: it may find a faster stack with a larger --fit-seconds",
+      shortest(wish.seconds));
+}
+
+std::string found_by_first_rank(const std::optional<Communicator>& world,
+                                const std::function<std::string()>& find) {
+  if (!world) return find();
+  std::string found, trouble;
+  if (world->rank() == 0) {
+    try {
+      found = find();
+    } catch (const Error& e) {
+      trouble = e.what();
+    }
+  }
+  trouble = broadcast_text(*world, 0, trouble);
+  if (!trouble.empty()) fail(trouble);
+  return broadcast_text(*world, 0, found);
 }
 
 }  // namespace adjoint

@@ -6,9 +6,13 @@
 
 namespace adjoint {
 
+// Enough for a model of 70 billion parameters on two cores.
+constexpr int kFitSeconds = 100;
+
 struct FitWish {
   std::string budget = {};       // "24GB"; "": no stack is chosen
   bool may_approximate = false;  // precision may be lowered
+  double seconds = kFitSeconds;  // that the search may take; 0: as many as it wants
   std::string device = "cpu";    // a sheet's name, or its file
   std::string profile = {};      // a folder of `adjoint profile`, for measured costs
 };

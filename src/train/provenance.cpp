@@ -28,7 +28,7 @@ const std::set<std::string>& telling_options() {
   static const std::set<std::string> names = {
       "out",        "cache",    "init",      "eval_every",  "eval_batches", "save_every", "keep",
       "keep_best",  "patience", "log_every", "norms",       "tensorboard",  "fit",        "profile",
-      "stop_after", "resume",   "overwrite", "max_minutes", "repeat"};
+      "stop_after", "resume",   "overwrite", "max_minutes", "repeat",       "fit_seconds"};
   return names;
 }
 

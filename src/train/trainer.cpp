@@ -116,8 +116,10 @@ Trainer::Trainer(ResolvedConfig resolved, std::optional<Communicator> world)
   parse_stack(config_.step.stack);
   find_optimizer(config_.step.optimizer, config_.step);
   if (config_.wish.budget.empty() &&
-      (!config_.wish.profile.empty() || config_.wish.may_approximate)) {
-    fail("--profile and --allow-approximating go with --fit: nothing else is chosen");
+      (!config_.wish.profile.empty() || config_.wish.may_approximate ||
+       config_.wish.seconds != kFitSeconds)) {
+    fail(
+        "--profile, --allow-approximating and --fit-seconds go with --fit: nothing else is chosen");
   }
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
   if (!world_ && config_.check_replicas > 0 && !config_.resume) {
@@ -435,13 +437,19 @@ void Trainer::check_disk() const {
 }
 
 void Trainer::fit_stack(const Scheme& forward) {
-  PlansMade plans;
-  FitOptions options = fit_options(config_.wish, *model_, config_.step, num_threads());
-  options.costs.sheet.workspace = options.plan.workspace_cap = workspace_cap_;
-  options.say = plans.told();
-  Fit fit(forward, options);
   asked_stack_ = config_.step.stack;
-  config_.step.stack = fitted(fit, config_.wish).stack;
+  std::string cut_off;
+  config_.step.stack = found_by_first_rank(world_, [&] {
+    PlansMade plans(budget_of(config_.wish.budget));
+    FitOptions options = fit_options(config_.wish, *model_, config_.step, num_threads());
+    options.costs.sheet.workspace = options.plan.workspace_cap = workspace_cap_;
+    options.say = plans.told();
+    Fit fit(forward, options);
+    const FitPoint point = fitted(fit, config_.wish);
+    cut_off = told_if_cut_off(fit, config_.wish);
+    return point.stack;
+  });
+  if (!cut_off.empty()) notes_.push_back(cut_off);
 }
 
 int64_t Trainer::before(const char* option, int64_t otherwise) const {

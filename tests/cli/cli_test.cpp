@@ -382,6 +382,27 @@ TEST_F(Cli, PlanCountsBothTiersWhereTheyAreOneMemory) {
   EXPECT_TRUE(fits(apart, "link = 1e9\n")) << "the host's tier is another memory";
 }
 
+TEST_F(Cli, FitIsCutOffAfterItsSeconds) {
+  const std::string plan =
+      "plan --json --model char --batch 2 --context 16 --threads 1 --fit 100MB";
+  const auto fit = [&](const std::string& more) {
+    const Outcome o = run(plan + more);
+    EXPECT_EQ(o.code, 0) << o.text;
+    return nlohmann::json::parse(o.text)["fit"];
+  };
+  const auto whole = fit(" --fit-seconds 0"), cut = fit(" --fit-seconds 1e-9");
+  EXPECT_EQ(whole["budget_bytes"], 100'000'000);
+  EXPECT_FALSE(whole["cut_off"]);
+  EXPECT_TRUE(cut["cut_off"]);
+  EXPECT_EQ(cut["plans"], 1) << "there is something to answer with";
+  EXPECT_GE(whole["plans"], cut["plans"]);
+  const Outcome o =
+      run("plan --model char --batch 2 --context 16 --threads 1 --fit 100MB --fit-seconds 1e-9");
+  EXPECT_NE(o.text.find("cut off            the search was cut off after 1e-09 s"),
+            std::string::npos)
+      << o.text;
+}
+
 TEST_F(Cli, PlanDrawsAndComparesAndTraces) {
   const std::string plan = "plan --model char --batch 2 --context 16 --set layers=2 hidden=32 ";
   Outcome o = run(plan + "--compare 'checkpoint(block)' --chart " + at("m.svg") + " --trace " +

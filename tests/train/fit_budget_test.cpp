@@ -3,6 +3,7 @@
 // bits again, and wishes that cannot be met are refused with what could be.
 #include "train/fit_budget.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -42,12 +43,15 @@ BoundModel hybrid(int layers) {
   return bound(test_model_file("hybrid"), 4, {{"layers", layers}, {"dropout", 0.1}});
 }
 
+FitOptions fit_of_options(const BoundModel& model, const std::string& stack,
+                          const DeviceSheet& sheet = find_device("cpu")) {
+  return {.step = {.stack = stack},
+          .costs = {.sheet = sheet, .threads = 1},
+          .plan = {.threads = num_threads()},
+          .batch = model.batch()};
+}
 Fit fit_of(const BoundModel& model, const std::string& stack, const DeviceSheet& sheet) {
-  FitOptions options{.step = {.stack = stack},
-                     .costs = {.sheet = sheet, .threads = 1},
-                     .plan = {.threads = num_threads()},
-                     .batch = model.batch()};
-  return {model.forward(), options};
+  return {model.forward(), fit_of_options(model, stack, sheet)};
 }
 
 Bytes arena_of(const BoundModel& model, const std::string& stack) {
@@ -186,6 +190,141 @@ TEST(Fit, SmallerThanTheSmallestIsRefusedWithIt) {
   Fit tiny = fit_of(model, stack, find_device("cpu"));
   EXPECT_NE(error_text([&] { fitted(tiny, wish({10'000})); }).find(with_commas(least.count)),
             std::string::npos);
+}
+
+// A tuned model on a GPU, whose frozen matrices are most of its bytes.
+BoundModel wide_llama() {
+  return bound("llama-tiny", 2, {{"layers", 2}, {"hidden", 256}, {"heads", 4}, {"ffn", 1024}}, 32);
+}
+FitOptions tuned(const BoundModel& model, bool may_approximate) {
+  return fit_options({.may_approximate = may_approximate, .seconds = 0, .device = "h100"}, model,
+                     {.stack = "accumulate(1) | lora(4)"}, 1);
+}
+
+// Where precision may be lowered, frozen parameters in 16, 8 and 4 bits are tried: the answer is no
+// slower than the stacks that people write, and within a budget that no float32 base fits.
+TEST(Fit, TriesNarrowAndCodedBases) {
+  const BoundModel model = wide_llama();
+  const FitOptions options = tuned(model, true);
+  Looks looks(model.forward(), options);
+  const auto by_hand = [&](const std::string& stack) {
+    return *looks.at("accumulate(1) | " + stack);
+  };
+  const FitPoint narrow = by_hand("bf16(frozen=bf16) | lora(4) | checkpoint(block)");
+  const FitPoint coded = by_hand("qlora(4)");
+  ASSERT_LT(coded.peak, narrow.peak);
+  Fit fit(model.forward(), options);
+  for (const FitPoint& theirs : {narrow, coded}) {
+    const auto found = fit.best(theirs.peak);
+    ASSERT_TRUE(found);
+    EXPECT_LE(found->peak, theirs.peak);
+    EXPECT_LE(found->seconds, theirs.seconds * (1 + 1e-9)) << found->stack;
+    EXPECT_FALSE(fit.cut_off());
+  }
+  // Not so where nobody allowed it.
+  Fit exact(model.forward(), tuned(model, false));
+  exact.best({exact.plain().peak.count * 9 / 10});
+  for (const FitPoint& p : exact.considered()) {
+    EXPECT_EQ(p.stack.find("bf16"), std::string::npos) << p.stack;
+    EXPECT_EQ(p.stack.find("quantize"), std::string::npos) << p.stack;
+  }
+}
+
+// A base that the stack itself holds in codes stays so.
+TEST(Fit, WhatTheStackSaysOfItsBaseStays) {
+  const BoundModel model = wide_llama();
+  FitOptions options = tuned(model, true);
+  options.step.stack = "bf16 | quantize(int8) | lora(4)";
+  Fit fit(model.forward(), options);
+  ASSERT_TRUE(fit.best(fit.plain().peak));
+  for (const FitPoint& p : fit.considered()) {
+    EXPECT_EQ(p.stack.find("nf4"), std::string::npos) << p.stack;
+    EXPECT_EQ(p.stack.find("frozen=bf16"), std::string::npos) << p.stack;
+  }
+}
+
+// Options of a long chain are read off one step, each in another block; the numbers are those of
+// steps in which all blocks take the same option.
+TEST(Fit, OfALongChainTheChoiceIsNoWorse) {
+  const BoundModel model = small_gpt2(18);
+  Looks looks(model.forward(), fit_of_options(model, "accumulate(1)"));
+  std::vector<FitPoint> by_hand;
+  for (const char* every : {"1", "2", "3", "6", "9"}) {
+    by_hand.push_back(*looks.at(fmt::format("accumulate(1) | checkpoint(every={})", every)));
+  }
+  Fit fit = fit_of(model, "accumulate(1)", find_device("cpu"));
+  const Bytes budget = by_hand[2].peak;
+  const auto found = fit.best(budget);
+  ASSERT_TRUE(found);
+  EXPECT_LE(found->peak, budget);
+  for (const FitPoint& theirs : by_hand) {
+    if (theirs.peak <= budget) {
+      EXPECT_LE(found->seconds, theirs.seconds) << theirs.stack;
+    }
+  }
+  EXPECT_LT(fit.considered().size(), 60U) << "a step or two say what all options cost";
+}
+
+// Whoever searches with few threads gets the same stack as with many.
+TEST(Fit, AnswersDoNotDependOnTheThreadsThatSearch) {
+  const BoundModel model = wide_llama();
+  const FitOptions options = tuned(model, false);
+  const int before = num_threads();
+  std::set<std::string> stacks;
+  std::set<size_t> plans;
+  for (const int threads : {1, 4}) {
+    set_num_threads(threads);
+    Fit fit(model.forward(), options);
+    stacks.insert(fit.best(Bytes{fit.plain().peak.count / 2}).value_or(FitPoint{}).stack);
+    plans.insert(fit.considered().size());
+  }
+  set_num_threads(before);
+  EXPECT_EQ(stacks.size(), 1U);
+  EXPECT_EQ(plans.size(), 1U);
+}
+
+// A search that is told that it is enough answers with the best that it has, and says so.
+TEST(Fit, EndsWithItsBestSoFar) {
+  const BoundModel model = small_llama(2);
+  FitOptions options = fit_of_options(model, "");
+  Bytes middle;
+  double whole = 0;
+  {
+    Fit fit(model.forward(), options);
+    middle = {(fit.plain().peak.count * 3 + fit.smallest().peak.count) / 4};
+    whole = fit.best(middle)->seconds;
+    EXPECT_FALSE(fit.cut_off());
+  }
+  const FitWish wish{.budget = std::to_string(middle.count), .seconds = 7};
+  bool found = false;
+  for (int most : {1, 2, 4, 8, 16, 32}) {
+    int plans = 0;
+    FitPoint best_told{.seconds = 1e300};
+    options.say = [&](const FitPoint& p) {
+      ++plans;
+      if (p.peak <= middle && p.seconds < best_told.seconds) best_told = p;
+    };
+    options.enough = [&] { return plans >= most; };
+    const int before = num_threads();
+    set_num_threads(1);
+    Fit fit(model.forward(), options);
+    const auto point = fit.best(middle);
+    set_num_threads(before);
+    EXPECT_TRUE(fit.cut_off()) << most;
+    EXPECT_LE(plans, most);
+    EXPECT_NE(told_if_cut_off(fit, wish).find("cut off after 7 s"), std::string::npos);
+    if (point) {
+      EXPECT_EQ(point->seconds, best_told.seconds);
+      EXPECT_GE(point->seconds, whole);
+      EXPECT_LE(point->peak, middle);
+    } else {
+      const std::string said = error_text([&] { fitted(fit, wish); });
+      EXPECT_NE(said.find("nothing that needs so little was found in 7 s"), std::string::npos);
+      EXPECT_NE(said.find("--fit-seconds"), std::string::npos) << said;
+    }
+    found = found || point;
+  }
+  EXPECT_TRUE(found) << "after 32 plans something fits";
 }
 
 TEST(Fit, WishesThatAreNoSizesAreRefused) {

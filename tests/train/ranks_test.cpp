@@ -442,6 +442,19 @@ TEST_F(RankFolder, StagesFitABudget) {
   EXPECT_NE(saved["options"]["stack"], "pipeline(2, parts=3)") << "something was chosen";
 }
 
+// A search that ends after some seconds finds other stacks on other ranks: what the first one finds
+// is everybody's, and so is its refusal.
+TEST_F(RankFolder, AgreeOnWhatASearchFindsInTime) {
+  const json cut = {{"fit", "200MB"}, {"fit_seconds", 1e-9}};
+  train_on(3, ranked("cut", "data_parallel(3)", cut));
+  const json saved = json::parse(read_file(out("cut") / "run.json"));
+  EXPECT_EQ(saved["options"]["stack"], "data_parallel(3)") << "the first plan that was made fits";
+  const json small = {{"fit", "10kB"}, {"fit_seconds", 1e-9}};
+  const std::string told = refusal(3, ranked("none", "data_parallel(3)", small));
+  EXPECT_NE(told.find("was found in 1e-09 s"), std::string::npos) << told;
+  EXPECT_FALSE(fs::exists(out("none"))) << "nothing was written";
+}
+
 // Every rank has the norms of all stages: those of gradients with one rank's bits.
 TEST_F(RankFolder, NormsOfStagesAreThoseOfOneRank) {
   train(ranked("one", "accumulate(3, tied=apart)", {{"norms", 2}}));
