@@ -282,11 +282,14 @@ void Lifeline::hear_strangers() {
 void Lifeline::judge_hub() {
   if (is_hub() || hub_ == kOutside || peers_[0].left) return;
   const double now = steady_now(), silent = now - peers_[0].heard;
-  // Time for the hub to judge first: it knows of everyone.
-  if (silent <= kHubLimits * dog_->limit()) return;
+  // Time for the hub to judge first, which knows of everyone, and then for the one who tells: a
+  // launcher ends all as soon as one has ended.
+  constexpr double kToTell = 1;
+  const bool tells = options_.rank == hub_ + 1;
+  if (silent <= kHubLimits * dog_->limit() + (tells ? 0 : kToTell)) return;
   job_ended({.reason = fmt::format("a rank was silent for {:.0f} s: rank {} {}", silent, hub_,
                                    dog_->place(hub_))},
-            options_.rank == hub_ + 1);
+            tells);
 }
 
 void Lifeline::progress(int64_t step, std::string_view object) {

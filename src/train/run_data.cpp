@@ -89,7 +89,8 @@ std::unique_ptr<Tokenizer> tokenizer_for(const TrainConfig& config,
                                          const ChatTemplate* chat) {
   const bool texts = any_file(sources, DataKind::kText) || any_file(sources, DataKind::kJsonLines);
   // A folder's own, unless another was asked for.
-  const bool asked = config.tokenizer != option_named(train_options(), "tokenizer").otherwise;
+  const bool asked =
+      config.tokenizer != option_named(train_options(), "tokenizer").otherwise.get<std::string>();
   if (!from && !weights.empty() && !asked) return load_tokenizer(weights);
   if (!from && !learns_tokenizer(config.tokenizer)) return make_tokenizer(config.tokenizer, "");
   if (!from && !texts) return nullptr;

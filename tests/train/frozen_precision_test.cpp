@@ -132,7 +132,9 @@ TEST_F(Frozen, WhatIsReadInSixteenBitsIsHeldSo) {
     int narrow = 0;
     for (const auto& [name, dtype] : dtypes("held")) {
       const bool is_wide = is_adapter(name) || name.find("norm") != std::string::npos;
-      if (is_wide) EXPECT_EQ(dtype, "F32") << name;
+      if (is_wide) {
+        EXPECT_EQ(dtype, "F32") << name;
+      }
       narrow += dtype == "BF16";
       for (size_t i = 0; i < held.at(name).size(); ++i) {
         const float wanted = dtype == "BF16" ? bf16(plain.at(name)[i]) : plain.at(name)[i];
