@@ -27,10 +27,14 @@ nlohmann::json to_json(const Functor& f) {
     if (!p.summary.empty()) one["summary"] = p.summary;
     params.push_back(std::move(one));
   }
-  nlohmann::json out = {
-      {"name", f.name},          {"law", name(f.law)},        {"summary", f.summary},
-      {"default", f.by_default}, {"gpu_only", f.on_gpu_only}, {"of_forward", f.of_forward},
-      {"params", params}};
+  nlohmann::json out = {{"name", f.name},
+                        {"law", name(f.law)},
+                        {"against", f.against_text},
+                        {"summary", f.summary},
+                        {"default", f.by_default},
+                        {"gpu_only", f.on_gpu_only},
+                        {"of_forward", f.of_forward},
+                        {"params", params}};
   if (!f.text.empty()) {
     out["text"] = f.text;
     out["rules"] = functor_json(f.text, f.name + std::string(kFunctorFile))
@@ -72,8 +76,9 @@ int run(const std::string& which, bool as_json) {
       found = true;
       out.push_back(to_json(*f));
       if (as_json) continue;
-      std::cout << fmt::format("\n  {}\n      {}\n      law: {}{}\n", signature(f->name, f->params),
-                               f->summary, name(f->law),
+      std::cout << fmt::format("\n  {}\n      {}\n      law: {}{}{}\n",
+                               signature(f->name, f->params), f->summary, name(f->law),
+                               f->against_text.empty() ? "" : " against " + f->against_text,
                                f->on_gpu_only ? "; by default on a GPU only" : "");
       if (which.empty()) continue;
       for (const FunctorParam& p : f->params) {

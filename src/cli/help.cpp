@@ -63,7 +63,8 @@ std::string text_for(const std::string& topic) {
   if (const OpDef* word = find_word(wanted)) found += op_text(*word);
   for (const Functor* f : all_functors()) {
     if (f->name != wanted) continue;
-    found += fmt::format("{}: {}\n    law: {}\n", f->name, f->summary, name(f->law));
+    found += fmt::format("{}: {}\n    law: {}{}\n", f->name, f->summary, name(f->law),
+                         f->against_text.empty() ? "" : " against " + f->against_text);
     if (!f->text.empty()) found += "\n" + f->text;
   }
   for (const OptimizerFile& file : optimizer_files()) {

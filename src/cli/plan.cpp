@@ -374,6 +374,7 @@ int run(const PlanFlags& flags) {
     const Stack applied = parse_stack(stack);
     out["stack"] = stack;
     out["law"] = name(law_of(applied));
+    out["against"] = against(applied);
     out["applied"] = applied_json(first.built.applied, applied);
     if (flags.timeline) {
       const StepClock clock =

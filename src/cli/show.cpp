@@ -97,6 +97,7 @@ int show_difference(const ShowFlags& flags, const BoundModel& model) {
     const Difference difference = difference_of(before, after.scheme);
     out["stack"] = print(stack);
     out["law"] = name(law_of(stack));
+    out["against"] = against(stack);
     out["before"] = {{"morphisms", before.morphisms.size()}};
     out["after"] = {{"morphisms", after.scheme.morphisms.size()}};
     out["applied"] = applied_json(after.applied, stack, firings);
@@ -130,6 +131,7 @@ int show_stack(const ShowFlags& flags, const BoundModel& model, Level level) {
     nlohmann::json out = head_of(flags, model, after.scheme);
     out["stack"] = print(stack);
     out["law"] = name(law_of(stack));
+    out["against"] = against(stack);
     out["applied"] = applied_json(after.applied, stack, firings);
     add_scheme(out, after.scheme, level, nullptr);
     activity.reset();
@@ -198,7 +200,7 @@ int write_diagram(const ShowFlags& flags, const BoundModel& model) {
     const Stack stack = parse_stack(*flags.stack);
     const Scheme before = model.forward();
     add_viete_mapping(diagram, before, build_step(before, stack, flags.options).scheme,
-                      print(stack), law_of(stack) == Law::kExact);
+                      print(stack), law_of(stack) == Law::kExact && against(stack).empty());
   }
   std::string text;
   try {

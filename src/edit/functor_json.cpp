@@ -69,6 +69,9 @@ class FunctorWriter {
                 {"params", params},
                 {"rules", rules}};
     out["law"] = functor_.says_law ? json(name(functor_.law)) : json();
+    std::string against = functor_.against ? print(*functor_.against) : "";
+    if (functor_.against_when) against += " when " + print(*functor_.against_when);
+    out["against"] = std::move(against);
     if (!parts.empty()) out["stack"] = parts;
     return out;
   }

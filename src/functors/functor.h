@@ -57,6 +57,7 @@ struct Functor {
   // Where the law compares with a stack in which another functor is told something else, that
   // functor's call: zero(2) is exact against data_parallel(reduce=part). Null: never.
   std::function<std::optional<Term>(const Arguments&)> against = nullptr;
+  std::string against_text = {};  // as its text says it; "": the law compares with nothing else
   // Where what it is told weakens the law: a schedule of one's own that sums in another order.
   // Null: nothing does.
   std::function<Law(const Arguments&)> weakened = nullptr;

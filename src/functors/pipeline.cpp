@@ -39,7 +39,8 @@ class Pipeline {
         positions_(generation.positions),
         all_frozen_(generation.all_frozen),
         firings_(firings) {
-    for (const StackedFunctor& f : stack.functors) {
+    for (size_t i = 0; i < stack.functors.size(); ++i) {
+      const StackedFunctor& f = stack.functors[i];
       if (training && f.functor.of_forward) {
         fail(f.functor.name,
              ": is of a forward scheme, and generation applies it by itself; a step ",
@@ -47,6 +48,7 @@ class Pipeline {
       }
       result_.applied.push_back({.name = f.print(),
                                  .law = f.functor.law,
+                                 .against = against(stack, i),
                                  .by_default = f.by_default,
                                  .idle = is_idle(f, options.target)});
     }

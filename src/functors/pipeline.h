@@ -14,6 +14,7 @@ namespace adjoint {
 struct Applied {
   std::string name;  // with its arguments
   Law law = Law::kExact;
+  std::string against = {};  // what the law compares with (stack.h); "": the stack without it
   bool by_default = false;
   bool idle = false;  // it is for another target
   int64_t matches = 0;

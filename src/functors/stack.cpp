@@ -1,6 +1,7 @@
 #include "functors/stack.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "base/file.h"
@@ -399,6 +400,56 @@ Stack compared_with(const Stack& stack, size_t index) {
       });
   rest.functors.insert(place, {*named, Arguments(named->name, named->params, *told), false, {}});
   return rest;
+}
+
+namespace {
+
+// Another functor as it is told because of this one, in the stack `compared` that its law compares
+// with.
+struct Told {
+  StackedFunctor functor;
+  Stack compared;
+};
+std::optional<Told> told_because_of(const Stack& stack, size_t index) {
+  const StackedFunctor& f = stack.functors[index];
+  const std::optional<Term> told = f.functor.against ? f.functor.against(f.args) : std::nullopt;
+  if (!told) return std::nullopt;
+  Stack compared = compared_with(stack, index);
+  const auto named = [&](const StackedFunctor& other) { return other.functor.name == told->word; };
+  const auto found = std::find_if(compared.functors.begin(), compared.functors.end(), named);
+  const auto before = std::find_if(stack.functors.begin(), stack.functors.end(), named);
+  if (found == compared.functors.end()) return std::nullopt;
+  if (before != stack.functors.end() && before->print() == found->print()) return std::nullopt;
+  return Told{*found, std::move(compared)};
+}
+
+}  // namespace
+
+std::string against(const Stack& stack, size_t index) {
+  const std::optional<Told> told = told_because_of(stack, index);
+  return told ? told->functor.print() : "";
+}
+
+std::string against(const Stack& stack) {
+  Stack rest = stack;
+  std::map<std::string, StackedFunctor> all;  // by name: two may tell one
+  for (size_t i = 0; i < rest.functors.size();) {
+    std::optional<Told> told = told_because_of(rest, i);
+    if (!told) {
+      ++i;
+      continue;
+    }
+    all.insert_or_assign(told->functor.functor.name, std::move(told->functor));
+    rest = std::move(told->compared);
+    i = 0;
+  }
+  Law law = law_of(stack);
+  std::vector<std::string> calls;
+  for (const auto& [name, told] : all) {
+    law = std::max(law, told.functor.law);
+    calls.push_back(told.print());
+  }
+  return law == law_of(stack) ? "" : join(calls, " | ");
 }
 
 }  // namespace adjoint

@@ -39,6 +39,13 @@ Stack with_forward_functors(Stack stack, std::string_view items);
 // The stack that the law of a functor compares with: without it, and with what its law says that
 // another functor is told. A functor that is not there is told nothing.
 Stack compared_with(const Stack& stack, size_t index);
+// What that stack has in the functor's place, accumulate(n=4, tied=apart); "": nothing, so that the
+// law is about the stack with the functor and the same stack without it.
+std::string against(const Stack& stack, size_t index);
+// The same of the whole stack: what a step has of which the law of the stack (law_of) is true,
+// where it is not true of the step as it comes; "": it is. Pipelines have the bits of parts of a
+// batch that one rank adds up, and the step as it comes has the batch in one part.
+std::string against(const Stack& stack);
 
 // A stack's text with every file that it names, a functor (NAME.functor) or what one is told in
 // quotes (NAME.schedule), replaced by what `renamed` says.

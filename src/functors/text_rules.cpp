@@ -179,6 +179,8 @@ Functor functor_of(FunctorText text) {
                   .says_law = text.says_law};
   const auto shared = std::make_shared<const FunctorText>(std::move(text));
   if (shared->against) {
+    functor.against_text = print(*shared->against);
+    if (shared->against_when) functor.against_text += " when " + print(*shared->against_when);
     functor.against = [shared](const Arguments& args) -> std::optional<Term> {
       const Names names(*shared, args, 0);
       if (!names.holds(shared->against_when)) return std::nullopt;

@@ -152,10 +152,12 @@ class Composer {
       if (!stack.functors[i].by_default) judge(result, bench, stack, i);
     }
     result.law = std::max(result.law, law_of(stack));
+    result.against = against(stack);
     // A functor that is switched off is judged in the stack where it is on.
     for (const std::string& off : stack.off) {
       result.law = std::max(result.law, judge_default(result, bench, items, off));
     }
+    if (result.law > law_of(stack)) result.against.clear();  // it is true of the step as it comes
     if (&bench == &benches_[0]) check_orders(result, bench, stack, items);
     if (items.size() > 1) bench.judge.forget(stack);
     result.checked += result.broken.size() == before;
@@ -236,6 +238,9 @@ std::string in_a_cell(const std::string& stack) {
 std::string cell(const Composed& composed, Notes& notes) {
   if (!composed.broken.empty()) return "**broken**" + notes.number(composed.broken[0]);
   std::string text = composed.checked > 0 ? std::string(name(composed.law)) : "refused";
+  if (composed.checked > 0 && !composed.against.empty()) {
+    text += " against `" + in_a_cell(composed.against) + "`";
+  }
   if (composed.checked > 0 && !composed.refused.empty()) {
     text += fmt::format(", {} of {} models", composed.checked,
                         composed.checked + static_cast<int>(composed.refused.size()));

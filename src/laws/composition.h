@@ -16,6 +16,7 @@ std::string stack_of_items(const std::vector<std::string>& items);
 struct Composed {
   std::string stack;
   Law law = Law::kExact;
+  std::string against = {};               // of what it is true (functors/stack.h)
   int checked = 0;                        // models on which all its laws held
   std::vector<std::string> refused = {};  // why, for each model that refused it
   std::vector<std::string> broken = {};   // laws that did not hold, or orders that differ

@@ -5,11 +5,8 @@ namespace adjoint {
 namespace {
 
 nlohmann::json checked_json(const Composed& stack) {
-  return {{"stack", stack.stack},
-          {"law", name(stack.law)},
-          {"models", stack.checked},
-          {"refused", stack.refused},
-          {"broken", stack.broken}};
+  return {{"stack", stack.stack},    {"law", name(stack.law)},   {"against", stack.against},
+          {"models", stack.checked}, {"refused", stack.refused}, {"broken", stack.broken}};
 }
 
 }  // namespace

@@ -184,10 +184,15 @@ json applied_json(const std::vector<Applied>& applied, const Stack& stack,
   for (size_t i = 0; i < applied.size(); ++i) {
     const Applied& a = applied[i];
     if (a.idle) continue;
-    json one = {{"functor", a.name},     {"name", stack.functors[i].functor.name},
-                {"law", name(a.law)},    {"default", a.by_default},
-                {"matches", a.matches},  {"counts", a.counts},
-                {"did", what_it_did(a)}, {"calls_added", a.calls_added},
+    json one = {{"functor", a.name},
+                {"name", stack.functors[i].functor.name},
+                {"law", name(a.law)},
+                {"against", a.against},
+                {"default", a.by_default},
+                {"matches", a.matches},
+                {"counts", a.counts},
+                {"did", what_it_did(a)},
+                {"calls_added", a.calls_added},
                 {"rules", json::array()}};
     for (auto& [branch, sources] : rules[i]) {
       one["rules"].push_back({{"branch", branch}, {"sources", sources}});

@@ -43,6 +43,11 @@ std::string stack_table(const std::vector<Applied>& applied) {
                        a.matches, rest);
   }
   for (const Applied& a : applied) {
+    if (!a.against.empty()) {
+      out += fmt::format("{} is {} against {}\n", shortened(a.name), name(a.law), a.against);
+    }
+  }
+  for (const Applied& a : applied) {
     for (const std::string& rule : a.idle_rules) out += rule + "\n";
   }
   return out;

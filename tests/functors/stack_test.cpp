@@ -51,6 +51,23 @@ TEST(Stack, TheLawIsTheWeakest) {
   EXPECT_EQ(law_of(parse_stack("accumulate(2) | lora")), Law::kApproximating);
 }
 
+// A law that is not about the step as it comes says what it is about.
+TEST(Stack, ALawSaysAgainstWhat) {
+  const auto of = [](const char* text) { return against(parse_stack(text)); };
+  EXPECT_EQ(of("pipeline(4, parts=8)"), "accumulate(n=8, tied=apart)");
+  EXPECT_EQ(of("pipeline(2) | ema"), "accumulate(n=2, tied=apart)");
+  // Sums in another order are what these promise of the step as it comes, too.
+  EXPECT_EQ(of("pipeline(2) | accumulate(2)"), "");
+  EXPECT_EQ(of("data_parallel(2) | zero(2)"), "");
+  EXPECT_EQ(of("checkpoint"), "");
+  const Stack both = parse_stack("data_parallel(2) | zero(2)");
+  for (size_t i = 0; i < both.functors.size(); ++i) {
+    const bool zero = both.functors[i].functor.name == "zero";
+    EXPECT_EQ(against(both, i), zero ? "data_parallel(2, reduce=part)" : "");
+  }
+  EXPECT_EQ(functor_named("zero").against_text, "data_parallel(reduce=part) when stage >= 2");
+}
+
 TEST(Stack, EmptyItems) {
   for (const char* text : {"|", "bf16 |", "| bf16", "bf16 || checkpoint", "bf16 | | lora"}) {
     EXPECT_TRUE(has(refusal(text), "found nothing")) << text;
