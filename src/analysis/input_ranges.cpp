@@ -58,8 +58,9 @@ InputRanges input_ranges(const Scheme& forward) {
   std::map<Value, InputRange> ranges;
   const auto bound = [&](Value ids, int64_t below, std::optional<int64_t> ignored) {
     for (const Value in : from[ids]) {
-      const auto [found, fresh] = ranges.emplace(in, InputRange{below, ignored});
-      if (!fresh) found->second.below = std::min(found->second.below, below);
+      const auto [found, fresh] =
+          ranges.emplace(in, InputRange{.below = below, .ignored = ignored});
+      if (!fresh) found->second.below = std::min(found->second.below.value_or(below), below);
     }
   };
   for (const Morphism& m : forward.morphisms) {
@@ -85,6 +86,7 @@ InputRanges input_ranges(const Scheme& forward) {
   }
   InputRanges by_path;
   for (const auto& [in, range] : ranges) by_path[forward[in].source.path] = range;
+  for (const auto& [path, value] : ignored_values(forward)) by_path[path].padding = value;
   return by_path;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "scheme/scheme.h"
 
@@ -13,8 +14,13 @@ namespace adjoint {
 // of every table and the width of every loss; targets may also be the id that the loss ignores,
 // unless a table is asked for that id, too: embed(where(targets == -1, 0, targets)) asks for 0.
 struct InputRange {
-  int64_t below = 2;
+  std::optional<int64_t> below = {};  // none: nobody says
   std::optional<int64_t> ignored = {};
+  // The value of samples that are not there, as those that pad a rank's share of a batch: what the
+  // terms of the loss do not count (ignored_values), also where such an id could not be looked up
+  // in a table, since nothing that is made of such a sample counts.
+  int64_t padding = 0;
+  std::vector<int64_t> marks = {};  // that the texts tell from the others: a separator's id
 };
 using InputRanges = std::map<std::string, InputRange>;  // by path
 InputRanges input_ranges(const Scheme& forward);

@@ -18,9 +18,12 @@ namespace {
 
 // Enough halvings to take a loss scale of 2^16 below 1.
 constexpr int kMostSkips = 20;
+// Whole numbers that no table and no loss bounds are 0 or 1.
+constexpr int64_t kUnsaidBelow = 2;
 
 // One number of a batch. About one target in seven is masked, every sample but the first ends
-// early, and the second sample is masked completely.
+// early, and the second sample is masked completely. Where texts tell ids from the others, every
+// second one is such.
 double datum(const InputRange& range, const RandomStream& stream, int64_t index, const Type& type) {
   const int64_t row = type.rank() > 1 ? type.num_elements() / type.dim(0) : 1;
   const int64_t sample = index / row, place = index % row;
@@ -31,7 +34,12 @@ double datum(const InputRange& range, const RandomStream& stream, int64_t index,
       return static_cast<double>(*range.ignored);
     }
   }
-  return static_cast<double>((bits >> 3) % range.below);
+  const int64_t below = range.below.value_or(kUnsaidBelow);
+  if (!range.marks.empty() && place % 2 == 1) {
+    const int64_t mark = range.marks[(place / 2 + sample) % range.marks.size()];
+    if (mark < below) return static_cast<double>(mark);
+  }
+  return static_cast<double>((bits >> 3) % below);
 }
 
 bool has_state(const Object& object) {
@@ -164,6 +172,11 @@ void RankTracer::begin() {
   if (!all_said) initialize(run_, options_.seed, drawn_);
   for (const Value in : inputs) {
     if (!has_state(scheme()[in])) continue;
+    if (const auto counted = options_.counted.find(to_string(scheme()[in].source));
+        counted != options_.counted.end()) {
+      run_.set_values(in, {counted->second});
+      continue;
+    }
     const Numbers* numbers = said(in);
     if (numbers) set_whole(in, *numbers);
     if (!numbers && begins_as_zeros(in)) continue;
@@ -196,16 +209,23 @@ void RankTracer::feed() {
       const RandomStream stream{random_key(options_.seed, path + ":data"),
                                 static_cast<uint64_t>(step_)};
       const Type whole = whole_type(object);
+      const bool others =
+          options_.other_from >= 0 && options_.not_other.count(path) == 0 && whole.rank() > 1;
+      const RandomStream other{random_key(options_.seed, path + ":other"),
+                               static_cast<uint64_t>(step_)};
+      const int64_t row = others ? whole.num_elements() / (whole.dim(0) * whole.dim(1)) : 1;
       Numbers numbers(whole.num_elements());
       for (size_t i = 0; i < numbers.size(); ++i) {
         const int64_t index = static_cast<int64_t>(i);
-        numbers[i] = is_float(object.type.dtype)
-                         ? stream.normal(i)
-                         : datum(range == ranges_.end() ? InputRange{} : range->second, stream,
-                                 index, whole);
+        const bool late = others && index / row % whole.dim(1) >= options_.other_from;
+        const RandomStream& from = late ? other : stream;
+        numbers[i] =
+            is_float(object.type.dtype)
+                ? from.normal(i)
+                : datum(range == ranges_.end() ? InputRange{} : range->second, from, index, whole);
       }
-      const bool ignores = range != ranges_.end() && range->second.ignored;
-      set_whole(in, numbers, ignores ? static_cast<double>(*range->second.ignored) : 0);
+      const int64_t padding = range == ranges_.end() ? 0 : range->second.padding;
+      set_whole(in, numbers, static_cast<double>(padding));
     } else if (path == "rate") {
       run_.set_number(in, 1e-3 * (1 + step_));
     } else if (path == kRandomCounter) {

@@ -52,6 +52,12 @@ struct TraceOptions {
   double jitter = 0;  // relative, of every parameter before every step
   int draw = 0;       // seed of the jitter
   int nodes_of = -1;  // the step of which every object is kept; -1: none
+  // Inputs hold other numbers from this position of every sample on, but for those of these paths;
+  // -1: they do not.
+  int64_t other_from = -1;
+  std::set<std::string> not_other = {};
+  std::map<std::string, double> counted =
+      {};  // counts of steps that begin at another number than 0
 };
 
 // One rank's run of a step. What it traces of a sharded object is the rank's piece.

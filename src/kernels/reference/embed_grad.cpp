@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/kernel.h"
 #include "scheme/elements.h"
 
@@ -18,7 +20,8 @@ Launch reference(const KernelCall& k, const Pointers& at) {
         double sum = 0;
         if (adds) sum = load_element(at.in[2], out.dtype, row * addend[0] + c * addend[1]);
         for (int64_t i = 0; i < ids.num_elements(); ++i) {
-          if (load_element(at.in[0], ids.dtype, i) != static_cast<double>(row)) continue;
+          const auto id = static_cast<int64_t>(load_element(at.in[0], ids.dtype, i));
+          if (std::clamp<int64_t>(id, 0, out.dim(0) - 1) != row) continue;
           sum += load_element(at.in[1], dy.dtype, i * from_step + c);
         }
         store_element(at.out[0], out.dtype, row * to[0] + c * to[1], sum);
