@@ -18,6 +18,7 @@
 #include "comm/gpu_reduction.h"
 #include "comm/mpi.h"
 #include "device/parallel.h"
+#include "laws/later_tokens.h"
 #include "run/machine.h"
 #include "train/doubts.h"
 #include "train/job.h"
@@ -57,6 +58,10 @@ int train(const TrainFlags& flags, Interrupts& interrupts, const ResolvedConfig&
   const TrainConfig& c = trainer.config();
   for (const std::string& doubt : doubts_about_threads(num_threads(), ranks_here)) {
     warn_once(doubt);
+  }
+  if (const auto doubt = doubt_about_later_tokens(trainer.model(), c.settings,
+                                                  parse_stack(c.step.stack), c.step)) {
+    warn_once(*doubt);
   }
   const Scheme& step = trainer.run().scheme();
   if (!flags.json) {
