@@ -1,10 +1,12 @@
 // adjoint verify: a stack's laws, checked on the user's own model.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/note.h"
 #include "base/text.h"
 #include "cli/answer.h"
 #include "cli/command.h"
@@ -30,6 +32,11 @@ struct VerifyFlags {
   bool json = false, matrix = false;
 };
 
+// A tensor of any step.
+std::string tensor_of(const TensorKey& key) {
+  return key.kind == TensorKey::Kind::kGradient ? "the gradient of " + key.source : key.source;
+}
+
 int print_matrix(const VerifyFlags& flags) {
   CompositionOptions options{.models = {find_model("char"), find_model("llama-tiny")}};
   for (const std::string& model : flags.with) options.models.push_back(find_model(model));
@@ -50,24 +57,39 @@ nlohmann::json to_json(const Moved& moved) {
           {"gradients", moved.gradients ? nlohmann::json(*moved.gradients) : nlohmann::json()}};
 }
 
+bool is_noisy(const Report& report) {
+  return std::any_of(report.functors.begin(), report.functors.end(),
+                     [](const Verdict& v) { return !v.too_noisy.empty(); });
+}
+
+nlohmann::json noisy_json(const Verdict& verdict) {
+  nlohmann::json noisy = nlohmann::json::object();
+  for (const auto& [key, allowed] : verdict.too_noisy) noisy[tensor_of(key)] = allowed;
+  return noisy;
+}
+
 nlohmann::json to_json(const Report& report) {
   nlohmann::json functors = nlohmann::json::array();
   for (const Verdict& v : report.functors) {
     functors.push_back({{"name", v.functor},
                         {"law", name(v.law)},
+                        {"against", v.against},
                         {"default", v.by_default},
                         {"matches", v.matches},
                         {"ok", v.ok},
                         {"max_error", v.error},
                         {"tensor", v.tensor},
                         {"plain_error", v.plain_error},
-                        {"allowed", v.allowed}});
+                        {"allowed", v.allowed},
+                        {"too_noisy", noisy_json(v)}});
     if (!v.note.empty()) functors.back()["note"] = v.note;
     if (v.moved) functors.back()["from_model_without_it"] = to_json(*v.moved);
   }
   nlohmann::json whole = report.moved ? to_json(*report.moved) : nlohmann::json();
   return {{"ok", report.ok},
+          {"proven", report.ok && report.unseen.empty() && !is_noisy(report)},
           {"law", name(report.law)},
+          {"against", report.against},
           {"refused", report.refused},
           {"reason", report.reason},
           {"functors", functors},
@@ -76,7 +98,8 @@ nlohmann::json to_json(const Report& report) {
           {"max_error", report.max_error},
           {"plain_error", report.plain_error},
           {"from_plain_model", std::move(whole)},
-          {"not_seen", report.unseen}};
+          {"not_seen", report.unseen},
+          {"doubts", report.doubts}};
 }
 
 std::string number(double n) { return n == 0 ? "0" : fmt::format("{:.2g}", n); }
@@ -87,24 +110,58 @@ std::string words(const Moved& moved) {
          (moved.gradients ? ", gradients " + number(*moved.gradients) : ", no gradient in common");
 }
 
+std::string word_for(const Verdict& verdict) {
+  if (!verdict.ok) return "BROKEN";
+  if (verdict.too_noisy.empty()) return "ok";
+  return verdict.judged.empty() ? "too noisy to judge" : "ok where it could be judged";
+}
+
+// Which tensors judge nothing, and what would.
+std::string noise_in_words(const Verdict& verdict) {
+  const auto noisiest =
+      std::max_element(verdict.too_noisy.begin(), verdict.too_noisy.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const size_t others = verdict.too_noisy.size() - 1;
+  return fmt::format(
+      "too noisy to judge here: {}{} (rounding alone explains an error of {:.2g}, so a mistake of "
+      "that size would pass); {} would judge",
+      tensor_of(noisiest->first), others > 0 ? fmt::format(" and {} more", others) : "",
+      noisiest->second,
+      verdict.narrow ? "the same stack without 16-bit floats, more samples (--batch) or --full"
+                     : "more samples (--batch) or --full");
+}
+
+// The law of the stack, and of what it is true.
+std::string law_in_words(const Report& report) {
+  const std::string law(name(report.law));
+  const std::string than =
+      report.against.empty() ? "the step as it comes" : "the step with " + report.against;
+  if (report.law == Law::kExact) return law + " (not a bit differs from " + than + ")";
+  return report.against.empty() ? law : law + " against " + than;
+}
+
 std::string verdict_of(const Report& report, const std::string& stack) {
   const std::string distances = fmt::format(
       "its gradients are within {:.2g} of {} in float64, the plain step's within {:.2g}\n",
       report.max_error, report.moved ? "its own function" : "the model", report.plain_error);
   std::string out;
-  if (report.unseen.empty()) {
+  if (report.unseen.empty() && is_noisy(report)) {
+    out = fmt::format(
+        "\n{} broke no law where it could be judged, but {} not said to be {}: some tensors are "
+        "too "
+        "noisy here\n{}",
+        stack.empty() ? "the step as it comes" : "the stack '" + stack + "'",
+        stack.empty() ? "its defaults are" : "it is", law_in_words(report), distances);
+  } else if (report.unseen.empty()) {
     // What is on by default has laws of its own, in the table above.
-    const bool exact = report.law == Law::kExact;
-    out =
-        stack.empty()
-            ? fmt::format("\nthe step as it comes, with what is on by default: {}", distances)
-            : fmt::format("\nthe stack '{}' is {}{}: {}", stack, name(report.law),
-                          exact ? " (not a bit differs from the step as it comes)" : "", distances);
+    out = stack.empty()
+              ? fmt::format("\nthe step as it comes, with what is on by default: {}", distances)
+              : fmt::format("\nthe stack '{}' is {}: {}", stack, law_in_words(report), distances);
   } else {
     out = fmt::format(
         "\nthe stack '{}' broke no law here, but it is not said to be {}: what follows acts in the "
         "model and nowhere in the copies (--full checks the model itself)\n",
-        stack, name(report.law));
+        stack, law_in_words(report));
     for (const std::string& what : report.unseen) out += "  " + what + "\n";
     out += distances;
   }
@@ -124,8 +181,10 @@ std::string table(const Report& report, const std::string& stack) {
                      "error", "allowed");
   for (const Verdict& v : report.functors) {
     out += fmt::format("{:<{}}  {:<14} {:>8}  {:>9}  {:>9}  {}{}\n", v.functor, width, name(v.law),
-                       v.matches, number(v.error), number(v.allowed), v.ok ? "ok" : "BROKEN",
+                       v.matches, number(v.error), number(v.allowed), word_for(v),
                        v.by_default ? "  (on by default)" : "");
+    if (!v.too_noisy.empty()) out += fmt::format("{:<{}}  {}\n", "", width, noise_in_words(v));
+    if (!v.against.empty()) out += fmt::format("{:<{}}  against {}\n", "", width, v.against);
     // An error says little without what it is an error of: most of a small tensor's may be noise.
     if (v.error > 0 && !v.tensor.empty()) {
       out += fmt::format("{:<{}}  nearest to what is allowed: {}\n", "", width, v.tensor);
@@ -161,6 +220,7 @@ int run(VerifyFlags flags) {
     if (!flags.json) throw;
     report = {.ok = false, .refused = true, .reason = e.what()};
   }
+  for (const std::string& doubt : report.doubts) warn_once(doubt);
   if (flags.json) {
     print_answer("verify", to_json(report));
   } else if (!report.refused) {

@@ -65,16 +65,17 @@ void widen(Scheme& scheme) {
   }
 }
 
-// Makes every narrow object exactly and then rounds it. A view of a rounded object needs no
-// rounding.
-Scheme with_rounding(const Scheme& scheme) {
+// Makes every object of which `rounds` is true exactly and then rounds it. A view of a rounded
+// object needs no rounding.
+template <class Rounds>
+Scheme with_rounding(const Scheme& scheme, const Rounds& rounds) {
   Scheme result = scheme;
   result.morphisms.clear();
   for (Morphism m : scheme.morphisms) {
     std::vector<Morphism> roundings;
     for (Value& out : m.outputs) {
       const Dtype dtype = scheme[out].type.dtype;
-      if ((dtype != Dtype::kBF16 && dtype != Dtype::kF16) || op_named(m.op).view) continue;
+      if (!rounds(dtype) || op_named(m.op).view) continue;
       Object exact = scheme[out];
       exact.source.facet += exact.source.facet.empty() ? "exact" : ".exact";
       const Value rounded = std::exchange(out, result.add(std::move(exact)));
@@ -92,11 +93,12 @@ Scheme with_rounding(const Scheme& scheme) {
   return result;
 }
 
-}  // namespace
+bool is_narrow(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF16; }
 
-Scheme to_reference(const Scheme& scheme) {
+template <class Rounds>
+Scheme reference_of(const Scheme& scheme, const Rounds& rounds) {
   // Rounding comes first: inside a fused op nothing is stored, so its meaning must not round.
-  Scheme result = with_rounding(scheme);
+  Scheme result = with_rounding(scheme, rounds);
   widen(result);
   result = expand_meanings(result, [](const Morphism& m) {
     const OpDef& op = op_named(m.op);
@@ -105,6 +107,14 @@ Scheme to_reference(const Scheme& scheme) {
   widen(result);
   verify(result);
   return result;
+}
+
+}  // namespace
+
+Scheme to_reference(const Scheme& scheme) { return reference_of(scheme, is_narrow); }
+
+Scheme to_rounded_reference(const Scheme& scheme) {
+  return reference_of(scheme, [](Dtype d) { return is_narrow(d) || d == Dtype::kF32; });
 }
 
 }  // namespace adjoint

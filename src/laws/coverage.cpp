@@ -47,6 +47,16 @@ std::string without_numbers(const std::string& text) {
   return out;
 }
 
+// What a call is beside its op: constants that are 0 or 1, with which it does nothing or all.
+std::string call_kind(const Morphism& m) {
+  std::string kind = kind_of(to_string(m.source)) + "|" + m.op;
+  for (const auto& [name, value] : m.attrs) {
+    const auto* const number = std::get_if<double>(&value);
+    if (number && (*number == 0 || *number == 1)) kind += join_parts("|", name, "=", *number);
+  }
+  return kind;
+}
+
 class Collector {
  public:
   explicit Collector(const Scheme& scheme) {
@@ -113,6 +123,8 @@ class Collector {
 
 }  // namespace
 
+std::string kind_of(const std::string& source) { return place_of(source).kind; }
+
 Coverage coverage_of(const Scheme& forward, const Stack& stack, const StepOptions& options) {
   std::vector<Firing> firings;
   const BuiltStep built = build_step(forward, stack, options, &firings);
@@ -130,6 +142,11 @@ Coverage coverage_of(const Scheme& forward, const Stack& stack, const StepOption
     for (const auto& [what, count] : applied.counts) {
       collector.add(std::to_string(i) + "|" + without_numbers(what), i, what, "");
     }
+  }
+  coverage.functors.emplace_back("the model with the stack");
+  for (const Morphism& m : said_step(forward, stack, options).morphisms) {
+    if (m.phase != Phase::kForward) continue;
+    collector.add("call|" + call_kind(m), built.applied.size(), m.op, to_string(m.source));
   }
   coverage.deeds = collector.deeds();
   return coverage;

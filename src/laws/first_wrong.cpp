@@ -58,7 +58,8 @@ Trace Judge::node_trace(const Stack& stack, Kind kind, const Verdict& verdict,
                     .reference = kind != Kind::kRun,
                     .target = subject_.target,
                     .replayed = replayed,
-                    .nodes_of = verdict.step});
+                    .nodes_of = verdict.step,
+                    .counted = subject_.counted});
 }
 
 std::optional<WrongNode> Judge::first_wrong(const Stack& stack, size_t index,

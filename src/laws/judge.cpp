@@ -86,6 +86,10 @@ std::string identity(const Stack& stack, Target target) {
 
 }  // namespace
 
+void forget_judged(Verdict& verdict) {
+  std::erase_if(verdict.too_noisy, [&](const auto& e) { return verdict.judged.count(e.first); });
+}
+
 BuiltStep build(const Subject& subject, const Stack& stack) {
   return subject.evaluation ? build_evaluation(subject.forward, stack, subject.options)
                             : build_step(subject.forward, stack, subject.options);
@@ -94,6 +98,7 @@ BuiltStep build(const Subject& subject, const Stack& stack) {
 Judge::Judge(Subject subject)
     : subject_(std::move(subject)), ranges_(input_ranges(subject_.forward)) {
   subject_.options.on_mesh = true;
+  for (const auto& [path, marks] : subject_.marks) ranges_[path].marks = marks;
 }
 
 const BuiltStep& Judge::built(const Stack& stack) {
@@ -106,6 +111,7 @@ const BuiltStep& Judge::built(const Stack& stack) {
 Scheme Judge::scheme_for(const Stack& stack, Kind kind) {
   const Scheme& step = built(stack).scheme;
   if (kind == Kind::kRun) return step;
+  if (kind == Kind::kRounded) return to_rounded_reference(step);
   return to_reference(kind == Kind::kUnrounded ? without_narrow(step) : step);
 }
 
@@ -117,8 +123,10 @@ const Trace& Judge::trace(const Stack& stack, uint64_t seed, Kind kind, const St
     return traces_[{name, of, kind, replayed ? choices_of(trace(*replayed, of, Kind::kRun)) : ""}];
   };
   if (!kept(seed)) {
-    TraceOptions options{
-        .steps = subject_.steps, .reference = kind != Kind::kRun, .target = subject_.target};
+    TraceOptions options{.steps = subject_.steps,
+                         .reference = kind != Kind::kRun,
+                         .target = subject_.target,
+                         .counted = subject_.counted};
     Tracer tracer(scheme_for(stack, kind), ranges_, options, &drawn_);
     for (const uint64_t each : subject_.seeds) {
       options.seed = each;
@@ -166,7 +174,10 @@ Judge::Measured Judge::measure(Law law, const Stack& with, const Stack& rest, ui
     const double base = found == measured.rest.end() ? 0 : found->second;
     return e.second <= kAllowedTimes * std::max(base, kFloor);
   });
-  if (!close) raise(measured.rest, moved_by_jitter(function, seed, with));
+  if (close) return measured;
+  raise(measured.rest, moved_by_jitter(function, seed, with));
+  raise(measured.rest, errors_between(trace(function, seed, Kind::kRounded, &with),
+                                      trace(function, seed, Kind::kReference, &with)));
   return measured;
 }
 
@@ -178,7 +189,11 @@ const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const
   if (!fresh) return moved;
   const Trace& reference = trace(function, seed, Kind::kReference, &of);
   const double unit = narrowest_unit(built(function).scheme);
-  TraceOptions options{.seed = seed, .steps = subject_.steps, .reference = true, .replayed = &run};
+  TraceOptions options{.seed = seed,
+                       .steps = subject_.steps,
+                       .reference = true,
+                       .replayed = &run,
+                       .counted = subject_.counted};
   Tracer tracer(scheme_for(function, Kind::kReference), ranges_, options, &drawn_);
   const auto moved_by = [&](double jitter) {
     options.jitter = jitter;
@@ -190,8 +205,16 @@ const Errors& Judge::moved_by_jitter(const Stack& function, uint64_t seed, const
     if (worst_of_kind(moved, TensorKey::Kind::kGradient) > unit / 2) break;
     moved = moved_by(jitter);
   }
-  const Errors one_by_one = moved;
-  for (auto& [key, error] : moved) error = worst_of_kind(one_by_one, key.kind);
+  // A state of one number, as a loss scale, jumps: it says nothing of others.
+  const auto jumps = [&](const auto& entry) {
+    return entry.first.kind == TensorKey::Kind::kState &&
+           reference.tensors.at(entry.first).size() == 1;
+  };
+  Errors one_by_one = moved;
+  std::erase_if(one_by_one, jumps);
+  for (auto& entry : moved) {
+    if (!jumps(entry)) entry.second = worst_of_kind(one_by_one, entry.first.kind);
+  }
   return moved;
 }
 
@@ -208,7 +231,8 @@ class Judge::Jittered {
                                .target = judge_.subject_.target,
                                .replayed = &judge_.trace(stack_, seed, Kind::kRun),
                                .jitter = std::max(0x1p-23, narrowest_unit(scheme) / 2),
-                               .draw = draw};
+                               .draw = draw,
+                               .counted = judge_.subject_.counted};
     if (!tracer_) tracer_.emplace(scheme, judge_.ranges_, options, &judge_.drawn_);
     return tracer_->trace(options);
   }
@@ -235,9 +259,11 @@ Errors Judge::own_spread(const Stack& with, uint64_t seed, Jittered& runs, int d
 void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest) {
   Errors errors, plain, own;
   std::map<TensorKey, uint64_t> seed_of;
+  std::map<TensorKey, size_t> tensor_sizes;
   for (const uint64_t seed : subject_.seeds) {
     const Measured measured = measure(verdict.law, with, rest, seed);
     for (const auto& [key, error] : measured.with) {
+      tensor_sizes[key] = trace(with, seed, Kind::kRun).tensors.at(key).size();
       const auto found = errors.find(key);
       if (found == errors.end() || !(error <= found->second)) seed_of[key] = seed;
     }
@@ -274,11 +300,21 @@ void Judge::judge_errors(Verdict& verdict, const Stack& with, const Stack& rest)
     const double base = base_of(key, plain, own), allowed = kAllowedTimes * std::max(base, kFloor);
     const double share = share_of(key, error, plain, own);
     if (share > 1 && (!first_broken || key.step < first_broken->step)) first_broken = key;
+    const TensorKey of_any_step{key.kind, key.source, 0};
+    const bool jumps = key.kind == TensorKey::Kind::kState && tensor_sizes.at(key) == 1;
+    if (allowed <= kTooNoisy || share > 1 || jumps) {
+      verdict.judged.insert(of_any_step);
+    } else {
+      double& most = verdict.too_noisy[of_any_step];
+      most = std::max(most, allowed);
+    }
     if (share <= nearest) continue;
     nearest = share;
     verdict.error = error, verdict.plain_error = base, verdict.allowed = allowed;
     verdict.tensor = to_string(key);
   }
+  forget_judged(verdict);
+  verdict.narrow = !verdict.too_noisy.empty() && has_narrow(built(with).scheme);
   if (!first_broken) return;
   verdict.ok = false;
   verdict.seed = seed_of[*first_broken], verdict.step = first_broken->step;
@@ -305,6 +341,7 @@ Verdict Judge::judge(const Stack& stack, size_t index) {
   const Applied& applied = built(stack).applied[index];
   Verdict verdict{.functor = applied.name,
                   .law = applied.law,
+                  .against = applied.against,
                   .by_default = applied.by_default,
                   .matches = applied.matches,
                   .note = join(applied.idle_rules, "; ")};
@@ -317,6 +354,7 @@ Verdict Judge::judge(const Stack& stack, size_t index) {
     verdict.note = "cannot be left out alone (" + std::string(e.what()) + ")";
     if (verdict.law != Law::kApproximating) verdict.note += "; judged by its own reference";
     verdict.law = Law::kApproximating;
+    verdict.against.clear();
     rest = parse_stack("");
   }
   if (built(stack).scheme == built(rest).scheme) return verdict;  // the functor changed nothing

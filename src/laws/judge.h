@@ -15,11 +15,13 @@
 // stored in 16 bits. Its error may be four times that of the stack without the functor against that
 // one's own reference. It may also be four times as large as the change of the reference itself
 // when every parameter is perturbed by up to 2^-22 of its value before every step, because some
-// functions amplify small changes. A tensor that only the functor adds is allowed at least the
-// largest error of its kind. With 16-bit objects a small perturbation either flips a rounding near
-// a tie, which moves everything after it by about a unit of the narrow type, or changes nothing. So
-// there the perturbation is doubled until some gradient moves by half a unit, and all tensors of a
-// kind are allowed four times the largest change of that kind.
+// functions amplify small changes; and four times what float32 itself loses of that function, which
+// is how far the reference moves where it rounds every object as it is stored: of log(y*y + 1) with
+// a small y few digits are left, whoever computes it. A tensor that only the functor adds is
+// allowed at least the largest error of its kind. With 16-bit objects a small perturbation either
+// flips a rounding near a tie, which moves everything after it by about a unit of the narrow type,
+// or changes nothing. So there the perturbation is doubled until some gradient moves by half a
+// unit, and all tensors of a kind are allowed four times the largest change of that kind.
 //
 // The error of one run is one random sample: a tensor of few numbers may be right by chance, and
 // where sums cancel (deep chains, tiny widths) rounding noise may be as large as the tensor. So if
@@ -29,9 +31,13 @@
 // no such runs; its bound is how far perturbed runs of the stack itself are from one another, which
 // a mistake does not enlarge.
 //
-// No bound is below a few units in the last place of float32.
+// No bound is below a few units in the last place of float32. A bound of a tenth of the tensor and
+// more judges nothing: a part of the batch that is lost would pass. Such tensors are named as too
+// noisy to be judged.
 #pragma once
+#include <map>
 #include <memory>
+#include <set>
 
 #include "functors/pipeline.h"
 #include "laws/compare.h"
@@ -50,12 +56,17 @@ struct Subject {
   Target target = Target::kCpu;
   // Judges the evaluation scheme, by its loss, instead of the training step.
   bool evaluation = false;
+  // Counts of steps by source, where the run begins behind some; and by input, ids that the texts
+  // tell from the others (reach.h).
+  std::map<std::string, double> counted = {};
+  std::map<std::string, std::vector<int64_t>> marks = {};
 };
 BuiltStep build(const Subject& subject, const Stack& stack);
 
 struct Verdict {
   std::string functor;  // with its arguments
   Law law = Law::kExact;
+  std::string against = {};  // what the law compares with (functors/stack.h)
   bool by_default = false;
   int64_t matches = 0;
   bool ok = true;
@@ -65,13 +76,23 @@ struct Verdict {
   uint64_t seed = 0;
   int step = 0;
   std::string note = {};
+  // Tensors, of any step, by which a law that allows errors was judged, and those by which it could
+  // not be, with the error that would have been allowed; and whether 16 bits may be why.
+  std::set<TensorKey> judged = {};
+  std::map<TensorKey, double> too_noisy = {};
+  bool narrow = false;
   // For an approximating functor: how far the step is from the model without it. The law does not
   // limit that.
   std::optional<Moved> moved = {};
 };
 
+// Takes the tensors that were judged, at another step or size, from those that could not be.
+void forget_judged(Verdict& verdict);
+
 // A law that allows errors allows this many times what the step without the functor is off by.
 constexpr double kAllowedTimes = 4;
+// An allowed error, relative to the tensor, that judges nothing any more.
+constexpr double kTooNoisy = 0.1;
 
 // Where a law is first broken.
 struct WrongNode {
@@ -101,7 +122,8 @@ class Judge {
   const Subject& subject() const { return subject_; }
 
  private:
-  enum class Kind : uint8_t { kRun, kReference, kUnrounded };
+  // A reference rounds to 16 bits, to nothing, or to float32, too.
+  enum class Kind : uint8_t { kRun, kReference, kUnrounded, kRounded };
   // A reference repeats the routing choices that the run of `replayed` made.
   const Trace& trace(const Stack& stack, uint64_t seed, Kind kind, const Stack* replayed = nullptr);
   const Errors& moved_by_jitter(const Stack& function, uint64_t seed, const Stack& run);

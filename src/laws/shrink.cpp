@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "laws/compare.h"
+#include "laws/reach.h"
 #include "ops/op_def.h"
 
 namespace adjoint {
@@ -13,6 +14,7 @@ namespace adjoint {
 namespace {
 
 constexpr int64_t kSmallestHead = 8;
+constexpr int64_t kShownReach = 4;  // half of a copy's positions
 
 void collect_names(const Term& term, std::set<std::string>& names) {
   if (term.kind == Term::Kind::kName) names.insert(term.word);
@@ -181,12 +183,13 @@ struct Shrinker {
     for (const Setting& number : document.numbers)
       said[number.name] = model.settings().at(number.name);
     for (const std::string& rate : rates) said[rate] = wish.dropout;
+    for (const auto& [name, value] : wish.said) said[name] = value;
     return said;
   }
 
   bool heads_are_reasonable(const nlohmann::json& said, int64_t new_width) const {
     for (const auto& [name, use] : uses) {
-      if (use != AxisUse::kSmall) continue;
+      if (use != AxisUse::kSmall || wish.said.count(name)) continue;
       const int64_t before = width / full(name), now = new_width / said[name].get<int64_t>();
       if (now < std::min(before, kSmallestHead)) return false;
     }
@@ -195,7 +198,7 @@ struct Shrinker {
 
   bool is_divided_alike(const nlohmann::json& said) const {
     for (const auto& [name, use] : uses) {
-      if (use != AxisUse::kWidth && use != AxisUse::kSmall) continue;
+      if ((use != AxisUse::kWidth && use != AxisUse::kSmall) || wish.said.count(name)) continue;
       if (!divides_alike(said[name].get<int64_t>(), full(name), wish.ranks)) return false;
     }
     return true;
@@ -252,7 +255,8 @@ BoundModel shrunken(const BoundModel& model, const nlohmann::json& set, const Sh
   std::string complaint;
   int64_t largest = 1;
   for (const auto& [name, use] : shrinker.uses) {
-    if (use == AxisUse::kSmall) largest = std::max(largest, shrinker.full(name));
+    if (use == AxisUse::kSmall && !wish.said.count(name))
+      largest = std::max(largest, shrinker.full(name));
   }
   // First among the sizes that ranks divide as they divide the model's, wider ones if need be: 8
   // heads of keys for 8 ranks want their width.
@@ -271,6 +275,39 @@ BoundModel shrunken(const BoundModel& model, const nlohmann::json& set, const Sh
   fail(model.name(), ": no size of this model near a width of ", wish.width,
        " fits; say --full, or sizes with --set",
        complaint.empty() ? "" : " (the first try said: " + complaint + ")");
+}
+
+std::map<std::string, int64_t> scaled_reaches(const BoundModel& model, const nlohmann::json& set) {
+  const auto positions = [](const BoundModel& of) {
+    std::multiset<std::pair<std::string, int64_t>> places;
+    for (const Reach& reach : reaches_of(of.forward(1, of.context()))) {
+      if (reach.of == Reach::Of::kPositions) places.emplace(reach.key, reach.at);
+    }
+    return places;
+  };
+  const auto places = positions(model);
+  const auto is_far = [](const auto& place) { return place.second > kShownReach; };
+  std::map<std::string, int64_t> scaled;
+  if (std::none_of(places.begin(), places.end(), is_far)) return scaled;
+  const std::map<std::string, Term> terms = effective_terms(model.document(), model.text().preset);
+  const std::map<std::string, AxisUse> uses = axis_uses(model, set);
+  for (const auto& [name, term] : terms) {
+    const auto use = uses.find(name);
+    const bool sized =
+        use == uses.end() || use->second == AxisUse::kWidth || use->second == AxisUse::kSmall;
+    const double value = model.settings().at(name);
+    const bool plain = term.kind == Term::Kind::kNumber || set.contains(name);
+    if (!sized || !plain || value <= kShownReach || value != std::floor(value)) continue;
+    nlohmann::json said = set.is_object() ? set : nlohmann::json::object();
+    said[name] = static_cast<int64_t>(value) - 1;
+    try {
+      const BoundModel other(model.text(),
+                             {.batch = 1, .context = model.context(), .settings = said});
+      if (positions(other) != places) scaled[name] = kShownReach;
+    } catch (const Error&) {  // a size that others depend on is no length
+    }
+  }
+  return scaled;
 }
 
 BoundModel with_rates(const BoundModel& model, const nlohmann::json& set, const ShrinkWish& wish) {

@@ -15,7 +15,13 @@ struct ShrinkWish {
   // Numbers of ranks. An axis that such a number divides in the model is divided by it in the copy,
   // and one that it does not is not, so that shards are padded in both or in neither.
   std::vector<int64_t> ranks = {};
+  // Settings that say from which position on something else happens, a window, and what they are in
+  // the copy (scaled_reaches).
+  std::map<std::string, int64_t> said = {};
 };
+// The settings of the model's text, axes and numbers, that move such a position and are larger than
+// a copy shows, each with a size that it shows.
+std::map<std::string, int64_t> scaled_reaches(const BoundModel& model, const nlohmann::json& set);
 // Of every axis of a mesh, and of every two of them together.
 std::vector<int64_t> ranks_to_keep(const std::vector<MeshAxis>& mesh);
 

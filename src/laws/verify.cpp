@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
 #include "laws/coverage.h"
+#include "laws/later_tokens.h"
+#include "laws/reach.h"
 #include "laws/shrink.h"
 
 namespace adjoint {
@@ -22,6 +26,15 @@ constexpr int64_t kEvenBatch = 840;  // divides into any few parts
 // A copy of this many narrow blocks still takes seconds; what acts only in longer models is
 // reported as unseen.
 constexpr int64_t kMostRepeats = 24;
+
+// A copy that goes on for longer than the others, for what is far from the beginning: fewer
+// samples, one seed and one step, so that it takes as long as the others. `kMost...` are measured
+// on two cores, with docs/composition.md's ten seconds in view; what is further is reported as
+// unseen.
+constexpr int64_t kMostContext = 512, kMostBatch = 64, kMostVocab = 2048;
+constexpr int kMostCounts = 3;      // copies that begin behind so many steps
+constexpr int64_t kBehind = 6;      // positions behind the furthest place
+constexpr int64_t kFirstBatch = 2;  // samples of a far copy, if the stack takes so few
 
 // Adam divides a gradient by its own magnitude, so even a gradient that is only noise makes a full
 // step. This larger epsilon keeps noise small and tests the same kernel.
@@ -114,6 +127,7 @@ bool is_worse(const Verdict& a, const Verdict& b) {
 Stack told_for_small(const Stack& stack, const Coverage& model, const Coverage& copy) {
   Stack told = stack;
   for (const Deed& deed : missing(model, copy)) {
+    if (deed.functor >= told.functors.size()) continue;  // a call
     StackedFunctor& f = told.functors[deed.functor];
     Term call{.kind = Term::Kind::kCall};
     bool differs = false;
@@ -190,11 +204,62 @@ struct Grower {
   }
 };
 
+// How many values the inputs of whole numbers have, by path.
+std::map<std::string, int64_t> ids_below(const Scheme& forward) {
+  std::map<std::string, int64_t> below;
+  for (const auto& [path, range] : input_ranges(forward)) {
+    if (range.below) below[path] = *range.below;
+  }
+  return below;
+}
+
+// Where a step does something else from some position, sample, id or count of steps on.
+std::vector<Reach> reaches(const Scheme& forward, const Stack& stack, const StepOptions& step) {
+  try {
+    return reaches_of(said_step(forward, stack, step), ids_below(forward));
+  } catch (const Error&) {  // the stack is refused, which is reported when it is judged
+    return {};
+  }
+}
+
+std::map<std::string, std::vector<int64_t>> marks_of(const std::vector<Reach>& all) {
+  std::map<std::string, std::set<int64_t>> marks;
+  for (const Reach& reach : all) {
+    if (reach.of == Reach::Of::kIds) marks[reach.along].insert({reach.at - 1, reach.at});
+  }
+  std::map<std::string, std::vector<int64_t>> lists;
+  for (const auto& [path, values] : marks) lists[path] = {values.begin(), values.end()};
+  return lists;
+}
+
+// What the far copies must have for what the others lack.
+struct FarWish {
+  int64_t context = 0, batch = 0, vocab = 0;
+  std::map<std::string, std::set<int64_t, std::greater<>>> steps = {};  // by count
+  bool empty() const { return context == 0 && batch == 0 && vocab == 0 && steps.empty(); }
+};
+FarWish far_wish(const std::vector<Reach>& missing) {
+  FarWish wish;
+  for (const Reach& reach : missing) {
+    if (reach.of == Reach::Of::kPositions && reach.at + kBehind <= kMostContext) {
+      wish.context = std::max(wish.context, reach.at + kBehind);
+    } else if (reach.of == Reach::Of::kSamples && reach.at + kFirstBatch <= kMostBatch) {
+      wish.batch = std::max(wish.batch, reach.at + kFirstBatch);
+    } else if (reach.of == Reach::Of::kIds && reach.at + 2 <= kMostVocab) {
+      wish.vocab = std::max(wish.vocab, reach.at + 2);
+    } else if (reach.of == Reach::Of::kSteps) {
+      wish.steps[reach.along].insert(reach.at);
+    }
+  }
+  return wish;
+}
+
 class Verifier {
  public:
   Verifier(const std::vector<Subject>& subjects, const Stack& stack, const Told& told)
       : subjects_(subjects), stack_(stack), told_(told) {
     report_.law = law_of(stack);
+    report_.against = against(stack);
     for (const Subject& s : subjects) report_.sizes.push_back(s.what);
     // The functors that the user named come first.
     for (const bool by_default : {false, true}) {
@@ -238,8 +303,15 @@ class Verifier {
       std::optional<Moved> moved = verdict.moved ? verdict.moved : earlier.moved;
       if (moved && earlier.moved) raise(*moved, *earlier.moved);
       const int64_t matches = earlier.matches;  // in the copy in which everything acts
-      if (is_worse(verdict, earlier)) earlier = verdict;
-      earlier.moved = moved, earlier.matches = matches;
+      Verdict both = is_worse(verdict, earlier) ? verdict : earlier;
+      both.moved = moved, both.matches = matches;
+      for (const Verdict* const each : {static_cast<const Verdict*>(&earlier), &verdict}) {
+        both.judged.insert(each->judged.begin(), each->judged.end());
+        both.too_noisy.insert(each->too_noisy.begin(), each->too_noisy.end());
+        both.narrow = both.narrow || each->narrow;
+      }
+      forget_judged(both);
+      earlier = std::move(both);
     }
     judge.forget_all_but(stack_);
     ++done_;
@@ -302,6 +374,106 @@ class Verifier {
   int64_t done_ = 0;
 };
 
+// A copy that everything acts in. Where the model takes the stack and a copy of few positions
+// cannot be, or refuses it (`shift(x, 16)`, a prompt of 16), there are more of them.
+BoundModel grown_copy(const Grower& grower, ShrinkWish& wish, Checkup& checkup) {
+  const int64_t most = std::min(grower.model.context(), kMostContext);
+  const ShrinkWish first = wish;
+  const Checkup before = checkup;
+  while (true) {
+    try {
+      BoundModel copy = grower.grow(wish, checkup);
+      if (wish.context >= most || !is_refused(copy.forward(), checkup.stack, grower.step) ||
+          is_refused(grower.model.forward(), checkup.stack, grower.step)) {
+        return copy;
+      }
+    } catch (const Error&) {
+      if (wish.context >= most) throw;
+    }
+    const int64_t context = std::min(most, 2 * wish.context);
+    wish = first, checkup = before;
+    wish.context = context;
+  }
+}
+
+// What a far copy is made of: what the model does from some place on (`all`), and the wish that the
+// narrow copy was made by.
+struct Far {
+  const BoundModel& model;
+  const VerifyOptions& options;
+  const StepOptions& step;
+  const std::vector<Reach>& all;
+  const ShrinkWish& wish;
+};
+
+std::optional<BoundModel> far_copy(const Far& far, const ShrinkWish& wish, const Stack& stack) {
+  try {
+    BoundModel copy = shrunken(far.model, far.options.sizes.settings, wish);
+    if (is_refused(copy.forward(), stack, far.step)) return std::nullopt;
+    return copy;
+  } catch (const Error&) {  // no size fits
+    return std::nullopt;
+  }
+}
+
+// The copies that show what the others are too short for; what none of them shows is unseen.
+void add_far(const Far& far, Checkup& checkup) {
+  const auto lacking = [&] {
+    std::vector<Reach> seen;
+    for (const Subject& subject : checkup.subjects) {
+      const std::vector<Reach> more = reaches(subject.forward, checkup.stack, far.step);
+      for (const Reach& reach : more) {
+        // A count of steps is as far as the run begins; what is behind 0 and 1 is far.
+        const auto counted = subject.counted.find(reach.along);
+        const double last =
+            (counted == subject.counted.end() ? 0 : counted->second) + subject.steps;
+        if (reach.of != Reach::Of::kSteps || static_cast<double>(reach.at) < last) {
+          seen.push_back(reach);
+        }
+      }
+    }
+    return beyond(far.all, seen);
+  };
+  std::vector<Reach> missing = lacking();
+  const FarWish needed = far_wish(missing);
+  if (!needed.empty()) {
+    ShrinkWish wish = far.wish;
+    if (needed.context > 0) wish.context = std::max(wish.context, needed.context);
+    if (needed.vocab > 0) wish.vocab = std::max(wish.vocab, needed.vocab);
+    std::vector<int64_t> batches = {kFirstBatch, far.wish.batch};
+    if (needed.batch > 0) batches = {std::max(needed.batch, far.wish.batch)};
+    size_t counts = 1;
+    for (const auto& [count, steps] : needed.steps) counts = std::max(counts, steps.size());
+    for (const int64_t batch : batches) {
+      wish.batch = batch;
+      const std::optional<BoundModel> copy = far_copy(far, wish, checkup.stack);
+      if (!copy) continue;
+      Subject subject{.forward = copy->forward(),
+                      .options = far.step,
+                      .seeds = {1},
+                      .steps = 1,
+                      .what = describe(*copy),
+                      .target = far.options.target,
+                      .marks = marks_of(far.all)};
+      for (size_t k = 0; k < std::min<size_t>(counts, kMostCounts); ++k) {
+        Subject behind = subject;
+        // What a count of steps changes may be read by the next step alone.
+        if (!needed.steps.empty()) behind.steps = kSteps;
+        for (const auto& [count, steps] : needed.steps) {
+          auto at = steps.begin();
+          std::advance(at, std::min(k, steps.size() - 1));
+          behind.counted[count] = static_cast<double>(*at);
+          behind.what += fmt::format(", from step {} of {} on", *at, count);
+        }
+        checkup.subjects.push_back(std::move(behind));
+      }
+      break;
+    }
+    missing = lacking();
+  }
+  for (const Reach& reach : missing) checkup.unseen.push_back(in_words(reach));
+}
+
 }  // namespace
 
 Report verify_stack(const std::vector<Subject>& subjects, const Stack& stack, const Told& told) {
@@ -329,13 +501,19 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
   const int64_t batch = sizes.batch;
   const BoundModel model(text, sizes);
   Checkup checkup{.stack = stack};
+  // Of the model, with more samples than any copy has unless the user said how many.
+  const std::vector<Reach> all = [&] {
+    const int64_t samples = options.sizes.batch > 0 ? batch : std::max(batch, kEvenBatch);
+    return reaches(model.forward(samples, model.context()), stack, step);
+  }();
   const auto add = [&](const BoundModel& bound, int steps) {
     checkup.subjects.push_back({.forward = bound.forward(),
                                 .options = step,
                                 .seeds = seeds,
                                 .steps = steps,
                                 .what = describe(bound),
-                                .target = options.target});
+                                .target = options.target,
+                                .marks = marks_of(all)});
   };
   // The forward pass of a step already shows most mistakes of an evaluation, so one size and one
   // batch are enough.
@@ -352,11 +530,12 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
     return checkup;
   }
   ShrinkWish wish{.width = kWidths[0], .batch = batch, .ranks = ranks_to_keep(mesh)};
+  wish.said = scaled_reaches(model, options.sizes.settings);
   wish.repeats = std::max(kRepeats, 2 * largest_argument(stack, {"every"}));
   if (options.sizes.context > 0) wish.context = options.sizes.context;
   const int64_t few = wish.repeats;
   const Grower grower{.model = model, .set = options.sizes.settings, .step = step};
-  const BoundModel narrow = grower.grow(wish, checkup);
+  const BoundModel narrow = grown_copy(grower, wish, checkup);
   for (std::string& told : divided_otherwise(model, narrow, wish.ranks)) {
     checkup.unseen.push_back(std::move(told));
   }
@@ -373,6 +552,8 @@ Checkup checkup_for(const ModelText& text, const Stack& stack, const VerifyOptio
     wish.repeats = grown;
     add(shrunken(model, options.sizes.settings, wish), 1);
   }
+  wish.width = kWidths[0], wish.repeats = grown;
+  add_far({.model = model, .options = options, .step = step, .all = all, .wish = wish}, checkup);
   add_evaluation();
   return checkup;
 }
@@ -387,6 +568,12 @@ Report verify_model(const ModelText& text, const Stack& stack, const VerifyOptio
   Checkup checkup = checkup_for(text, stack, options);
   Report report = verify_stack(checkup.subjects, checkup.stack, told);
   report.unseen = std::move(checkup.unseen);
+  if (report.refused) return report;
+  const BoundModel model(
+      text, {.batch = 1, .context = options.sizes.context, .settings = options.sizes.settings});
+  if (auto doubt = doubt_about_later_tokens(model, options.sizes.settings, stack, options.step)) {
+    report.doubts.push_back(*std::move(doubt));
+  }
   return report;
 }
 

@@ -12,6 +12,7 @@ struct Report {
   bool ok = true, refused = false;
   std::string reason = {};  // when it is not ok: one sentence
   Law law = Law::kExact;
+  std::string against = {};  // what it is true of, where not of the step as it comes (stack.h)
   std::vector<Verdict> functors = {};  // the named ones, then the defaults
   double max_error = 0,
          plain_error = 0;           // largest error of a gradient: of the stack, of the plain step
@@ -21,6 +22,8 @@ struct Report {
   // One sentence for each thing that the stack does in the model and in no checked copy. As long as
   // there are any, a pass does not prove that all laws hold for the model.
   std::vector<std::string> unseen = {};
+  // What can hardly be meant, each in one sentence (laws/later_tokens.h).
+  std::vector<std::string> doubts = {};
 };
 
 // Called after every functor with progress: how many are done, of how many, and which one.

@@ -756,6 +756,14 @@ TEST_F(Cli, VerifiesAStack) {
   EXPECT_NE(o.text.find("is reassociating"), std::string::npos) << o.text;
   EXPECT_NE(o.text.find("nearest to what is allowed: " + tensor + "\n"), std::string::npos)
       << o.text;
+  // A pipeline has the bits of parts of the batch on one rank, and not of the step as it comes.
+  o = run(small + "--stack \"pipeline(2, parts=4)\"");
+  EXPECT_EQ(o.code, 0) << o.text;
+  const std::string parts = "accumulate(n=4, tied=apart)";
+  EXPECT_NE(o.text.find("exact (not a bit differs from the step with " + parts + ")"),
+            std::string::npos)
+      << o.text;
+  EXPECT_NE(o.text.find("against " + parts + "\n"), std::string::npos) << o.text;
   // Exact claims that are wrong, in a functor of the user's own.
   const std::string own = write("loud.functor",
                                 "functor loud:\n  law exact\n"
