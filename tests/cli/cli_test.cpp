@@ -825,7 +825,8 @@ TEST_F(Cli, PlansAndProfilesAStepOfSeveralRanks) {
 // most on the host.
 TEST_F(Cli, TellsOfTheStageThatHasMostOnTheHost) {
   const Outcome o =
-      run("plan --model llama-tiny --batch 8 --context 16 --set layers=2 vocab=3000 --json --stack "
+      run("plan --model llama-tiny --batch 8 --context 16 --set layers=2 vocab=3000 --threads 1 "
+          "--json --stack "
           "'pipeline(2, parts=4) | offload(activations)'");
   ASSERT_EQ(o.code, 0) << o.text;
   const auto json = nlohmann::json::parse(o.text);

@@ -51,8 +51,8 @@ TEST(FunctorJson, SaysRulesAndWhereTheyStand) {
   EXPECT_EQ(morphism["selector"], (Json{"parameter(W)", "inside chain"}));
   EXPECT_EQ(morphism["when"]["text"], "l >= L - last");
   EXPECT_EQ(morphism["statements"][0]["names"][0], "thin");
-  EXPECT_EQ(text_at(morphism["becomes"]["span"]), morphism["right"]["text"]);
-  EXPECT_EQ(text_at(morphism["span"]), morphism["text"]);
+  EXPECT_EQ(text_at(morphism["becomes"]["span"]), morphism["right"]["text"].get<std::string>());
+  EXPECT_EQ(text_at(morphism["span"]), morphism["text"].get<std::string>());
   EXPECT_TRUE(has(morphism["text"], "morphism y = linear(x, W)"));
   EXPECT_TRUE(has(morphism["text"], "init=zeros)"));
 }

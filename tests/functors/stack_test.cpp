@@ -63,7 +63,7 @@ TEST(Stack, ALawSaysAgainstWhat) {
   const Stack both = parse_stack("data_parallel(2) | zero(2)");
   for (size_t i = 0; i < both.functors.size(); ++i) {
     const bool zero = both.functors[i].functor.name == "zero";
-    EXPECT_EQ(against(both, i), zero ? "data_parallel(2, reduce=part)" : "");
+    EXPECT_EQ(against(both, i), zero ? "data_parallel(n=2, reduce=part)" : "");
   }
   EXPECT_EQ(functor_named("zero").against_text, "data_parallel(reduce=part) when stage >= 2");
 }

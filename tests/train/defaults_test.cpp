@@ -45,10 +45,14 @@ class Defaults : public testing::TestWithParam<const char*> {};
 
 TEST_P(Defaults, CostNothing) {
   const Costs costs{.sheet = find_device(GetParam()), .threads = 2};
+  // With AMX a product of 16 bits lays its second operand out in a workspace, and a joined one is
+  // larger: 2.4% of the peak of llama3.2-1b, lora(8) | bf16, on a Xeon.
+  std::map<std::string_view, double> allowed;
+  if (costs.sheet.per_core) allowed["join_projections"] = 1.03;
   for (const PricedModel& model : kModels) {
     const Scheme forward = model.forward();
     for (const std::string& stack : kStacks) {
-      expect_defaults_cost_nothing(model, forward, stack, costs);
+      expect_defaults_cost_nothing(model, forward, stack, costs, allowed);
     }
   }
 }

@@ -138,7 +138,9 @@ class QuantizeRun : public TrainFolder {
 };
 
 TEST_F(QuantizeRun, CalibratedLosesLessThanRounding) {
-  json flags = options("base", {{"steps", 80}, {"lr", 0.01}, {"warmup", 5}, {"eval_batches", 0}});
+  json flags = options(
+      "base",
+      {{"steps", 80}, {"lr", 0.01}, {"warmup", 5}, {"schedule", "constant"}, {"eval_batches", 0}});
   flags["set"]["dropout"] = 0;
   // A model of which rounding takes something: at other lengths of the run it takes less than 1e-3.
   train(flags);
@@ -157,7 +159,7 @@ TEST_F(QuantizeRun, CalibratedLosesLessThanRounding) {
 
 // What was trained with the weights of codes loses nothing when they become codes.
 TEST_F(QuantizeRun, IsWhatQatTrainedFor) {
-  const json more = {{"steps", 60}, {"lr", 0.01}, {"eval_batches", 0}};
+  const json more = {{"steps", 60}, {"lr", 0.01}, {"schedule", "constant"}, {"eval_batches", 0}};
   json flags = options("qat", more);
   flags["stack"] = "qat(4, group=16)";
   const TrainResult trained = train(flags);
