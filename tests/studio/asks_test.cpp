@@ -111,6 +111,7 @@ TEST(Ask, ReadsNothingOutsideAndWritesNothing) {
   refused({{"args", {"plan", "--model", "tiny.scheme", "--stack", "../out.functor"}}});
   refused({{"args", {"plan", "--model", "tiny.scheme", "--optimizer", "../out.optimizer"}}});
   refused({{"args", {"plan", "--model", "tiny.scheme", "--device", "../out.device"}}});
+  studio.write("x", "a text");
   refused({{"args", {"eval", "--model", "..", "--data", "x"}}});
   refused({{"args", {"tokenizer", "info", "--tokenizer", "../out.json"}}});
   json question = plan_of("tiny.scheme");
