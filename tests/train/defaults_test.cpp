@@ -46,9 +46,9 @@ class Defaults : public testing::TestWithParam<const char*> {};
 TEST_P(Defaults, CostNothing) {
   const Costs costs{.sheet = find_device(GetParam()), .threads = 2};
   // The peak of llama3.2-1b under lora(8) | bf16 lies where the gradients of joined maps are one
-  // object, 2.4% above that of maps apart, since the frozen base is held in 16 bits alone.
+  // object, 3.4% above that of maps apart, since the frozen base is held in 16 bits alone.
   std::map<std::string_view, double> allowed;
-  if (costs.sheet.per_core) allowed["join_projections"] = 1.03;
+  if (costs.sheet.per_core) allowed["join_projections"] = 1.04;
   for (const PricedModel& model : kModels) {
     const Scheme forward = model.forward();
     for (const std::string& stack : kStacks) {
